@@ -70,7 +70,7 @@ def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
         read_config(file)
     with pytest.raises(RunError) as refused:
         create_run(file, {})
-    assert refused.value.hint == "It is a file, or lies below one: name another folder."
+    assert refused.value.hint == "It is a file, or a path below a file: name another folder."
 
 
 def test_reading_what_is_no_run_or_not_finished(tmp_path):

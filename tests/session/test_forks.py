@@ -160,6 +160,6 @@ def test_without_file_descriptors_it_says_so_and_python_warns_of_nothing(what, c
         text=True,
         check=False,
     )
-    assert "SessionError: A session needs more files than may be open" in done.stderr
+    assert "SessionError: The session cannot open another file" in done.stderr
     assert "ulimit -n" in done.stderr
     assert "never awaited" not in done.stderr

@@ -3,12 +3,12 @@
 | module | job |
 |---|---|
 | driver | `Driver`: takes problems at any time; the pump |
-| submission | a problem that was handed to the driver, as its caller sees it |
+| submission | a submitted problem, as its caller sees it |
 | problem_run | one problem's search while it runs: asks become jobs, answers become results |
-| score_cache | scores by content: locked, coalesced, the first one ahead of the others |
-| speculation | what was sent ahead of the search, and whether it pays |
-| dispatcher | jobs as requests on the endpoints: sent, cancelled, recorded |
-| engine_load | how busy the engines are, and why one idles |
+| score_cache | scores by content: locked at the first write, equal requests coalesced |
+| speculation | work sent ahead of the search, and whether it pays |
+| dispatcher | sends jobs to the endpoints as requests, cancels and records them |
+| engine_load | how busy the engines are, and why an engine idles |
 | policy | a deployment's batching policies, as the scheduler takes them |
 """
 

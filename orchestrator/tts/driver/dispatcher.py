@@ -1,4 +1,4 @@
-"""Jobs as requests on the two endpoints: sent, cancelled, and each recorded once."""
+"""Sends jobs to the two endpoints as requests, cancels them, and records each once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
 
 
 class Dispatcher:
-    """Sends requests. What a request brought, or why it failed, goes to `on_end`."""
+    """Sends requests. The answer of each, or its error, goes to `on_end`."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Dispatcher:
         """The tasks of these jobs."""
 
     def send(self, run: ProblemRun, job: Job) -> None:
-        """Begin a request."""
+        """Start a request."""
         request = self._request(run, job, KIND_NAMES[job.kind])
         self._in_flight[job.problem][job] = asyncio.create_task(request)
 
     def cancel(self, job: Job, why: str) -> None:
-        """Cancel a request that was sent; its budget is given back at once."""
+        """Cancel a request that was sent; its budget is returned at once."""
         task = self._in_flight[job.problem][job]
         self._give_back(job)
         self._cancelled[job] = why
@@ -68,17 +68,17 @@ class Dispatcher:
         task.cancel()
 
     def cancel_all(self, problem: int) -> None:
-        """Cancel what a problem that has ended still has in flight."""
+        """Cancel the requests that a finished problem still has in flight."""
         for job in list(self._in_flight.get(problem, ())):
             self.cancel(job, "ended")
 
     def observe_load(self, now: float) -> None:
-        """Tell the observers what is in flight on both engines from `now` on."""
+        """Tell the observers how much is in flight on both engines as of `now`."""
         for load, in_flight in zip(self._loads, self._scheduler.in_flight, strict=True):
             load.update(now, in_flight)
 
     async def aclose(self) -> None:
-        """Wait until every request is over; cancel them first."""
+        """Cancel all requests and wait until they have ended."""
         while tasks := self._leaving.union(*(jobs.values() for jobs in self._in_flight.values())):
             await asyncio.wait(tasks)
 

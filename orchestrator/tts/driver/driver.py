@@ -4,8 +4,8 @@
                               ▲                                        │
                               └───────────── take_in ◄─────────────────┘
 
-A driver takes problems at any time. After everything that happens the pump asks the scheduler what
-to do now and does it. A request that fails ends its own problem; the others go on.
+A driver takes problems at any time. After every event the pump asks the scheduler what to do next,
+and does it. A failed request ends its own problem; the others continue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .submission import Solved, Submission
 class Driver:
     """Solves problems on two endpoints; an async context manager, and the scheduler's Supply.
 
-    Leaving it cancels what is not solved, and waits until nothing is in flight.
+    Leaving it cancels unsolved problems, and waits until nothing is in flight.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Driver:
 
     @property
     def saturation_point(self) -> int | None:
-        """Requests in flight from which on the generator gained little; None: not seen."""
+        """Requests in flight beyond which the generator gained little; None if not observed."""
         return self._scheduler.saturation_point
 
     def submit(
@@ -116,12 +116,12 @@ class Driver:
         resumed: ResumedWork | None = None,
         on_result: Callable[[Generated | Scored], None] | None = None,
     ) -> Submission:
-        """Take in a problem; higher priorities go first, then the older problems.
+        """Take in a problem; higher priorities go first, then older problems.
 
-        `new_search` is called when the problem starts. `deadline_s` counts from now: then its
-        search is ended with what it has, and if that is no completion, DeadlineExceeded is its
-        outcome. `resumed` is what an interrupted run has left of it. `on_result` hears what the
-        search is told.
+        `new_search` is called when the problem starts. `deadline_s` counts from now: at the
+        deadline the search ends with its result so far, or with DeadlineExceeded if it has no
+        completion. `resumed` holds the results of an interrupted run. `on_result` is called with
+        each result that the search receives.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Solved] = loop.create_future()
@@ -140,14 +140,14 @@ class Driver:
         return submission
 
     def stop(self, submission: Submission) -> None:
-        """End a search that runs with what it has by now; what does not run is left alone."""
+        """End a running search with its result so far; a queued one is left alone."""
         if submission.search is not None and not submission.done:
             if result := self._stop_search(submission, submission.search):
                 self._solved(submission, submission.search, result)
             self._pump()
 
     async def drain(self) -> None:
-        """Wait until everything that was submitted has ended, in whatever way."""
+        """Wait until every submission has ended: solved, failed or cancelled."""
         while self._unfinished:
             await asyncio.wait(self._unfinished)
 

@@ -1,4 +1,4 @@
-"""How busy the engines are, and why one has nothing to do. Pure: times and states are given."""
+"""How busy the engines are, and why an engine idles. Pure: times and states are arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tts.runs.records import ENGINES, Engine
 
 
 class IdleWatch:
-    """Reports every stretch of time in which nothing was in flight on an engine."""
+    """Reports every period in which nothing was in flight on an engine."""
 
     def __init__(self, record: Callable[[events.Event], None]) -> None:
         """`record` takes an `Idle` event when a stretch ends, or its reason changes."""
@@ -17,7 +17,7 @@ class IdleWatch:
         self._idle: dict[Engine, tuple[float, str]] = {}
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
-        """Take in what is in flight and pending on both engines from `now` on, generator first."""
+        """Take in what is in flight and pending on both engines as of `now`, generator first."""
         for place, engine in enumerate(ENGINES):
             why = None
             if not in_flight[place]:
@@ -25,7 +25,7 @@ class IdleWatch:
             self._set(now, engine, why)
 
     def end(self, now: float) -> None:
-        """The run is over."""
+        """End the run."""
         for engine in ENGINES:
             self._set(now, engine, None)
 
@@ -42,7 +42,7 @@ class IdleWatch:
 
 
 class Load:
-    """Requests in flight on an engine, averaged over any stretch of time."""
+    """Requests in flight on an engine, averaged over any period."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -50,14 +50,14 @@ class Load:
         self._sum = 0.0
 
     def update(self, now: float, in_flight: int) -> float:
-        """Take in how many are in flight from `now` on; the integral so far, in request-seconds."""
+        """Take in how many are in flight as of `now`; returns request-seconds so far."""
         self._sum += self._in_flight * (now - self._now)
         self._now, self._in_flight = now, in_flight
         return self._sum
 
 
 def reason(pending: int, others: int) -> str:
-    """Why an engine with nothing in flight idles; `others`: what the other one has in flight."""
+    """Why an engine idles; `others`: requests in flight on the other engine."""
     if pending:
         return "budget"
     return "dependency" if others else "no work"

@@ -13,7 +13,7 @@ def policy_of(
     speculation: SpeculationName = "auto",
     problems: int | None = None,
 ) -> Policy:
-    """What may be in flight under a schedule; `problems` is the most that run at a time."""
+    """The budgets under a schedule; `problems` is the most that run at a time."""
     generator, verifier = deployment.generator, deployment.verifier
     return Policy(
         schedule,
@@ -39,7 +39,7 @@ def _step_tokens(deployment: Deployment) -> int | None:
 def share_gpus(deployment: Deployment) -> bool:
     """Whether both engines compute on the same GPU; on a CPU each has threads of its own.
 
-    Of one that runs elsewhere nothing is known: it is taken to have a machine of its own.
+    An engine that runs elsewhere is assumed to have its own machine.
     """
     if deployment.target == "openvino" or deployment.remotes():
         return False

@@ -1,4 +1,4 @@
-"""One problem's search while it runs: what it asks for becomes jobs, answers become results. Pure.
+"""One problem's running search: its asks become jobs, answers become results. Pure.
 
     search ──ask──► expand ─┬─ known already, or the context is full ──────────► tell at once
                             ├─ sent ahead, in flight ─► promoted: its answer is told
@@ -7,7 +7,7 @@
                             ├─ equal to a pending one ─► waits for that answer
                             └─ else ────────────────► job ─► scheduler
 
-Token ids come from the problem's context, shared scores from its cache, and what was sent ahead
+Token ids come from the problem's context, shared scores from its cache, and speculative answers
 from its speculator. The scheduler says when a job goes, the dispatcher sends it, and the driver
 hands its answer to `take_in`.
 """
@@ -49,7 +49,7 @@ Record = Callable[[events.Event], None]
 
 @dataclass(frozen=True)
 class Runtime:
-    """What all problems of a driver share."""
+    """The objects that all problems of a driver share."""
 
     scheduler: Scheduler
     record: Record
@@ -63,7 +63,7 @@ class Runtime:
 
 
 class ProblemRun:
-    """A started problem. `number` tells it from others of its driver; older ones have smaller."""
+    """A started problem. `number` is unique within the driver; older problems have smaller ones."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ProblemRun:
             self._advance(asks, Kind.EAGER)
 
     def take_in(self, job: Job, answer: Answer) -> None:
-        """Tell the search what a job brought, or keep it until the search asks for it."""
+        """Give a job's answer to the search, or keep it until the search asks for it."""
         work = job.work
         if isinstance(work, Prefetch):
             asks, self._first_asks = self._first_asks, []

@@ -1,9 +1,9 @@
-"""The scores of one problem: each distinct chain is asked of the verifier once. Pure.
+"""The scores of one problem: the verifier scores each distinct chain once. Pure.
 
-A chain's key is all that its score depends on (the dialogue's token ids), so identical siblings
+A chain's key is the dialogue's token ids, on which alone its score depends, so identical siblings
 share a score. A score is locked at its first write. Equal requests coalesce: the first becomes a
 job, the others wait for its answer. With `leader_first` the problem's first job goes alone, because
-the others begin with the prefix that it brings into the engine's cache.
+it fills the engine's prefix cache for the others.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ class ScoreCache:
         return self._scores.get(key)
 
     def lock(self, key: bytes, score: float) -> float:
-        """Lock a score that is known from elsewhere; the one that was locked first counts."""
+        """Lock a score from another source; an earlier one is kept."""
         return self._scores.setdefault(key, score)
 
     def join(self, key: bytes, node: NodePath) -> bool:
-        """Have a node wait for a score that is pending already; False if it is not."""
+        """Let a node wait for a pending score; False if it is not pending."""
         if (pending := self._pending.get(key)) is None:
             return False
         pending.nodes.append(node)
         return True
 
     def ask(self, key: bytes, node: NodePath, job: Job) -> list[Job]:
-        """A job asks for a new score on behalf of a node: the jobs that may go now."""
+        """Add a job for a new score on behalf of a node; returns the jobs that may go now."""
         self._pending[key] = _Pending(job, [node])
         return self._admit(job)
 
     def answer(self, key: bytes, score: float) -> list[NodePath]:
-        """Lock the score that a job brought; returns the nodes that waited for it."""
+        """Lock the score from a job; returns the nodes that waited for it."""
         self._scores[key] = score
         return self._pending.pop(key).nodes
 
     def leave(self, key: bytes, node: NodePath) -> Job | None:
-        """A node does not wait any more: the job that nobody waits for now, if it was the last."""
+        """A node no longer waits; returns its job if no other node waits for it."""
         if (pending := self._pending.get(key)) is None:
             return None
         if node in pending.nodes:
@@ -69,14 +69,14 @@ class ScoreCache:
         return pending.job
 
     def withhold(self, job: Job) -> bool:
-        """Forget a job that follows the leader; False if it does not: it may have been sent."""
+        """Forget a job that waits for the leader; False if it does not: it may have been sent."""
         if job not in self._followers:
             return False
         self._followers.remove(job)
         return True
 
     def follow(self, job: Job) -> list[Job]:
-        """A job was answered or dropped; if it was the leader, the jobs that may go now."""
+        """A job was answered or dropped; returns the jobs that may go now if it was the leader."""
         if job is not self._leader:
             return []
         self._leader, followers = None, self._followers

@@ -1,9 +1,9 @@
-"""What is generated for one problem before its search has asked for it. Pure.
+"""Speculation: work generated for one problem before its search asks for it. Pure.
 
 It is exact: the requests are those that the search itself would send, so an answer is the same
-whether it was asked for before or after the search wanted it; nothing is kept or thrown away for
-what it says or how long it is. An engine that answers in one piece cannot hand over partial text,
-so what is cancelled is thrown away whole and, if it is wanted later, generated from the start.
+whether it is generated before or after the search asks for it. Answers are never filtered by
+content or length. Engines answer in one piece and cannot hand over partial text, so a cancelled
+request is discarded and, if needed later, generated from the start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tts.search import Guess, NodePath, Search, Thought
 
 
 class Trust:
-    """How far guesses have come true, compared with the chances that searches gave them."""
+    """How often guesses came true, relative to the chances that searches gave them."""
 
     def __init__(self) -> None:
         self._expected = 1.0
@@ -23,20 +23,20 @@ class Trust:
 
     @property
     def factor(self) -> float:
-        """How many of the decided guesses were asked for, over the sum of their chances.
+        """The number of decided guesses that were asked for, over the sum of their chances.
 
-        Both count one more, so that the first few decide little; at most 1.
+        One is added to both, so that the first few guesses weigh little. At most 1.
         """
         return min(1.0, self._asked_for / self._expected)
 
     def add(self, chance: float, *, hit: bool) -> None:
-        """A guess of that chance was asked for, or never will be."""
+        """A guess with this chance was asked for, or never will be."""
         self._expected += chance
         self._asked_for += hit
 
 
 class Speculator:
-    """The expansions sent ahead for one problem, and how many of them were of use."""
+    """The expansions sent ahead for one problem, and how many of them were used."""
 
     def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]], trust: Trust) -> None:
         """`resumed`: thoughts that an interrupted run has left, which need no request either.
@@ -58,13 +58,13 @@ class Speculator:
         return self._trust.factor
 
     def guesses(self, search: Search) -> Iterator[Guess]:
-        """What could be sent ahead now, best first."""
+        """Expansions that could be sent ahead now, best first."""
         for guess in search.foresee(self.known):
             if guess.work.node not in self._in_flight:
                 yield guess
 
     def sent(self, job: Job) -> None:
-        """A guess is in flight, whose chance is what its search says, times `trust`."""
+        """A guess is in flight; its chance is the search's, times `trust`."""
         self._in_flight[job.work.node] = job
         self._chances[job.work.node] = job.chance / self.trust
 
@@ -79,7 +79,7 @@ class Speculator:
         del self._in_flight[job.work.node], self._chances[job.work.node]
 
     def use_answer(self, node: NodePath) -> bool:
-        """The search asks for a node: whether a guess had been answered for it."""
+        """The search asks for a node; returns whether a guess for it was answered."""
         if node not in self._answered:
             return False
         self._forget_answer(node)
@@ -87,14 +87,14 @@ class Speculator:
         return True
 
     def use_request(self, node: NodePath) -> Job | None:
-        """The search asks for a node: the guess that is in flight for it, now the search's own."""
+        """The search asks for a node; returns the guess in flight for it, now main work."""
         job = self._in_flight.pop(node, None)
         if job:
             self._count(node, hit=True)
         return job
 
     def drop_lost(self, expandable: Container[NodePath]) -> list[Job]:
-        """Forget what is below no node that may yet be expanded; returns the jobs to cancel."""
+        """Forget guesses below nodes that can no longer be expanded; returns the jobs to cancel."""
         jobs: list[Job] = []
         for node in (*self._in_flight, *self._answered):
             if not any(node[:depth] in expandable for depth in range(1, len(node))):
@@ -107,7 +107,7 @@ class Speculator:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing was sent ahead that its search has not asked for."""
+        """Whether the search has asked for everything that was sent ahead."""
         return not (self._in_flight or self._answered)
 
     def _forget_answer(self, node: NodePath) -> None:

@@ -1,4 +1,4 @@
-"""A problem that was handed to the driver, as its caller sees it."""
+"""A submitted problem, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tts.search import Generated, Scored, Search, SearchResult
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A finished search; its result says so where a limit ended it."""
+    """A finished search; its result names the limit that ended it, if any."""
 
     problem: Problem
     search: Search
@@ -23,9 +23,9 @@ class Solved:
 
 @dataclass(eq=False)
 class Submission:
-    """Await it for what comes of the problem; cancelling the wait cancels the search.
+    """Await it for the problem's result; cancelling the wait cancels the search.
 
-    `number` tells it from others of its driver.
+    `number` is unique within its driver.
 
     Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
     """
@@ -45,9 +45,9 @@ class Submission:
 
     @property
     def done(self) -> bool:
-        """Whether the search has ended, in whatever way."""
+        """Whether the search has ended: solved, failed or cancelled."""
         return self.outcome.done()
 
     def cancel(self) -> None:
-        """End the search; what it has in flight is cancelled on the engines."""
+        """End the search; its requests in flight are cancelled on the engines."""
         self.outcome.cancel()

@@ -195,10 +195,10 @@ def cannot_write(folder: Path, error: OSError) -> RunError:
     if isinstance(error, NotADirectoryError | FileExistsError):
         return RunError(
             f"The run folder {folder} cannot be written: {error.strerror or error}.",
-            hint="It is a file, or lies below one: name another folder.",
+            hint="It is a file, or a path below a file: name another folder.",
         )
     return RunError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",
-        hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "
-        f"continue it with: tts bench --resume {folder}",
+        hint="Free some space or fix the permissions. Saved results are kept; if the run had "
+        f"begun, continue it with: tts bench --resume {folder}",
     )

@@ -1,13 +1,13 @@
-"""Which work goes to which engine next. Pure: no IO, no clock.
+"""Decides which work each engine gets next. Pure: no IO, no clock.
 
 | module | job |
 |---|---|
 | scheduler | `Scheduler.next`: what to send, what to cancel, when to ask again |
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
-| verifier_batching | verifier work held back until a batch of it is worth a step |
+| verifier_batching | verifier work held back until a batch is worth an engine step |
 | open_scores | scores that may turn out not to be needed, held back to a share of the verifier |
-| load_curve | throughput over load, its saturation point, and what one more request costs |
+| load_curve | throughput over load, its saturation point, the cost of one more request |
 """
 
 from .queue import Job, Kind, Prefetch

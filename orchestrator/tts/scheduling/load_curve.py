@@ -1,9 +1,9 @@
-"""Where an engine stops gaining from more load: its saturation point.
+"""The saturation point of an engine: the load beyond which throughput gains little.
 
 It is the smallest load in flight that reaches a share of the best throughput, once a load at least
-twice as large has been seen: until then nobody knows what more load would bring. Between two loads
-the time per unit of work is taken to be linear in 1/load, which is exact for an engine whose steps
-take t0 + t1 * load. Pure: no clock, no IO.
+twice as large has been seen: until then the effect of more load is unknown. Between two loads the
+time per unit of work is taken to be linear in 1/load, which is exact for an engine whose steps take
+t0 + t1 * load. Pure: no clock, no IO.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def find_saturation_point(
 
 
 class LoadCurve:
-    """An engine's throughput over load, learnt from its finished requests; of constant size.
+    """An engine's throughput over load, learnt from finished requests, in constant memory.
 
-    By Little's law a load of L requests that take s seconds for w tokens each makes a throughput of
+    By Little's law, L requests in flight that each take s seconds for w tokens give a throughput of
     L * w / s. Loads are kept by powers of two, as moving averages, so that the curve follows an
-    engine whose work changes; a load that is no longer seen is forgotten.
+    engine whose work changes; a load that no longer occurs is forgotten.
     """
 
     def __init__(self, share: float = SHARE) -> None:
@@ -66,8 +66,8 @@ class LoadCurve:
         """Take in a finished request.
 
         `load` is what was in flight, itself included, on average while it ran; in requests or
-        tokens. A burst's first request is sent into an empty engine, yet shares it with all the
-        others: the load at its sending would make small loads look slow, and the saturation point
+        tokens. The first request of a burst is sent to an empty engine, yet shares it with all the
+        others: the load when it was sent would make small loads look slow, and the saturation point
         too large.
         """
         if load < 1 or work <= 0 or seconds <= 0:
@@ -82,7 +82,7 @@ class LoadCurve:
     def saturation_point(self) -> int | None:
         """The load that reaches the curve's share of the best throughput.
 
-        None while too few loads were seen.
+        None until enough loads have been observed.
         """
         points = [
             (bucket.load, bucket.load * bucket.work / bucket.seconds) for bucket in self._counting()
@@ -91,10 +91,10 @@ class LoadCurve:
         return None if found is None else math.ceil(found)
 
     def share(self, load: float) -> float | None:
-        """The throughput at this load over that which no load can exceed, in [0, 1].
+        """The throughput at this load as a share of the engine's limit, in [0, 1].
 
-        Where a unit of work takes t0 + t1 * load, it is t1 * load / (t0 + t1 * load). None while
-        the loads that were seen do not differ enough.
+        If a unit of work takes t0 + t1 * load, it is t1 * load / (t0 + t1 * load). None until the
+        observed loads differ enough.
         """
         buckets = self._counting()
         if not _differ(buckets):
@@ -103,10 +103,10 @@ class LoadCurve:
         return each_s * load / (step_s + each_s * load) if each_s else 0.0
 
     def seconds(self, load: float) -> float | None:
-        """What a request takes at this load; at load 0 the part that every step takes anyway.
+        """Seconds that a request takes at this load; at load 0, the fixed cost of its steps.
 
-        While the loads that were seen do not differ enough it is their mean at any load, for load 0
-        an upper bound; None while too little was seen.
+        Until the observed loads differ enough, it is their mean at any load, which is an upper
+        bound at load 0. None until enough has been observed.
         """
         buckets = self._counting()
         if not buckets:

@@ -1,9 +1,9 @@
-"""Scores whose need is open, held back in part, so that fewer go which nobody needs. Pure.
+"""Holds back scores that may turn out not to be needed, so that fewer are computed. Pure.
 
-What is in a step of the verifier is computed, whatever is known meanwhile. So of one problem only
-as many tokens of such scores are under way as keep the verifier's steps full; the others wait and
-may be withdrawn. They go in the order of their paths, by which ties are ranked: thus more of those
-that wait are soon outranked.
+The verifier cannot drop a request from a step that has begun. So each problem has only enough
+tokens of such scores in flight to keep the verifier's steps full; the others wait and may be
+withdrawn. They are sent in the order of their paths, which also breaks ties in ranking, so that
+more of the waiting ones are soon outranked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Share:
 
 
 class OpenScores:
-    """The jobs that are held back, and how much of each problem's share is used."""
+    """The jobs held back, and how much of each problem's share is in use."""
 
     def __init__(self, step_tokens: int | None) -> None:
         """`step_tokens`: the most that the verifier computes in a step; None: hold nothing back."""
@@ -46,7 +46,7 @@ class OpenScores:
         return sum(len(share.held) for share in self._shares.values())
 
     def add(self, job: Job) -> list[Job]:
-        """Take in a job: those that may go now. One whose need is certain always may."""
+        """Take in a job; returns the jobs that may go now. A certainly needed job always may."""
         if not _is_open(job):
             return [job]
         share = self._shares[job.problem]
@@ -55,7 +55,7 @@ class OpenScores:
         return self._release(share)
 
     def ended(self, job: Job) -> list[Job]:
-        """A job that was let go has ended or was dropped: those that may go in its place."""
+        """A released job has ended or was dropped; returns the jobs that may go instead."""
         if not _is_open(job) or (share := self._shares.get(job.problem)) is None:
             return []
         share.used -= job.tokens

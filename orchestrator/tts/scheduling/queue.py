@@ -12,7 +12,7 @@ from .load_curve import LoadCurve
 
 
 class Kind(IntEnum):
-    """How certain it is that work is needed; smaller goes first."""
+    """How certain it is that work is needed; smaller values go first."""
 
     MAIN = 0
     """Work that a running problem certainly needs."""
@@ -24,7 +24,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Have the generator compute a problem's prompt once, ahead of the siblings that share it."""
+    """Prefill a problem's prompt once, ahead of the siblings that share it."""
 
     siblings: int
     """How many requests wait for it. It takes their slots, or every queued problem would start."""
@@ -63,10 +63,10 @@ class Job:
 
 
 class Queue:
-    """Jobs of one model, best first: by priority, then kind, then oldest problem, then as asked.
+    """Jobs of one model, best first: by priority, kind, age of the problem, order of asking.
 
-    Speculative jobs are not queued, only counted while they are in flight: they have what main
-    and eager jobs leave of the budget, and these do not wait for them.
+    Speculative jobs are not queued, only counted while in flight: they get the budget that main and
+    eager jobs leave, and never delay them.
     """
 
     def __init__(self, budget: int) -> None:
@@ -109,7 +109,7 @@ class Queue:
         self.pending_cost += job.cost
 
     def take(self) -> list[Job]:
-        """The best jobs, as many as fit; their budget is charged until `ended`.
+        """The best jobs that fit the budget, which is charged for them until `ended`.
 
         A job never waits behind a worse one that fits; a job larger than the whole budget goes
         alone.
@@ -131,7 +131,7 @@ class Queue:
             self.used += job.cost
 
     def ended(self, job: Job) -> None:
-        """A job that was sent has been answered, has failed or was cancelled."""
+        """Return the budget of a job that was answered, failed or was cancelled."""
         self.jobs -= 1
         if job.kind is Kind.SPECULATIVE:
             self.speculative -= 1

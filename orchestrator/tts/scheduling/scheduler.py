@@ -1,8 +1,8 @@
 """One budget per model; main work before eager work before speculative work.
 
-The scheduler holds the work that the running searches ask for and says what to send next. It
-knows neither engines nor a clock: the driver adds jobs, asks `next` what to do now, and reports
-what has ended. Schedules change only the order in which work is sent, never the trees.
+The scheduler holds the work that running searches ask for and decides what to send next. It knows
+neither engines nor a clock: the driver adds jobs, calls `next`, and reports the jobs that have
+ended. Schedules change only the order in which work is sent, never the trees.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Policy:
 
 
 class Supply(Protocol):
-    """Where the scheduler gets more work when it has room for it."""
+    """The scheduler's source of more work when it has room."""
 
     def next_priority(self) -> int | None:
         """Priority of the queued problem that would start next; None if none is queued."""
@@ -60,9 +60,9 @@ class Supply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What to do now: cancel, then send, and ask again at `ask_again_at` if nothing happens before.
+    """The next actions: cancel, then send; call `next` again by `ask_again_at` at the latest.
 
-    Jobs to send are charged to their budgets until `ended`; those to cancel are still charged.
+    Jobs to send are charged to their budgets until `ended`; cancelled jobs still are.
     """
 
     cancel: list[Job]
@@ -107,18 +107,18 @@ class Scheduler:
 
     @property
     def saturation_point(self) -> int | None:
-        """Requests in flight from which on the generator gains little; None: not known yet."""
+        """Requests in flight beyond which the generator gains little; None if not yet known."""
         return self._generator.curve.saturation_point()
 
     def trigger(self, job: Job) -> Trigger | None:
-        """What let a job in flight go, if it was held back for a batch."""
+        """The reason why a job in flight was released, if it was held back for a batch."""
         return self._triggers.get(job)
 
     def next(self, now: float, supply: Supply) -> Actions:
         """What to do at the time `now`, in seconds.
 
-        Problems are started and jobs are taken until the schedule wants no more; then speculation
-        fills what is left, or gives up the slots that main and eager work has taken.
+        Starts problems and takes jobs until the schedule wants no more. Then speculation fills the
+        slots that are left, or gives up those that main and eager work has taken.
         """
         send: list[Job] = []
         while True:
@@ -163,7 +163,7 @@ class Scheduler:
         return True
 
     def promote(self, job: Job) -> None:
-        """A search has asked for what a speculative job is already doing."""
+        """A search has asked for the work of a speculative job in flight: it becomes main work."""
         self._generator.ended(job)
         self._speculative.discard(job)
         job.kind = Kind.MAIN
@@ -172,7 +172,7 @@ class Scheduler:
     def problem_asked(self, problem: int, first: Iterable[Work]) -> None:
         """A problem has started, and its search asks for this first.
 
-        A search that works step by step will go on to have about as many steps at once; one that
+        A search that works step by step will keep asking for about as many steps at once; one that
         asks for whole chains asks for nothing more.
         """
         width = sum(isinstance(work, Expand) and not work.whole for work in first)
@@ -180,7 +180,7 @@ class Scheduler:
         self._width += width
 
     def problem_ended(self, problem: int) -> None:
-        """A problem that was started runs no more; what it still had pending is dropped."""
+        """A started problem has ended; its pending jobs are dropped."""
         self._running -= 1
         self._width -= self._widths.pop(problem, 0)
         self._generator.drop(problem)
@@ -198,13 +198,14 @@ class Scheduler:
         self._verifier.curve.add(load, 1, seconds)
 
     def pays(self, chance: float) -> bool:
-        """Whether one more request gains, if with this chance it is of use.
+        """Whether one more request pays, given the chance that it is of use.
 
-        Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by
-        t1 / (t0 + t1 * load) each: together they lose the share of the engine's limit that the
-        load has reached. On a shared device it slows the verifier as much while that computes, and
-        costs twice as much. The request brings `chance`. While the share is not known nothing is
-        sent: the load of main work changes enough to learn it, and speculation would hide it.
+        Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by t1
+        / (t0 + t1 * load) each: together they lose the share of the engine's limit that the load
+        has reached. On a shared device it slows the verifier just as much while that computes, and
+        so costs twice as much. Its expected gain is `chance`. Nothing is sent until the share is
+        known: the load of main work varies enough to learn it, and speculation would hide that
+        variation.
         """
         if self._policy.speculation == "always":
             return True

@@ -1,7 +1,7 @@
 """The schedules: when each model may be sent work, and when a queued problem may start.
 
-They differ in order alone. Each sees the same two queues, in which main work stands before eager
-work before speculative work.
+They differ only in the order of work. Each sees the same two queues, in which main work comes
+before eager work, and eager before speculative work.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Schedule(Protocol):
 class Phased:
     """Generate all, score all, decide, and again: both models never work at once.
 
-    `lockstep` has one problem at a time. `batched` has many: before a phase begins, problems are
-    started while the batch of the model that it is for falls short of that model's budget.
+    `lockstep` has one problem at a time. `batched` has many: before a phase begins, it starts
+    problems until the batch fills the budget of the phase's model.
     """
 
     def __init__(self, *, batched: bool) -> None:
@@ -115,9 +115,9 @@ class Decoupled:
     """Both models always in flight, each within its own budget; no turns.
 
     Where the engines share a device, a step of one that is nearly empty takes as much from the
-    other as a full one. Then the generator's work gathers while the verifier has enough to do, an
-    idle verifier waits for more scores while they come sooner than a step would cost, and problems
-    are started for full steps, not for every free slot.
+    other as a full one. Then the generator's work is gathered while the verifier is busy, an idle
+    verifier waits for more scores as long as they arrive faster than a step takes, and problems are
+    started to fill a step rather than a single free slot.
     """
 
     def __init__(self, *, shared: bool, grouped: bool) -> None:
@@ -182,7 +182,7 @@ class Decoupled:
 
 
 def gathering_pays(running: int, batch: int) -> bool:
-    """Whether a request costs a shared device less in a batch of so many than beside `running`.
+    """Whether a request costs a shared device less in such a batch than beside `running`.
 
     What a request adds to an engine whose steps cost the same for few as for many is the steps
     that run for it alone. With lengths without memory of mean l, one request beside k others makes
@@ -193,19 +193,18 @@ def gathering_pays(running: int, batch: int) -> bool:
 
 
 def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
-    """Whether a verifier step waits for one more score: while these lose less time than it costs.
+    """Whether a verifier step should wait for more scores: while waiting costs less than a step.
 
-    The rule of when to acknowledge TCP packets (Dooly, Goldman and Scott 1998): when what waits has
-    lost as much time, added up, as acknowledging once costs, which is never more than twice the
-    least possible sum of both. Where scores come every `gap_s` seconds, the last of m has waited
-    for one gap when the next one comes, and the first for m. `step_s` is what a step costs however
-    little is in it.
+    This is the rule for delayed TCP acknowledgements (Dooly, Goldman and Scott 1998): send once the
+    total waiting time equals the cost of sending. The sum of both is at most twice the optimum.
+    Where scores come every `gap_s` seconds, the last of m has waited for one gap when the next one
+    comes, and the first for m. `step_s` is the fixed cost of a step.
     """
     return scores * (scores + 1) / 2 * gap_s < step_s
 
 
 def new_schedule(name: ScheduleName, *, shared: bool = False, grouped: bool = False) -> Schedule:
-    """The schedule of that name, at the beginning of a run; the rest is for Decoupled."""
+    """The schedule with this name at the start of a run; the other arguments are for Decoupled."""
     match name:
         case "lockstep":
             return Phased(batched=False)

@@ -1,8 +1,8 @@
-"""Verifier work held back until a batch of it is worth an engine step. Pure: times are given.
+"""Holds verifier work back until a batch is worth an engine step. Pure: times are arguments.
 
 A verifier step on a GPU costs the same for a few tokens as for some hundreds, so single requests
-waste it. A batch goes when there are enough tokens of it, when all siblings that will be compared
-are there (nothing more will come that could join them), or when the oldest has waited long enough.
+waste it. A batch is sent when it has enough tokens, when all siblings that will be compared are
+there (no more can join them), or when the oldest job has waited long enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLOCK_ERROR_S = 1e-6  # a timer may be early by its rounding
 
 
 class Trigger(StrEnum):
-    """The reason for which a held job was let go."""
+    """The reason why a held job was released."""
 
     TOKENS = "tokens"
     GROUP = "group"
@@ -40,7 +40,7 @@ class VerifierBatching:
         return len(self._held)
 
     def add(self, job: Job, now: float) -> None:
-        """Hold a job from `now` on."""
+        """Hold a job, starting at `now`."""
         self._held.append((now, job))
 
     def asked(self, problem: int, work: Score) -> None:
@@ -49,7 +49,7 @@ class VerifierBatching:
             self._complete.add((problem, work.group))
 
     def release(self, now: float) -> list[tuple[Job, Trigger]]:
-        """The jobs that may go, in the order in which they came."""
+        """The jobs that may go, in order of arrival."""
         if sum(job.tokens for _, job in self._held) >= self._tokens:
             released = [(job, Trigger.TOKENS) for _, job in self._held]
             self._held.clear()
@@ -68,7 +68,7 @@ class VerifierBatching:
         return released
 
     def due(self) -> float | None:
-        """When the oldest job must go; None if nothing is held."""
+        """The time by which the oldest job must go; None if nothing is held."""
         return self._held[0][0] + self._wait_s if self._held else None
 
     def drop(self, problem: int) -> None:

@@ -9,13 +9,13 @@
 | config | what the parameters of the strategies have in common |
 | budget | a search whose tokens are limited |
 | early_stop | when no missing completion can change the vote |
-| candidates | what a tree strategy decides on, and the requests it is made of |
-| tree_search | base of the strategies: what is asked for, and the end |
+| candidates | the candidates of a tree strategy, and the requests that make one |
+| tree_search | base of the strategies: collecting asks, building the result |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
-| auto | which search goes on from a few samples, as data; the search that does |
+| auto | the policy that chooses a search from a few samples, and that search |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
-| search_and_learn | three of them by the letter of Hugging Face's code, chosen by `semantics` |
+| search_and_learn | three of them exactly as in Hugging Face's code, chosen by `semantics` |
 """
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch

@@ -1,12 +1,12 @@
-"""AB-MCTS: every chain branches off where Thompson sampling says, wider or deeper.
+"""AB-MCTS: Thompson sampling decides where the next chain branches off, wider or deeper.
 
     root ─┬─ 0 ─ 0.0 ─ 0.0.0 ✓0.4     trial 1: nothing is there, so a chain from the root
           └─ 1 ─┬─ 1.0 ─ 1.0.0 ✓0.8   trial 2: wider at the root
                 └─ 1.1 ─ 1.1.0 ✓0.9   trial 3: deeper, to step 1; wider there
 
 A trial walks down from the root. At each step it either goes wider, and a new chain branches off
-there to its end, or deeper, to one of the steps that follow. The score of the chain is told to all
-choices on the way: each is drawn by what is believed of its mean (`posterior`).
+there to its end, or deeper, to one of the steps that follow. The chain's score updates every choice
+on the way. A choice is drawn from the posterior of its mean.
 
 After Inoue et al., "Wider or deeper? Scaling LLM inference-time compute with adaptive branching
 tree search" (arXiv 2503.04412), AB-MCTS-A, and the authors' code (SakanaAI/treequest). There, a
@@ -44,7 +44,7 @@ PRIOR_VARIANCE = 0.1
 
 @dataclass(slots=True)
 class Posterior:
-    """The mean of normal values whose variance is not known either.
+    """Posterior of the mean of normal values with unknown variance.
 
     Its conjugate prior is the normal-inverse-chi-squared distribution (Murphy, "Probabilistic
     machine learning: advanced topics", 3.4.3.3), so the mean has a Student t distribution. The
@@ -66,7 +66,7 @@ class Posterior:
 
     @property
     def location(self) -> float:
-        """The mean that is most likely."""
+        """The most likely mean."""
         return (PRIOR_WEIGHT * PRIOR_MEAN + self.count * self.mean) / (PRIOR_WEIGHT + self.count)
 
     @property
@@ -83,7 +83,7 @@ class Posterior:
         return math.sqrt(variance / weight)
 
     def draw(self, first: float, second: float) -> float:
-        """A mean drawn from what is believed, by two numbers of (0, 1]."""
+        """Draw a mean from the posterior, using two numbers in (0, 1]."""
         return self.location + self.scale * student_t(self.freedom, first, second)
 
 
@@ -114,7 +114,7 @@ class AbMctsConfig(SearchConfig):
 
 @dataclass(slots=True, eq=False)
 class Branching:
-    """A step, or the root, at which chains may branch off, and what is believed of each choice."""
+    """A step, or the root, where chains may branch off, with the posterior of each choice."""
 
     path: NodePath
     value: Posterior = field(default_factory=Posterior)
@@ -134,7 +134,7 @@ Draw = Callable[[Posterior], float]
 def walk(root: Branching, draw: Draw) -> list[Branching]:
     """The way from the root to where the next chain branches off (Thompson sampling).
 
-    Of equal draws the first counts: wider before deeper, then the smaller path.
+    Ties go to the first choice: wider before deeper, then the smaller path.
     """
     way = [root]
     while children := way[-1].children:
@@ -145,9 +145,9 @@ def walk(root: Branching, draw: Draw) -> list[Branching]:
 
 
 def back_up(way: Sequence[Branching], inner: Iterable[NodePath], value: float) -> None:
-    """A chain that branched off at the end of the way, with these inner steps, has this value.
+    """Add the value of a chain that branched off at the end of the way, with these inner steps.
 
-    Each of its own steps was wider at the one before.
+    Each of its own steps counts as `wider` at the step before it.
     """
     for above, here in pairwise(way):
         above.deeper.see(value)
@@ -177,14 +177,14 @@ class Trial:
 
     @property
     def ready(self) -> bool:
-        """Whether it waits for nothing."""
+        """Whether the trial waits for no result."""
         return bool(self.steps) and not self.unscored
 
 
 class AbMctsSearch(TreeSearch[AbMctsConfig]):
     """The state machine. Trial i begins when trials 0 to i - `parallel` have been told, in order.
 
-    Nothing is foreseen: where a chain branches off hangs on scores that are not known yet.
+    Nothing is foreseen: where a chain branches off depends on scores that are not known yet.
     """
 
     def __init__(

@@ -1,13 +1,12 @@
-"""Compute-optimal choice: a few samples first, then the search that their scores call for.
+"""Compute-optimal choice: draw a few samples, then run the search that suits their scores.
 
     samples ──mean score──► choice ──► its search ──asks──┬─ the samples have it ──► told at once
                                                           └─ else ────────────────► asked for
 
-Nothing of the samples is thrown away: they are the first chains of the search that goes on, and
-where a tree search wants the step that a sample took, that step is its answer. (It was drawn from
-the same distribution: a chain that is generated in one request is its steps one after the other.)
-Chains that the search did not take over are `surplus`. What is chosen depends on scores alone,
-which are locked, so the tree does not depend on timing.
+The samples are reused: they are the first chains of the chosen search, and where a tree search asks
+for a step that a sample has, it gets that step. (The distribution is the same: a chain generated in
+one request consists of its steps in sequence.) Chains that the search did not take over are
+`surplus`. The choice depends on locked scores alone, so the tree does not depend on timing.
 
 After Snell et al., "Scaling LLM test-time compute optimally can be more effective than scaling
 model parameters" (arXiv 2408.03314): difficulty as the verifier's mean score of samples, in bins.
@@ -79,7 +78,7 @@ class Choice(_Data):
 
 
 class Budget(_Data):
-    """How problems are searched at one mean cost."""
+    """How problems are searched at one mean cost per problem."""
 
     n: int = Field(ge=1)
     """The mean cost of a problem, in whole chains."""
@@ -106,14 +105,14 @@ class Budget(_Data):
         return self
 
     def choose(self, mean_score: float) -> Choice:
-        """The choice for samples of this mean score."""
+        """The choice for samples with this mean score."""
         return next(
             choice for choice in self.choices if choice.below is None or mean_score < choice.below
         )
 
 
 class Policy(_Data):
-    """Budgets, each with its choices."""
+    """The choices for each budget."""
 
     made_from: str = ""
     """The runs that it was made from, for whoever reads it."""
@@ -133,7 +132,7 @@ Choose = Callable[[float], SearchConfig]
 
 
 class AutoSearch(Search):
-    """Draws samples, chooses a search by their scores, and goes on as that search."""
+    """Draws samples, chooses a search by their scores, and continues as that search."""
 
     tree: Tree
 

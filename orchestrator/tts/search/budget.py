@@ -3,15 +3,16 @@
     engines ──results in any order──► BudgetedSearch ──in the order asked──► the search
                                        counts tokens
 
-The search is told everything in the order in which it asked for it, so what it asks next, and with
-it the order of all that follows, depends on the answers alone and not on who answered first. Tokens
-are counted in that order. The first expansion that no longer fits the budget ends the generation:
-it, and all that was asked after it, is not part of the tree. What was generated before is still
-scored; then the search is stopped with what it has. So the tree is a function of the seeds and the
-budget, and one that stays within the budget is the tree without one.
+The search receives every result in the order in which it asked, so its next requests depend on the
+answers alone and not on which came first. Tokens are counted in that order. The first expansion
+that exceeds the budget ends the generation: neither it nor anything asked for later is part of the
+tree. Thoughts generated before that are still scored; then the search stops with its best answer so
+far. So the tree is a function of the seeds and the budget, and a search that stays within its
+budget grows the same tree without one.
 
-What it costs is overlap within one problem: an answer waits for those that were asked for before
-it. Tokens that were sent ahead and never asked for are not counted, as that would be up to timing.
+The cost is less overlap within one problem: an answer waits for those that were asked for before
+it. Speculative tokens that were never asked for do not count, because their number depends on
+timing.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class BudgetedSearch(Search):
             self._tell_in_order()
 
     def result(self) -> SearchResult | None:
-        """The search's own result, or what it had when its budget was spent."""
+        """The search's own result, or its result so far when the budget was spent."""
         return self._result
 
     def stop(self) -> SearchResult:

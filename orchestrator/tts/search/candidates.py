@@ -1,4 +1,4 @@
-"""Candidates and pools: what the tree strategies grow, score and decide on.
+"""Candidates and pools, which the tree strategies grow, score and decide on.
 
 One rule (`Growth`) says how a candidate grows, for the steps that are asked for and those foreseen.
 """
@@ -19,7 +19,7 @@ UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
 
 
 class State(Enum):
-    """What a candidate waits for; `step_search` draws how it gets from one to the next."""
+    """A candidate's state; `step_search` draws the transitions."""
 
     GROWING = auto()
     """It waits for a step of its own."""
@@ -33,7 +33,7 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """Candidates that are decided together; `key` tells a strategy's pools apart."""
+    """Candidates that are decided together; `key` identifies the pool within its strategy."""
 
     key: int
     iteration: int
@@ -95,12 +95,12 @@ class Candidate:
 
     @property
     def best_rank(self) -> Rank:
-        """Its rank, or before it is ready the best that it can reach."""
+        """Its rank, or the best that it can reach before it is ready."""
         return self.rank or (-self.upper_bound, -MAX_SCORE, self.end.path)
 
     @property
     def expected_score(self) -> float:
-        """The score of its path, or before it is ready the prior."""
+        """The score of its path, or the prior before it is ready."""
         return -self.rank[0] if self.rank else self.prior
 
 
@@ -126,11 +126,11 @@ class Growth:
         return self.config.finish == "eos" and self.is_last(iteration)
 
     def first(self, path: NodePath, *, whole: bool) -> Expand:
-        """What a candidate that starts at `path` asks for first."""
+        """The first request of a candidate that starts at `path`."""
         return Expand(path, self._seed(path), self._sampling, whole)
 
     def following(self, start: int, end: NodePath, tip: NodePath, iteration: int) -> Expand | None:
-        """What a candidate whose chain goes on asks for after `tip`; None if it is complete.
+        """The request after `tip` of a candidate whose chain continues; None if it is complete.
 
         `start`, `end` and `tip` are those of `Candidate`.
         """

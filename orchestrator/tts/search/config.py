@@ -1,4 +1,4 @@
-"""What the parameters of the strategies have in common."""
+"""The parameters that strategies share."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class StepConfig(SearchConfig):
 
 
 class VotingConfig(StepConfig):
-    """Parameters of the tree strategies whose search may stop once its vote is decided."""
+    """Parameters of tree strategies that may stop once their vote is decided."""
 
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""

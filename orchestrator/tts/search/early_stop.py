@@ -1,7 +1,7 @@
-"""Stopping early: once no missing completion can change the vote, or enough completions agree.
+"""Early stops: no missing completion can change the vote, or enough completions agree.
 
-The first rule is exact: the answer is the one that all completions would have given. The second
-gives that up for a larger saving. Both are functions of the texts, never of timing.
+The first rule is exact: the answer is the same as with all completions. The second rule may change
+the answer, and saves more. Both are functions of the texts, never of timing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ AnswerOf = Callable[[str], AnswerForm | None]
 
 
 class EarlyStop:
-    """Weight of the answers completed so far, of `n` completions in all."""
+    """The weight of each answer so far, out of `n` completions."""
 
     @classmethod
     def of(
         cls, early_stop: bool, agree: int | None, n: int, answer_of: AnswerOf | None
     ) -> EarlyStop | None:
-        """The early stop of a search that has one of these on, else None.
+        """The early stop of a search that has one of the rules on, else None.
 
         Raises ValueError without `answer_of`.
         """
@@ -73,8 +73,8 @@ class EarlyStop:
     def decided(self) -> bool:
         """Whether the search may stop.
 
-        Answers agree if they have one form; forms that may yet turn out equal are not counted
-        together, so the search stops late rather than early.
+        Answers agree if their forms are equal. Forms that may yet turn out equal count separately,
+        so the search stops late rather than early.
         """
         if self._agree is not None and max(self._counts.values(), default=0) >= self._agree:
             return True

@@ -1,9 +1,9 @@
-"""Foresight: which expansions a tree search may ask for next, so that idle slots can begin them.
+"""Foresight: predict the next expansions of a tree search, so that idle slots can begin them.
 
 The candidates of the pools that are not decided yet are *prospects*: each may be kept and then
-expanded. A prospect's children would be given out as if what is known were all there is to know
-(`Shares`); where an engine has answered such a child already, the child becomes a prospect of the
-next level. A guess is exact: the request is the one that the search itself would send (`Growth`).
+expanded. Children are shared out among prospects as if no further score were to come (`Shares`); a
+child that an engine has already answered becomes a prospect of the next level. A guess is exact:
+the request is the one that the search itself would send (`Growth`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 The verifier's score is a node's first value, in place of a random playout; a simulation then adds
 the score of the chain that it completed. `parallel` simulations are under way at a time, in waves:
 every one of them walks on, in the order of their numbers, until it stands at a node that needs
-children; then all these children are generated and scored, and the next wave begins. What one
-simulation sees of the others is thereby part of the algorithm and not of timing.
+children; then all these children are generated and scored, and the next wave begins. So the
+algorithm, not timing, decides which results of other simulations a simulation sees.
 
 PUCT after Rosin 2011 and Silver et al., "Mastering the game of Go without human knowledge" (2017);
 virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
@@ -53,7 +53,7 @@ class MctsConfig(VotingConfig):
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """What is known of a node: the value of the chains through it, and where they go on."""
+    """Statistics of a node: the value of the chains through it, and its children."""
 
     node: Node
     pool: Pool | None = None
@@ -76,7 +76,7 @@ Simulation = list[Place]
 
 
 class MctsSearch(VotingSearch[MctsConfig]):
-    """Walks simulations through waves of expansions; each expansion is a pool of its own."""
+    """Runs simulations in waves of expansions; each expansion is its own pool."""
 
     def __init__(self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
         """See VotingSearch."""
@@ -188,7 +188,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
 
 
 def best_child(place: Place, exploration: float) -> Place | None:
-    """The best child by PUCT among those that are not spent; None if there is none.
+    """The best child by PUCT among those that are not exhausted; None if there is none.
 
     Of m children that N visits went to in all, one with n visits of mean value q is worth
     q + exploration * sqrt(N) / (m * (1 + n)): the prior is uniform, because the children are

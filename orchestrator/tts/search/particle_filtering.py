@@ -107,7 +107,7 @@ class ParticleSearch(StepSearch[ParticleConfig]):
 
 
 def log_odds(score: float) -> float:
-    """Logit of a score, which is kept away from 0 and 1 by its unit."""
+    """Logit of a score, clipped to one score unit away from 0 and 1."""
     score = min(max(score, SCORE_UNIT), 1 - SCORE_UNIT)
     return math.log(score / (1 - score))
 
@@ -123,7 +123,7 @@ def normalised(log_weights: Sequence[float]) -> list[float]:
 def effective_sample_size(weights: Sequence[float]) -> float:
     """1 / sum of squares of weights that add up to 1 (Kong 1992); between 1 and their number.
 
-    Rounded, so that float noise does not make n equal weights count as fewer.
+    Rounded, so that float noise does not make n equal weights count as fewer than n.
     """
     return round(1 / math.fsum(weight * weight for weight in weights), 9)
 

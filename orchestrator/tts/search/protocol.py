@@ -1,10 +1,9 @@
-"""What goes in and out of a search: ask, tell, result.
+"""The interface of a search: ask, tell, result.
 
 A search is a state machine for one problem, without IO, clock or engine. `ask()` returns the work
-it wants now; every piece is returned once. `tell(result)` accepts results in any order; one that
-is late, unknown or a duplicate changes nothing. The tree, the scores and the result depend only on
-the configuration, the seeds and what the engines answer for a given node, never on the order of
-events.
+it wants now, each piece once. `tell(result)` accepts results in any order; one that is late,
+unknown or a duplicate changes nothing. The tree, the scores and the result depend only on the
+configuration, the seeds and what the engines answer for a given node, never on the order of events.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .thought import Completion, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
 
 Limit = Literal["tokens", "deadline"]
-"""What may end a search before its own end: its budget of tokens, or its deadline."""
+"""The limits that may cut a search short: its token budget, or its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,9 @@ class Score:
 
     `group` names the siblings among which it will be compared; `completes` says that no score of
     the group will be asked for after this one. The verifier reads the steps of the path that have
-    text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node may
-    be one that was never generated. `need_open` says that the search may well do without the
-    score yet (`Search.unwanted`), as siblings may outrank the node whatever it scores.
+    text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node
+    need not have been generated. `need_open` says that the score may turn out not to be needed
+    (`Search.unwanted`), because siblings may outrank the node whatever its score is.
     """
 
     node: NodePath
@@ -94,7 +93,7 @@ class SearchResult:
     completions: tuple[Completion, ...]
     tree: Tree
     limit: Limit | None = None
-    """What ended the search before its own end; None if nothing did."""
+    """The limit that cut the search short; None if it finished."""
 
 
 class Search(ABC):
@@ -124,13 +123,13 @@ class Search(ABC):
 
     @abstractmethod
     def result(self) -> SearchResult | None:
-        """The outcome, or None until nothing that could still be told would change it.
+        """The outcome, or None as long as further results could change it.
 
-        It is asked for after every result, so it must be cheap: compute the outcome once.
+        It is called after every result, so it must be cheap: compute the outcome once.
         """
 
     def stop(self) -> SearchResult:
-        """End the search now, with the best of what it was told; it is told nothing more.
+        """End the search now with its best result so far; it receives no further results.
 
         By default the completions are the chains of `tree` (see `completions_so_far`), by the
         scores of their last steps.
@@ -146,23 +145,23 @@ class Search(ABC):
         return self.result() is not None
 
     def unwanted(self) -> list[NodePath]:
-        """Nodes whose score was asked for and cannot change anything any more; each is told once.
+        """Nodes whose requested score can no longer change anything; each is returned once.
 
-        Such a node is pruned without a score. By default there are none.
+        Such a node is pruned without a score. The default is none.
         """
         return []
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """Expansions that may be asked for later, best first: shallow, then by chance.
 
-        At most as many children as could really be asked for; below those that are in `answered`
-        the next level is foreseen, and so on. By default nothing is.
+        Yields at most as many children as the search could ask for; below children in `answered` it
+        continues with the next level. The default is none.
         """
         return iter(())
 
     def expandable(self) -> Container[NodePath]:
         """Nodes that await the search's decision and may yet be expanded.
 
-        What was foreseen and is below none of them will never be asked for. None by default.
+        Foreseen work below none of these nodes will never be asked for. The default is none.
         """
         return ()

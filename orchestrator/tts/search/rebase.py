@@ -26,7 +26,7 @@ from .tree import Node
 
 
 class RebaseConfig(VotingConfig):
-    """Parameters of REBASE. Completed and active chains are always n together."""
+    """Parameters of REBASE. Completed and active chains always add up to n."""
 
     softmax_temperature: float = Field(default=0.2, ge=1e-3, le=1e3)
     """Towards 0 all children go to the best, large values share evenly."""
@@ -37,7 +37,7 @@ class RebaseConfig(VotingConfig):
 
 
 class RebaseSearch(VotingSearch[RebaseConfig]):
-    """Shares n less what has completed out over the active candidates."""
+    """Shares out n, less the completed chains, among the active candidates."""
 
     def __init__(
         self, config: RebaseConfig, seed: SeedOf, answer_of: AnswerOf | None = None
@@ -72,7 +72,7 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
 def share_out(scores: Sequence[float], budget: int, temperature: float) -> list[int]:
     """Children per score, adding up to `budget`; `scores` are in rank order.
 
-    Each gets its softmax share, rounded up, of what those before it left.
+    Each gets its softmax share, rounded up, of the budget that is left.
     """
     best = max(scores, default=0.0)
     weights = [math.exp((score - best) / temperature) for score in scores]

@@ -35,7 +35,7 @@ class SampleSearchConfig(SearchConfig):
 
 
 class SampleSearch(TreeSearch[SampleSearchConfig]):
-    """The state machine. Nothing is foreseen: all is asked for at once, whole chains."""
+    """The state machine. Nothing is foreseen: all whole chains are asked for at once."""
 
     def __init__(
         self,

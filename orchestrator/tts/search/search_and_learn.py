@@ -1,9 +1,9 @@
-"""The searches by the letter of search-and-learn's code, for comparisons with it.
+"""Searches that follow search-and-learn's code exactly, for comparisons with it.
 
 https://github.com/huggingface/search-and-learn: `_beam_search`, `_dvts`, `best_of_n` and
-`aggregate_scores`. Beams are a list whose order decides what scores do not: completions come out in
-that order, the kept beams are repeated in it, and of equal scores beam search keeps the last and
-DVTS the first. How their answers are read and voted on is in `tts.strategies.strategy`.
+`aggregate_scores`. Beams are a list whose order matters: completions come out in that order,
+the kept beams are repeated in it, and of equal scores beam search keeps the last and DVTS the
+first. How their answers are read and voted on is in `tts.strategies.strategy`.
 
 Its verifier splits a text at the delimiter, so a step that ends in it leaves an empty last piece,
 which is scored as a turn of its own. Here that piece is a node below the step (child -1, fate

@@ -1,4 +1,4 @@
-"""Seeds that depend only on who asks: the same across processes, machines and schedules."""
+"""Seeds that depend only on run, problem and node: the same on any machine and schedule."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def node_seed(run_seed: int, problem_id: str, node: NodePath) -> int:
 
 
 def unit_interval(seed: int) -> float:
-    """A seed as a number of (0, 1], uniform over all seeds."""
+    """A seed as a number in (0, 1], uniform over all seeds."""
     return (seed + 1) / (1 << SEED_BITS)

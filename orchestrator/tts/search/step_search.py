@@ -1,4 +1,4 @@
-"""What the tree strategies share: iterations that grow candidates, score them and decide.
+"""The base of the tree strategies: iterations that grow candidates, score them and decide.
 
 A pool is a set of candidates that are decided together. A candidate is one or more new steps at the
 end of a chain: `granularity` steps, or with `finish="eos"` in the last iteration the rest of the
@@ -15,8 +15,8 @@ It is GROWING for as long as it has less than `granularity` steps and its chain 
 LOOKING_AHEAD for up to `lookahead` steps.
 
 `_decide` is called when every candidate that is left in the pool is READY. `_finish` ends the whole
-search, whatever state the candidates of other pools are in. What is awaited is kept by node, so a
-result that is late, unknown or a duplicate finds nothing and changes nothing.
+search, whatever state the candidates of other pools are in. Pending requests are kept by node, so a
+late, unknown or duplicate result matches none and changes nothing.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             self._take_score(self._awaiting_score.pop(result.node))
 
     def unwanted(self) -> list[NodePath]:
-        """Nodes that were pruned after their score was asked for; each is told once."""
+        """Nodes that were pruned after their score was asked for; each is returned once."""
         nodes, self._unwanted = self._unwanted, []
         return nodes
 

@@ -1,4 +1,4 @@
-"""The values of a search: thoughts, where they stand, what became of them, how they score."""
+"""The values of a search: thoughts, paths, fates, scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stop(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a node."""
+    """The outcome of a node."""
 
     OPEN = "open"
     """Its thought or score is still awaited, or its pool has not been decided."""
@@ -63,7 +63,7 @@ class Thought:
 
     @property
     def blank(self) -> bool:
-        """Whether it says nothing: its text is empty or white space."""
+        """Whether its text is empty or white space."""
         return not self.text.strip()
 
     @property
@@ -98,7 +98,7 @@ class Completion:
 
 
 def quantise(score: float) -> float:
-    """Round a score to SCORE_UNIT; refuses what is not a probability (ValueError)."""
+    """Round a score to SCORE_UNIT; raises ValueError if it is not a probability."""
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"a score must be within [0, 1], not {score!r}")
     return round(score / SCORE_UNIT) * SCORE_UNIT
@@ -124,6 +124,6 @@ def aggregate(scores: Sequence[float], how: Aggregation) -> float:
 def significant(score: float) -> float:
     """A product, mean or sum of scores to AGGREGATE_DIGITS digits.
 
-    By way of decimal text: no platform's logarithm has a say in it.
+    Rounds through decimal text, so the result does not depend on a platform's logarithm.
     """
     return float(f"{score:.{AGGREGATE_DIGITS}g}")

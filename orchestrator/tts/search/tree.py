@@ -122,10 +122,10 @@ _NO_CHAIN = (Fate.PRUNED, Fate.LOOKAHEAD)
 def completions_so_far(
     tree: Tree, how: Aggregation = "last", n: int | None = None
 ) -> tuple[Completion, ...]:
-    """Completions of a tree that grows no further, in rank order, `n` at most.
+    """At most `n` completions of a tree that grows no further, in rank order.
 
-    They are the chains that have ended; where none has, those that were still growing. What awaits
-    its thought leaves the tree, and the fates of the others are settled.
+    They are the chains that have ended or, if none has, those still growing. Nodes without a
+    thought leave the tree, and the others get their final fates.
     """
     tree.drop(lambda path: tree[path].thought is None)
     parents = {node.path[:-1] for node in tree if node.fate is not Fate.LOOKAHEAD}

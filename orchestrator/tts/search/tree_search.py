@@ -1,4 +1,4 @@
-"""Base of the built-in strategies: a search that grows a tree, what it asks for, how it ends."""
+"""Base of the built-in strategies: a search that grows a tree, collects asks and ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Config = TypeVar("Config", bound=SearchConfig)
 
 
 class TreeSearch(Search, Generic[Config]):
-    """A strategy defines `tell`, which appends to `_asks` and at last calls `_end`."""
+    """A strategy defines `tell`, which appends to `_asks` and finally calls `_end`."""
 
     tree: Tree
 

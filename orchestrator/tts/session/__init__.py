@@ -7,26 +7,26 @@ docs/reference/python.md.
 | async_session | `AsyncSession`: the same, awaited |
 | event_loop | the loop in a thread that the blocking calls run on |
 | result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
-| outbox | results that wait to be taken |
+| outbox | results that the program has not taken yet |
 | questions | texts and pairs as problems |
 | arguments | the options of a call, checked, and the configuration that they ask for |
-| strategy | a strategy's name, config object or function as what is searched |
-| plan | a run's configuration, resolved, and beside it what is no data |
+| strategy | the search for a strategy's name, config object or function |
+| plan | a run's resolved configuration, with its functions and other objects |
 | engines | the engines of a session, while it is open |
 | server, connecting | the server that is used or started; or several |
-| remotes | engines that run already: their servers, asked what they are, and led to |
+| remotes | engines that run already: probing their servers, connecting to them |
 | endpoints | the generator and the verifier of a server, of several, of a replay |
-| replicas | several servers: which gets what, their health, their coming and going |
+| replicas | several servers: routing, health, joining and leaving |
 | functions | the program's own `answer_of` and `equal` |
-| solver, tasks, outcome | problems in, results out; what is done with each; their answers |
-| journal | where events go, and what problems have taken |
-| requests | samples and scores outside of any search |
-| engine_steps | what the engines do per step, recorded beside a run |
+| solver, tasks, outcome | solves problems; the work on each; answers and votes |
+| journal | distributes events, and counts what problems have used |
+| requests | samples and scores outside a search |
+| engine_steps | records the engines' steps beside a run |
 | run | a run in a folder; the results of one that is continued |
-| resources | what a run takes of the machine, for its log |
+| resources | records a run's use of the machine in its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 
-Importing it is quick: what a name needs is imported with the name.
+Importing this package is quick: each name's module is imported when the name is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of the Python API: what calls share, and the check of each before anything is sent."""
+"""Arguments of the Python API: shared options, and checks before anything is sent."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ _MAY_BE_NONE = {
 
 
 def check_arguments(**given: Any) -> None:
-    """Raise ConfigError for the first argument that is not what its name asks for."""
+    """Raise ConfigError for the first argument whose value is not valid."""
     for name, value in given.items():
         fits, wanted = _WANTED[name]
         if name in _MAY_BE_NONE and value is None:
@@ -167,9 +167,9 @@ def check_arguments(**given: Any) -> None:
 
 
 def config_of(options: SolveOptions, source: str, in_flight: int | None = None) -> RunConfig:
-    """What a call's options ask of its run, but for the strategy; raises ConfigError.
+    """The run configuration of a call's options, without the strategy; raises ConfigError.
 
-    `source` is what the program named the deployment.
+    `source` is the deployment as the program named it.
     """
     given: dict[str, Any] = dict(options)
     named = {name: value for name, value in given.items() if name in _WANTED and name in _OPTIONS}

@@ -74,7 +74,7 @@ def embedded_pairs(
 
 
 def use(replicas: Replicas, pairs: Iterable[EnginePair]) -> None:
-    """Use pairs whose servers were asked already, and those that did not answer once they do."""
+    """Use pairs whose servers were probed; those that did not answer are used once they do."""
     for pair in pairs:
         replicas.use(pair)
         if isinstance(pair.connection, RemoteConnection) and (silent := pair.connection.silent):
@@ -112,7 +112,7 @@ async def connect(
     remotes: Remotes | None = None,
     number: int = 0,
 ) -> EnginePair:
-    """The engines at `host:port` or `unix:path`, or of a replica of this machine by its name.
+    """The engines at `host:port` or `unix:path`, or of a replica on this machine by its name.
 
     `number` is which replica it is, counted from 0. Raises ServerError if they do not answer, or
     are not the deployment's.
@@ -136,11 +136,11 @@ async def open_pairs(
     say: Callable[[str], None],
     remotes: Remotes | None = None,
 ) -> None:
-    """Use the servers at these addresses, and those that do not answer yet once they do.
+    """Use the servers at these addresses; those that do not answer yet are used once they do.
 
     `groups` are those of the addresses that have one.
 
-    Raises ServerError if none answers, or one serves something else.
+    Raises ServerError if none answers, or if one serves another deployment.
     """
     pairs = [
         _replica(deployment, models, own, addresses[number % len(addresses)], remotes, number)
@@ -170,7 +170,7 @@ async def open_pairs(
 def most_rows(deployment: Deployment) -> int:
     """How many rows a request to a deployment's models may have.
 
-    TensorRT-LLM answers one per request; our engine host takes as many as a batch of Triton's.
+    TensorRT-LLM takes one per request, our engine host as many as a Triton batch.
     """
     if deployment.target != "openvino":
         return 1
@@ -178,7 +178,7 @@ def most_rows(deployment: Deployment) -> int:
 
 
 def serves(deployment: Deployment, address: str) -> bool:
-    """Whether what answers at an address is the deployment as it is here."""
+    """Whether the server at an address serves the deployment as it is here."""
     return probe.served_digest(address) == deployment_digest(deployment)
 
 
@@ -245,7 +245,7 @@ def _require_served(address: str, deployment: Deployment) -> None:
     if digest != deployment_digest(deployment):
         raise ServerError(
             f"The server at {address} does not serve deployment {deployment.name} as it is here.",
-            hint="Every server of a run must serve the same engines: build and start it anew, or "
+            hint="Every server of a run must serve the same engines: rebuild and restart it, or "
             "leave it out.",
         )
     try:

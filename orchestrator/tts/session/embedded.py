@@ -48,7 +48,7 @@ async def embedded_engines(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
 ) -> AsyncIterator[EmbeddedEngines]:
-    """Open the engines for as long as the block lasts; `on_loading` is told how far they are.
+    """Open the engines while the block lasts; `on_loading` is called with their progress.
 
     Raises ConfigError for a target that has no engines of ours, or a machine whose memory cannot
     hold the pair; BuildError for engines that are missing or out of date; EngineError.
@@ -93,7 +93,7 @@ async def embedded_engines(
 
 
 def opening_of(deployment: Deployment, role: Role) -> Open:
-    """What opens an engine as the model repository of target openvino does."""
+    """The message that opens an engine as the model repository of target openvino does."""
     spec = deployment.engines()[role]
     folder = paths.engine_dir(deployment.name, role)
     engine = read_engine_config(folder)
@@ -110,7 +110,7 @@ def opening_of(deployment: Deployment, role: Role) -> Open:
 
 
 def limits_of(spec: EngineSpec, engine: EngineConfig, **changes: Any) -> Limits:
-    """The limits of an engine as its deployment has them, but for the `changes`."""
+    """The limits of an engine as in its deployment, with `changes` applied."""
     limits = Limits(
         vocab_size=engine.vocab_size,
         max_seq_len=spec.max_seq_len,

@@ -1,4 +1,4 @@
-"""The endpoints of a run: the server's, or those of the user's own."""
+"""The endpoints of a run: the server's, or the user's own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
 def endpoints_on(
     models: Models, connection: Connection, own: Own = (None, None)
 ) -> tuple[Generator, Verifier]:
-    """Both engines that a connection leads to; `own` are used in the place of its."""
+    """Both engines of a connection; those in `own` replace them."""
     generator = own[0] or connection.generator(
         end_id=models.end_id,
         step_stop_words=models.step_stop_words,
@@ -51,14 +51,14 @@ def endpoints_on(
 
 
 def replaying(replay: Replay, connection: Connection) -> tuple[Generator, Verifier]:
-    """Both engines: they do the work of a script, and the script answers."""
+    """Both engines: they do the work of a script, and the script gives the answers."""
     endless = connection.generator(end_id=wire.NO_END_ID, step_stop_words=())
     script = replay.script
     return ReplayGenerator(endless, script), ReplayVerifier(connection.verifier(), script)
 
 
 def endpoints_for(replay: Replay | None) -> EndpointsOf:
-    """What a run asks: its replicas' engines, or a recording that keeps them as busy."""
+    """The endpoints of a run: its replicas' engines, or a recording that keeps them as busy."""
     if replay is None:
         return own_endpoints
 
@@ -70,7 +70,7 @@ def endpoints_for(replay: Replay | None) -> EndpointsOf:
 
 
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:
-    """Both engines of several servers: each request goes to one, and to another if that fails."""
+    """Both engines of several servers: a request goes to one, or to another if that fails."""
     return _RoutedGenerator(replicas), _RoutedVerifier(replicas)
 
 
@@ -82,10 +82,10 @@ async def routed_stream(
 ) -> AsyncGenerator[NewTokens, None]:
     """The tokens of a sample, the last ones `final`. Raises EndpointError.
 
-    `key` is the same for what should go to the same replica; `on_server` is called with the name of
-    the replica before each attempt. A sample whose server goes away goes on elsewhere, where there
-    are several, after the tokens that it has: what it draws there is not what it would have drawn.
-    Closing it early ends it on the engine.
+    Samples with the same `key` go to the same replica if possible; `on_server` is called with the
+    name of the replica before each attempt. If its server goes away, a sample continues on another
+    one after the tokens that it has; the tokens drawn there differ from those that the first server
+    would have drawn. Closing the generator early ends the sample on the engine.
     """
     attempts = Attempts(replicas, key, most=lambda: max(STREAM_ATTEMPTS, len(replicas) + 1))
     while call.max_new_tokens:

@@ -1,8 +1,8 @@
-"""What the engines do per step, recorded into a run's folder while the run goes on.
+"""Records the engines' steps into a run's folder while the run goes on.
 
 Of engines of target openvino on this machine every step is taken from the iteration logs that their
-hosts write; of all others about one a second from the server's metrics. A thread of its own does
-it, so that neither a slow disk nor a slow server holds up the run.
+hosts write; of all others about one a second from the server's metrics. A separate thread records
+them, so that neither a slow disk nor a slow server delays the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StepSource(Protocol):
         """The steps since the last call, oldest first; raises OSError."""
 
     def is_complete(self, until: float) -> bool:
-        """Whether all steps until that moment (monotonic clock) were read, as far as is known."""
+        """Whether all known steps until that moment (monotonic clock) were read."""
 
     def close(self) -> None:
         """Nothing more is read."""
@@ -56,17 +56,17 @@ OpenSteps = Callable[[float], StepSource]
 
 
 class Follower(Protocol):
-    """What tells of an engine's steps, wherever it has them from."""
+    """A source of an engine's steps."""
 
     def read(self) -> Iterable[Statistics]:
-        """What was told since the last call, oldest first; raises OSError."""
+        """The steps reported since the last call, oldest first; raises OSError."""
 
     def close(self) -> None:
         """Nothing more is read."""
 
 
 class EveryStep:
-    """Every step, as the engines' followers tell of them."""
+    """Every step, as the engines' followers report them."""
 
     sampled = False
 
@@ -111,7 +111,7 @@ class IterationLogs(EveryStep):
 
 
 class MetricSamples:
-    """The step that each engine made last, from the metrics of a server anywhere."""
+    """The latest step of each engine, from the metrics of a server."""
 
     sampled = True
 
@@ -152,7 +152,7 @@ class MetricSamples:
 
 
 def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> OpenSteps | None:
-    """How to read the steps of a server's engines; None where nothing can be read.
+    """The source of the steps of a server's engines; None if they cannot be read.
 
     `ours`: whether the server was started on this machine, by this user.
     """
@@ -163,9 +163,9 @@ def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> Ope
 
 @asynccontextmanager
 async def recording_steps(log: RunLog, opening: OpenSteps | None) -> AsyncIterator[None]:
-    """Record the engines' steps beside a run's log until the block is left, however it is left.
+    """Record the engines' steps beside a run's log until the block ends.
 
-    With None nothing is recorded. No failure of this ends a run.
+    With None nothing is recorded. A failure to record does not end the run.
     """
     try:
         source = opening(log.began) if opening else None

@@ -1,8 +1,8 @@
 """The event loop of a run, and one in a thread of its own for callers that block.
 
-The latter works where the caller's thread runs a loop already (a notebook). What a coroutine wants
-called back is called in the caller's thread, while that waits. Ctrl-C in the caller's thread
-cancels what it waits for, waits until that has ended, and goes on as KeyboardInterrupt.
+The latter also works where the caller's thread runs a loop already (a notebook). Callbacks are
+called in the caller's thread while it waits. Ctrl-C in the caller's thread cancels the call, waits
+until it has ended, and raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _POLL_S = 0.1
 
 @contextlib.contextmanager
 def enough_files() -> Iterator[None]:
-    """Raise SessionError where this process, or the machine, may open no more files."""
+    """Raise SessionError if this process or the machine may open no more files."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         raise SessionError(
-            f"A session needs more files than may be open: {error.strerror}.",
-            hint="Raise the limit (ulimit -n 1024), or close what is not needed.",
+            f"The session cannot open another file: {error.strerror}.",
+            hint="Raise the limit (ulimit -n 1024), or close files that are not needed.",
         ) from error
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which takes less time for a message on a socket; asyncio's where there is none.
+    """uvloop's, which handles socket messages faster, or asyncio's where there is none.
 
     Raises SessionError if there are no files left for it.
     """
@@ -68,10 +68,10 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
-    """What a caller's thread is to do while it waits: calls, then the task that has ended."""
+    """The work of a caller's thread while it waits: callbacks, then the finished task."""
 
     def posting(self, function: Callable[P, None]) -> Callable[P, None]:
-        """`function`, to be called from the loop and carried out in the caller's thread."""
+        """Wrap `function`: called from the loop, it runs in the caller's thread."""
 
         def post(*args: P.args, **kwargs: P.kwargs) -> None:
             self.put(functools.partial(function, *args, **kwargs))
@@ -79,9 +79,9 @@ class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
         return post
 
     async def taking(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """`items`, each of which is taken in the caller's thread once the loop asks for it.
+        """Iterate over `items` from the loop; each is taken in the caller's thread.
 
-        What they raise is raised there.
+        Their exceptions are raised in the loop.
         """
         loop = asyncio.get_running_loop()
         iterator, end = iter(items), object()
@@ -115,9 +115,9 @@ class LoopThread:
     def run(
         self, coroutine: Coroutine[Any, Any, T], inbox: Inbox | None = None, *, finish: bool = False
     ) -> T:
-        """Run a coroutine to its end, carrying out meanwhile what is posted to `inbox`.
+        """Run a coroutine to its end; meanwhile, carry out the calls posted to `inbox`.
 
-        With `finish` Ctrl-C does not cancel it: it is raised when the coroutine has ended.
+        With `finish`, Ctrl-C does not cancel it, but is raised when the coroutine has ended.
         """
         try:
             self.owner.require()

@@ -1,7 +1,8 @@
 """Functions and classes in Python files that a command names as FILE.py:NAME.
 
 The file is executed, with its folder at the end of Python's path: it may import its neighbours. A
-run keeps its hash, so that it is continued with the same code, but not that of what it imports.
+run keeps the file's hash, so that it is continued with the same code; modules that the file imports
+are not checked.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _loaded: dict[Path, tuple[str, ModuleType]] = {}
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file has under a name."""
+    """An object loaded from a file by its name."""
 
     value: Any
     source: FunctionSource
 
 
 def names_function(text: str) -> bool:
-    """Whether a text names a function in a file, rather than something of the catalog."""
+    """Whether a text names a function in a file, rather than an entry of the catalog."""
     return _NAMED.fullmatch(text) is not None
 
 
 def source_of(text: str) -> FunctionSource:
-    """What FILE.py:NAME names; raises ConfigError. The file is not read yet."""
+    """The source that FILE.py:NAME names; raises ConfigError. The file is not read yet."""
     found = _NAMED.fullmatch(text)
     if found is None:
         raise ConfigError(
@@ -55,9 +56,9 @@ def source_of(text: str) -> FunctionSource:
 
 
 def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:
-    """What each source names, by what it does in a run.
+    """The object of each source, by its role in the run.
 
-    Raises ConfigError for what is not there, FunctionError for a file that fails when it is run.
+    Raises ConfigError if a file or name is missing, FunctionError if a file fails when run.
     """
     return {role: _load(role, source) for role, source in sources.items()}
 

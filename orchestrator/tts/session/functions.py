@@ -1,4 +1,4 @@
-"""Python functions of the program's own in the place of the grader."""
+"""Python functions of the program that replace the grader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EqualFunction = Callable[[str, str], bool | Awaitable[bool]]
 
 
 class FunctionGrader:
-    """A user's `equal` in the place of the grader."""
+    """A grader that calls a user's `equal`."""
 
     def __init__(self, equal: EqualFunction) -> None:
         self._call = Caller(equal)
@@ -54,10 +54,10 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
 def answer_form_of(
     answer_of: AnswerFunction | None, equal: EqualFunction | None
 ) -> Callable[[str], AnswerForm | None]:
-    """What a search that stops early may know of a completion's answer.
+    """The form of a completion's answer, for searches that stop early.
 
-    With an `equal` of the user's own only the same characters are known to be the same answer, and
-    no two answers are known to differ.
+    With a user's `equal`, only identical texts are known to be the same answer, and no two answers
+    are known to differ.
     """
     extract = answer_of or extract_answer
 

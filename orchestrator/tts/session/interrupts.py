@@ -23,10 +23,10 @@ def interruptible(
     *,
     drain: Callable[[], bool] = lambda: False,
 ) -> T:
-    """`asyncio.run`, or such a function, that makes the first Ctrl-C or SIGTERM a stop in order.
+    """A function like `asyncio.run` that turns the first Ctrl-C or SIGTERM into an orderly stop.
 
-    It raises Interrupted or, after SIGTERM, Terminated. A SIGTERM is `drain`'s, if that returns
-    True: then the command comes to its end by itself, and the next signal stops it.
+    It raises Interrupted or, after SIGTERM, Terminated. `drain` may handle a SIGTERM by returning
+    True: then the command ends by itself, and the next signal stops it.
 
     Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
     server), and a cut-short clean-up would leave a server behind.

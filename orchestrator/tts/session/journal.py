@@ -1,4 +1,4 @@
-"""Where the events of a session's drivers go: to the state of their problem, and into a log."""
+"""Distributes the events of a session's drivers: to the state of their problem, and to a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .result import Usage
 
 
 class Journal:
-    """One for all drivers of a solver, whose events it brings into one log."""
+    """The journal of a solver, which writes the events of all its drivers into one log."""
 
     def __init__(self, log: RunLog | None) -> None:
         self.clock = log.clock if log else time.monotonic
@@ -32,7 +32,7 @@ class Journal:
     def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> None:
         """Start to track a problem that earlier sessions may have begun.
 
-        With `keep` everything that is computed for it is kept, as it may move to another server.
+        With `keep`, all results are kept, because the problem may move to another server.
         """
         self._known[problem] = ResumedWork.of(resumed) if resumed else ResumedWork()
         state = ProblemState(problem, keeps_events=keep)
@@ -41,7 +41,7 @@ class Journal:
         self._problems[problem] = state
 
     def known(self, problem: str) -> ResumedWork:
-        """What is known of a problem that has begun, as it is now."""
+        """The results so far of a problem that has begun."""
         before, state = self._known[problem], self._problems[problem]
         if not state.keeps_events:
             return before
@@ -49,21 +49,21 @@ class Journal:
         return ResumedWork(before.thoughts | now.thoughts, before.scores | now.scores)
 
     def usage(self, problem: str, now: float, completion_tokens: int) -> Usage:
-        """What a problem has taken, in all sessions, when it is solved at `now`.
+        """The usage of a problem in all sessions, if it is solved at `now`.
 
-        `completion_tokens` is how many tokens its completions consist of.
+        `completion_tokens` is the number of tokens in its completions.
         """
         state = self._problems[problem]
         seconds = 0.0 if state.started is None else now - state.started
         return Usage.of(state.work, completion_tokens, round(seconds, 6))
 
     def end(self, problem: str) -> None:
-        """A problem is solved, or given up: forget it."""
+        """Forget a problem that is solved or given up."""
         self._problems.pop(problem, None)
         self._known.pop(problem, None)
 
     def record(self, event: Event) -> None:
-        """Take one event; a log that cannot be written ends the run, not this call."""
+        """Take one event; if the log cannot be written, the run fails, but this call does not."""
         if state := self._problems.get(getattr(event, "problem", "")):
             state.apply(event)
         if self._log and not self._failure.done():

@@ -1,4 +1,4 @@
-"""Results on their way from the searches to the program."""
+"""Results that wait between the searches and the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .result import Result
 
 UNREAD = 256
-"""Results that wait to be taken; while there are more, no further problem is begun."""
+"""The limit of waiting results; above it, no further problem is started."""
 
 
 class Outbox:
@@ -45,7 +45,7 @@ class Outbox:
 async def streamed(
     start: Callable[[Outbox], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[Result, None]:
-    """Results as they are handed over; leaving early cancels the rest and waits for it."""
+    """Yield results as they are handed over; leaving early cancels the rest and waits for it."""
     outbox = Outbox()
     work = asyncio.ensure_future(start(outbox))
     work.add_done_callback(lambda _: outbox.close())

@@ -1,4 +1,4 @@
-"""What is carried out: a run as it is asked for, and beside it what is no data."""
+"""The plan of a run: the requested configuration, with functions and other objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEWER = ("prompt", "system_prompt")
 
 @dataclass(frozen=True)
 class Grading:
-    """Functions of the program's own that say what an answer is, and when two are equal."""
+    """The program's functions that extract an answer, and compare two."""
 
     answer_of: AnswerFunction | None = None
     equal: EqualFunction | None = None
@@ -45,7 +45,7 @@ class Grading:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run to be carried out: what it is asked to be, and beside it what is no data."""
+    """A run to be carried out: the requested configuration, with functions and other objects."""
 
     asked: RunConfig
     deployment: Deployment
@@ -57,9 +57,9 @@ class Plan:
     context: int | None = None
     """The generator's context in tokens where it is that of a replayed run."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """The names of the program's own endpoints, by what they do: `generator`, `verifier`."""
+    """The names of the program's own endpoints by role: `generator`, `verifier`."""
     loaded: Mapping[str, Loaded] = field(default_factory=dict)
-    """What a command has loaded from Python files, by what it does."""
+    """Objects that a command has loaded from Python files, by role."""
     remotes: Mapping[str, RemoteEngine] | None = None
     """What is known of engines that run already; None: what the deployment says."""
 
@@ -139,7 +139,7 @@ def _functions(plan: Plan) -> dict[str, str]:
 
 
 def _prompting(deployment: Deployment) -> dict[str, Any]:
-    """What is asked of the models; without the fields that runs from before they existed lack."""
+    """The fields that prompts depend on, without unset newer fields, which older runs lack."""
     fields = deployment.model_dump(mode="json", include=_PROMPTING)
     verifier = fields["verifier"]
     fields["verifier"] = {k: v for k, v in verifier.items() if k not in _NEWER or v is not None}
@@ -147,7 +147,7 @@ def _prompting(deployment: Deployment) -> dict[str, Any]:
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:
-    """A deployment whose strategies' parameters are valid too; raises ConfigError."""
+    """A deployment, its strategies' parameters checked; raises ConfigError."""
     if not isinstance(deployment, str | Path | Deployment):
         raise ConfigError(
             f"The deployment is {deployment!r:.200}.",
@@ -159,12 +159,12 @@ def load_checked(deployment: str | Path | Deployment) -> Deployment:
 
 
 def deployment_of(config: RunConfig) -> Deployment:
-    """The deployment that a run is asked to use, on the kind of server that it asks for."""
+    """The requested deployment of a run, on the requested kind of server."""
     return load_checked(config.deployment_source).served_by(config.server)
 
 
 def findable(name_or_file: str | Path) -> str:
-    """A name as it is, a file by its absolute path: found again from any folder."""
+    """A bundled name unchanged, or a file's absolute path, which is valid from any folder."""
     file = Path(name_or_file).expanduser()
     return str(file.resolve()) if is_file(file) else str(name_or_file)
 

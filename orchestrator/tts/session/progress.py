@@ -1,4 +1,4 @@
-"""How far a run is, as plain numbers for whoever shows it."""
+"""The progress of a run, as plain numbers for displays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class RunProgress:
-    """Counts of one run; whoever runs it writes them, whoever shows it reads them."""
+    """Counts of one run, written by the run and read by displays."""
 
     total: int
     """Problems of the run."""
@@ -23,7 +23,7 @@ class RunProgress:
     """Whether the run folder holds anything yet."""
 
     def count(self, correct: bool | None) -> None:
-        """A problem has been solved; None: it has no reference answer."""
+        """Count a solved problem; `correct` is None if it has no reference answer."""
         self.done += 1
         if correct is not None:
             self.judged += 1

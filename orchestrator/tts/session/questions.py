@@ -1,4 +1,4 @@
-"""Problems from what a program writes down: questions, conversations, pairs with an answer."""
+"""Problems from a program's questions, conversations and pairs with an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tts.problem import ROLES, Problem, Turn
 T = TypeVar("T")
 
 Asked = str | Sequence[Message]
-"""A question, or a conversation of which it is the last message."""
+"""A question, or a conversation whose last message is the question."""
 Question = Asked | tuple[Asked, str] | Problem
 """What is asked, a pair of that and the reference answer, or a Problem."""
 

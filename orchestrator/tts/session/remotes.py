@@ -1,4 +1,4 @@
-"""Engines that run already: the servers that a deployment names by their URL, each asked first."""
+"""Engines that run already: servers that a deployment names by URL, each probed before use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tts.endpoints.openai.capabilities import Capabilities
 
 PROBE_PATIENCE_S = 2.0
-"""How long a server may be away while it is asked what it is."""
+"""Seconds that a server may be unavailable while it is probed."""
 
 
 def key_of(spec: RemoteSpec, role: Role) -> str | None:
@@ -51,7 +51,7 @@ def key_of(spec: RemoteSpec, role: Role) -> str | None:
 
 
 class RemoteServer:
-    """One server that has one of the engines; it is asked what it is before anything else."""
+    """A server of one of the engines; it is probed before anything else."""
 
     def __init__(self, models: Models, role: Role, spec: RemoteSpec, url: str) -> None:
         """Nothing is sent yet; raises ConfigError for a key that is not there."""
@@ -61,7 +61,7 @@ class RemoteServer:
         self.role: Role = role
         self.url = url
         self.capabilities: Capabilities | None = None
-        """What it has said of itself; None while it has not answered."""
+        """Its reported capabilities; None until it has answered."""
         self._models = models
         self._spec = spec
         self._server = OpenAIServer(url, model=spec.model, api_key=key_of(spec, role))
@@ -76,9 +76,9 @@ class RemoteServer:
         self._server.patience_s = seconds
 
     async def probe(self) -> None:
-        """Find out what it is and refuse what cannot work.
+        """Probe the server, and refuse one that cannot work.
 
-        Raises EndpointUnavailable if it does not answer, ServerError for what it cannot do.
+        Raises EndpointUnavailable if it does not answer, ServerError if it lacks a capability.
         """
         patience_s, self.patience_s = self.patience_s, PROBE_PATIENCE_S
         try:
@@ -117,12 +117,12 @@ class RemoteServer:
         await self._server.aclose()
 
     def __str__(self) -> str:
-        """One line: where it is, and what it has said of itself."""
+        """One line with its address and its reported capabilities."""
         said = self.capabilities.describe() if self.capabilities else "does not answer"
         return f"{self.role} at {self.url}: {said}"
 
     def _require(self, found: Capabilities) -> None:
-        """Refuse a server that cannot be what the deployment asks for, with the reason."""
+        """Raise ServerError if the server cannot do what the deployment needs."""
         most, wanted = found.context, self._spec.max_seq_len
         if most is not None and most < wanted:
             raise ServerError(

@@ -1,7 +1,7 @@
-"""The servers that a session uses side by side: their health, and which of them gets what.
+"""The servers that a session uses side by side: their health, and the routing of work.
 
-`tts.endpoints.routing` decides; here is what it needs of the world: connections, the time, a watch
-that sees that a server has died, and a real request to see that it is back.
+`tts.endpoints.routing` decides. This module gives it connections, the time, a watch that notices
+dead servers, and a real request that shows when they are back.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tts.endpoints.retry import PATIENCE_S
 from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy
 
 CHECK_S = 0.5
-"""How often the servers are looked at."""
+"""Seconds between checks of the servers."""
 MOVING_PATIENCE_S = 2.0
-"""How long a request is sent again to one of several servers before it goes to another."""
+"""Seconds for which a request is retried on one of several servers before it goes to another."""
 FAILURES = (EndpointUnavailable, EndpointTimeout, ServerError)
 """What says that a server does not work, rather than that a request was wrong."""
 
@@ -231,7 +231,7 @@ class Replicas:
             await self._change()
 
     def some_work(self) -> bool:
-        """Whether some replica works, though it may not take this work now."""
+        """Whether any replica works, even if it cannot take this work now."""
         return any(
             not (self._lost[each.name].done() or each.draining) for each in self.router.replicas
         )
@@ -300,7 +300,7 @@ class Replicas:
             self._why.pop(name, None)
 
     def wake(self) -> None:
-        """Let those who wait for a replica look again."""
+        """Wake the callers that wait for a replica."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -374,5 +374,5 @@ class Attempts:
                 del self._failed[:-1]
 
     def count_anew(self) -> None:
-        """Something has been achieved: failures before it do not count."""
+        """Progress was made: earlier failures no longer count."""
         self._in_vain = 0

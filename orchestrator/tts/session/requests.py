@@ -1,4 +1,4 @@
-"""Requests that are part of no search: samples of the generator, scores of a given chain."""
+"""Requests outside a search: samples of the generator, scores of a given chain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def generate(
     top_p: float,
     seed: int,
 ) -> list[str]:
-    """Texts of n samples; raises DatasetError for a prompt that leaves no room for output."""
+    """Texts of n samples; raises DatasetError if the prompt leaves no room for output."""
     if isinstance(prompt, str) or not isinstance(prompt, Sequence):
         check_question(prompt, "The prompt")
     elif not (prompt and all(map(is_message, prompt))):
@@ -63,7 +63,7 @@ async def generate(
 
 
 def calls_for(models: Models, question: Asked, steps: Sequence[str]) -> list[ScoreCall]:
-    """A request for each step's score; raises DatasetError for what cannot be scored."""
+    """A request for each step's score; raises DatasetError for a chain that cannot be scored."""
     asked = as_problem(question, "score").full_question
     if isinstance(steps, str) or not isinstance(steps, Sequence):
         raise DatasetError(f"The steps are {steps!r:.200}; they must be a list of texts.")
@@ -73,7 +73,7 @@ def calls_for(models: Models, question: Asked, steps: Sequence[str]) -> list[Sco
 
 
 async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[float]:
-    """The score of each call, all at a time."""
+    """The score of each call; all are sent at once."""
     results = await _all(verifier.score(call) for call in calls)
     return [quantise(result.score) for result in results]
 

@@ -1,8 +1,8 @@
-"""What a run takes of the machine it is run from, kept in its log now and then.
+"""A run's use of the machine that it runs on, logged at intervals.
 
-The energy is what NVIDIA GPUs consume, by NVML's own counters; without the extra `energy` there is
-none. The counters are those of whole GPUs of this machine: they hold whatever else runs there, and
-a server elsewhere is not seen. NVML counts energy on GPUs of the Volta generation and later.
+Energy is the consumption of NVIDIA GPUs, from NVML's counters; without the extra `energy` none is
+logged. The counters cover whole GPUs of this machine: they include everything else that runs there,
+and exclude servers elsewhere. NVML counts energy on GPUs of the Volta generation and later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL_S = 10.0
 
 @asynccontextmanager
 async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
-    """Write what the process has used since now into a log, every INTERVAL_S and at the end."""
+    """Log what the process has used since the start, every INTERVAL_S and at the end."""
     loop = asyncio.get_running_loop()
     with gpu_energy() as joules:
         began = time.process_time()
@@ -54,9 +54,9 @@ async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
 
 @contextmanager
 def gpu_energy() -> Iterator[Callable[[], dict[str, float]]]:
-    """A function that gives the joules that each GPU has consumed since now, by GPU number.
+    """Return a function that gives the joules each GPU has consumed since this call, by number.
 
-    It gives none where the package nvidia-ml-py, the driver, a GPU or the counter is missing.
+    It gives none if the package nvidia-ml-py, the driver, a GPU or the counter is missing.
     """
     nvml = _initialised()
     if nvml is None:

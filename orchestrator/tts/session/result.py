@@ -1,4 +1,4 @@
-"""What a program gets back: a result for each problem, a step whenever one is written or scored."""
+"""The results of a program: one for each problem, and steps as they are written or scored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What solving one problem took of the engines, counted from the driver's events."""
+    """The engines' work for one problem, counted from the driver's events."""
 
     generator_calls: int = 0
     """Answered requests to the generator, speculative ones included."""
@@ -28,7 +28,7 @@ class Usage:
     verifier_tokens: int = 0
     """Tokens of the chains that the verifier scored, prompts included."""
     cached_scores: int = 0
-    """Scores that took no request of their own: an equal path had been scored before."""
+    """Scores without a request of their own, because an equal path had been scored."""
     seconds: float = 0.0
     """From the start of the problem to its answer."""
 
@@ -65,12 +65,12 @@ class Result:
     tree_digest: str
     """Equal for equal trees: path, token ids, stop reason and fate of every node."""
     tree: Tree | None = field(compare=False)
-    """Every node with its text and score; None for a result that was read from a log."""
+    """Every node with its text and score; None for a result read from a log."""
     limit: Limit | None = None
-    """What ended the search before its own end: its budget of `tokens`, or its `deadline`. None if
-    nothing did. What a deadline leaves depends on the time that everything took."""
+    """The limit that cut the search short: its budget of `tokens`, or its `deadline`; None if it
+    finished. The result at a deadline depends on timing."""
     error: str | None = None
-    """Why it was not asked at all, as `solve_many(..., skip_overlong=True)` tells it."""
+    """Why the problem was not asked, with `solve_many(..., skip_overlong=True)`."""
 
     @classmethod
     def unasked(cls, problem: Problem, vote: Vote, error: str) -> Self:
@@ -91,7 +91,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A reasoning step: given once when it has been written, and again with its score."""
+    """A reasoning step: reported once when it has been written, and again with its score."""
 
     problem: Problem
     node: NodePath
@@ -100,7 +100,7 @@ class Step:
     score: float | None
     """None when the step has just been written."""
     tree: Tree | None = field(repr=False, compare=False)
-    """The tree, which goes on growing; None for a search that shows none."""
+    """The tree, which continues to grow; None for a search that shows none."""
 
     def __str__(self) -> str:
         score = "      " if self.score is None else f"{self.score:.4f}"

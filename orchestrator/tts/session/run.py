@@ -1,4 +1,4 @@
-"""One run in a folder: its plan carried out, everything logged, and what a log holds continued."""
+"""One run in a folder: carries out its plan, logs everything, and continues from a log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from .tasks import Task
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run whose folder is this process's alone, and what earlier sessions have done of it."""
+    """A run whose folder this process has locked, with the work of earlier sessions."""
 
     plan: Plan
     folder: Path
@@ -60,7 +60,7 @@ class OpenRun:
 
     @property
     def left(self) -> list[Problem]:
-        """The problems that are to be solved."""
+        """The problems that are left to solve."""
         return [problem for problem in self.plan.problems if problem.id not in self.point.solved]
 
 
@@ -73,10 +73,10 @@ def open_run(
     repair: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[OpenRun]:
-    """Lock a run's folder, and check that what it holds is this run; needs no engines.
+    """Lock a run's folder, and check that it holds this run; needs no engines.
 
-    With `resume` the folder holds the run already; with `repair` what is damaged of its log is
-    dropped, and `say` gets a line on it. Raises RunError.
+    With `resume` the folder holds the run already; with `repair` damaged parts of its log are
+    dropped, and `say` is called with a line about it. Raises RunError.
     """
     if resume:
         before = read_run_config(folder, going_on=True)
@@ -99,9 +99,9 @@ def open_run(
 
 
 def known_servers(run: OpenRun, plan: Plan) -> OpenRun:
-    """The run with a plan in which the engines that run already were asked what they are.
+    """The run, its plan completed with the answers of engines that run already.
 
-    Raises RunError where a run that is continued had another model.
+    Raises RunError if a continued run used another model.
     """
     if run.begun:
         before = read_run_config(run.folder, going_on=True)
@@ -168,7 +168,7 @@ async def execute(
 
 
 def complete(run: OpenRun) -> None:
-    """Add what a run lacks of which every problem is solved: the log's end, the summary."""
+    """Complete a run whose problems are all solved: the log's end, the summary."""
     if has_finished(run.folder):
         return
     if not any(isinstance(event, Finished) for event in read_events(run.folder)):
@@ -211,7 +211,7 @@ def logged_results(
 
 
 def unused_folder(name: str) -> Path:
-    """A folder under runs/ that is not there yet, with the time before its name.
+    """A new folder under runs/, whose name begins with the time.
 
     Raises ConfigError if runs/ is another user's, and closed.
     """

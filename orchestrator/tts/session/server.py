@@ -1,7 +1,7 @@
-"""The server of a session or a gateway that was told of none: the one that runs, or one of its own.
+"""The server of a session or gateway that names none: the running one, or its own.
 
-Its own is kept running as `tts serve` keeps one. Either is used by several programs at a time: it
-ends with the last of them, whichever has started it.
+A dead server of its own is restarted, as by `tts serve`. Several programs may use a server at a
+time: it ends with the last of them, whichever started it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Server:
-    """Where the deployment is served, and how to see that it still is."""
+    """The address of the deployment's server, and a check that it still runs."""
 
     address: str
     """Where it answers gRPC, as a client connects to it."""
@@ -167,9 +167,9 @@ def _start(
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:
-    """Run to the end while `check`, called once a second, raises nothing.
+    """Run to the end as long as `check`, called once a second, does not raise.
 
-    What it raises ends the run, and is raised in the place of an endpoint's error.
+    Its exception ends the run, and replaces an endpoint's error.
     """
     run = asyncio.ensure_future(running)
     health = asyncio.ensure_future(watch(check, HEALTH_CHECK_S))

@@ -48,20 +48,26 @@ class Session:
         server: ServerKind | None = None,
         say: Callable[[str], None] | None = None,
     ) -> Session:
-        """Open a deployment: a bundled name, a file, or a Deployment.
+        """Open a deployment.
 
-        The server that runs is used, or waited for while another process starts it; if there is
-        none, one is started. It ends with the last program that uses it (`tts serve`: at its end).
-        `generator` and `verifier` are the program's own in the place of the server's: functions
-        of text, `(prompt, ...) -> str` and `(question, steps) -> float`, or `(chains)` for a batch
-        (see `tts.endpoints.functions`), or objects with the methods of `tts.endpoints.base`. A
-        function that is not async runs in a worker thread, one call at a time. With both given
-        there is no server, and neither engines nor a GPU are needed. `endpoints` names the servers
-        to use instead, as HOST:PORT: each problem is solved on one of them, and goes on at another
-        if that one dies; without it those of the deployment's `endpoints`, or of this machine.
-        `server` is the deployment's `server.kind` unless it says: "embedded" runs both engines in
-        processes of this program, without Triton, for as long as the session is open. `say` gets a
-        line for each stage of a start.
+        A running server is used, or waited for while another process starts it; if there is none,
+        one is started. It ends with the last program that uses it; a server of `tts serve` ends
+        with that command.
+
+        Args:
+            deployment: A bundled name, a file, or a Deployment.
+            generator: Replaces the server's generator: a function `(prompt, ...) -> str`, or an
+                object with the methods of `tts.endpoints.base`.
+            verifier: Replaces the server's verifier: a function `(question, steps) -> float`, or
+                `(chains)` for a batch (`tts.endpoints.functions`), or an object as above. A
+                function that is not async runs in a worker thread, one call at a time. With both
+                generator and verifier there is no server, and neither engines nor a GPU are needed.
+            endpoints: Servers to use, each as HOST:PORT or unix:PATH. Each problem is solved on one
+                of them, and moves to another if that one dies. By default those of the deployment's
+                `endpoints`, or of this machine.
+            server: "triton", or "embedded": both engines in processes of this program, without
+                Triton, while the session is open. By default the deployment's `server.kind`.
+            say: Called with a line for each stage of a start.
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
         """
@@ -127,27 +133,36 @@ class Session:
     ) -> Result:
         """Solve one problem.
 
-        `question` is a text, or a conversation: chat messages with `role` and `content`, of which
-        the last one is the user's; a pair of either and the reference answer; or a Problem. What a
-        conversation's system message says takes the place of the deployment's system prompt; the
-        verifier reads the earlier turns in front of the question, as text. `strategy` is a
-        name, by default beam-search, whose parameters stand beside it (`n=8, beam_width=2`; those
-        of an installed one in `parameters={...}`); a config object such as BeamSearchConfig(n=16);
-        or a function `(problem, seed) -> Search` in which `seed` gives the seed of each node.
-        `seed` is that of the run, 0 unless it is given; `schedule` (decoupled) and `speculation`
-        (auto) are as for `tts bench`. `on_step` is called with a Step whenever one is written, and
-        again when it is scored. `out` is a folder for the run's log and report; without it nothing
-        is kept on disk. Of searches at the same time those of higher `priority` go first.
-        `budget_tokens` is what the tree may hold of generated tokens, exactly; `deadline_s` is in
-        seconds from this call, waiting included. A search that comes to its limit gives the best
-        answer so far, and the result's `limit` says which one it was; where a deadline leaves no
-        completion at all, DeadlineExceeded is raised (with `out`: the result has no answer).
-        `answer_of(text)` replaces the extraction of a completion's answer, `equal(answer, other)`
-        the comparison of two.
-
         The tree depends on the deployment, the problem (its id included), the strategy and `seed`,
-        not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
-        DeadlineExceeded, EndpointError, ServerError, RunError.
+        not on other work. A search that reaches a limit gives its best answer so far, and the
+        result's `limit` names the limit.
+
+        Args:
+            question: A text; a conversation: chat messages with `role` and `content`, the last one
+                the user's; a pair of either and the reference answer; or a Problem. The system
+                message of a conversation replaces the deployment's system prompt; the verifier
+                reads the earlier turns as text in front of the question.
+            priority: Among searches at the same time, higher ones go first.
+            strategy: A name, by default beam-search, with its parameters beside it (`n=8,
+                beam_width=2`; those of an installed strategy in `parameters={...}`); a config
+                object such as BeamSearchConfig(n=16); or a function `(problem, seed) -> Search`,
+                where `seed` gives the seed of each node. Parameters have the defaults of the
+                deployment's `strategies` block, else those of the strategy (n=16 for searches).
+            seed: The seed of the run, by default 0.
+            schedule: The order of work: decoupled (the default), batched, alternating or lockstep.
+                The tree is the same.
+            speculation: Whether idle slots of the generator run expansions ahead of need: always,
+                off, or auto (the default): while it pays. The tree is the same.
+            on_step: Called with a Step when one is written, and again when it is scored.
+            out: A folder for the run's log and report; without it nothing is kept on disk.
+            budget_tokens: The exact limit of generated tokens in the tree.
+            deadline_s: Seconds from this call, waiting included. Without any completion by then,
+                DeadlineExceeded is raised; with `out`, the result has no answer.
+            answer_of: `answer_of(text)` replaces the extraction of a completion's answer.
+            equal: `equal(answer, other)` replaces the comparison of two answers.
+
+        Raises a TtsError: ConfigError, DatasetError, FunctionError, DeadlineExceeded,
+        EndpointError, ServerError, RunError.
         """
         inbox = Inbox()
         solving = self._session.solve(question, priority=priority, **_told(options, inbox))
@@ -163,26 +178,28 @@ class Session:
         skip_overlong: bool = False,
         **options: Unpack[SolveOptions],
     ) -> Iterator[Result]:
-        """Solve many problems; yields each result when it is there, so in no fixed order.
-
-        See `solve` for what both share. Problems that are no Problem are named 1, 2, ... by their
-        place. At most `in_flight` problems run at a time; None: as many as keep the engines busy.
-        The limits are those of each problem; `deadline_s` counts from the start of its search, and
-        a problem that has nothing by then has a result without an answer.
-        The searches go on while the loop's body runs, until 256 results wait.
+        """Solve many problems; yields each result as soon as it is ready, in no fixed order.
 
         The problems of a list are all checked before anything starts. Those of a generator, which
         may be endless, are taken as they are needed, in the calling thread: at most 256 that have
-        not been started. With `out` all are taken first, as the folder names them. A question that
-        is too long for the engines is an error; with `skip_overlong` it has a result without an
-        answer, whose `error` says why, and all others are solved.
+        not been started. With `out` all are taken first, because the folder names them. The
+        searches continue while the loop's body runs, until 256 results wait. Leaving the loop early
+        cancels the rest. The first problem that fails ends the run with its error.
 
-        With `out` the folder is a run with log, resume and report, like one of `tts bench`. After
-        an interruption the same call with `resume=True` continues it: results that are in the log
-        come first, without their trees, and nothing is generated twice. `repair=True` drops what is
-        damaged of the log, keeping a copy, and does it again. No other process may work in the
-        folder meanwhile. Leaving the loop early cancels what still runs. The first problem that
-        fails ends the run with its error.
+        Args:
+            problems: Questions as for `solve`. Those that are not a Problem are named 1, 2, ... by
+                their place.
+            in_flight: Problems that run at a time at most; None: as many as keep the engines busy.
+            resume: Continue the interrupted run in `out`. Results in its log come first, without
+                their trees, and nothing is generated twice.
+            repair: With `resume`: drop damaged parts of the log, keeping a copy, and compute them
+                again.
+            skip_overlong: Give a question that is too long for the engines a result without an
+                answer, whose `error` says why. Otherwise it is an error.
+            options: As for `solve`. Limits are those of each problem; `deadline_s` counts from the
+                start of its search, and a problem without any completion by then has a result
+                without an answer. With `out`, the folder is a run with log, resume and report, like
+                one of `tts bench`; no other process may work in it meanwhile.
         """
         inbox = Inbox()
         asked: Iterable[Question] | AsyncIterable[Question] = problems

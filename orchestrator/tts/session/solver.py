@@ -1,4 +1,4 @@
-"""Problems in, results out: a driver for each server, and the grading of what they find."""
+"""Solves problems: a driver for each server, and the grading of their results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Solver:
         return self._drivers.saturation_point
 
     def stop(self) -> None:
-        """End the searches that run, each with what it has by now; what waits is left alone."""
+        """End the running searches, each with its result so far; queued ones are left alone."""
         for stop in list(self._stops):
             stop()
 
@@ -88,7 +88,7 @@ class Solver:
 
         `on_start` is called when its search starts. `deadline_s` counts from this call and may end
         it without a result (DeadlineExceeded); `time_s` counts from the start of its search, which
-        it ends with what is there. Raises the TtsError that ended it.
+        then ends with its result so far. Raises the TtsError that ended it.
         """
         strategy, grading = task.strategy, task.grading
         name = self._unused_name(problem.id)
@@ -212,7 +212,7 @@ class Solver:
         time_s: float | None = None,
         progress: RunProgress | None = None,
     ) -> None:
-        """Solve problems, oldest first, and hand each result over when it is there.
+        """Solve problems, oldest first, and hand each result over as soon as it is ready.
 
         A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
         `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
@@ -276,7 +276,7 @@ class Solver:
 
 
 class Drivers:
-    """A driver for each replica, from the first problem on that it is given."""
+    """A driver for each replica, made when it gets its first problem."""
 
     def __init__(
         self,
@@ -316,12 +316,12 @@ class Drivers:
 
     @property
     def saturation_point(self) -> int | None:
-        """That of the first driver that has seen one."""
+        """The saturation point of the first driver that has found one."""
         points = (driver.saturation_point for driver in self._drivers.values())
         return next((point for point in points if point is not None), None)
 
     async def aclose(self) -> None:
-        """Cancel what is not solved, and wait until nothing is in flight."""
+        """Cancel unsolved problems, and wait until nothing is in flight."""
         for driver in self._drivers.values():
             await driver.__aexit__(None, None, None)
 
@@ -342,10 +342,10 @@ async def open_solver(
     *,
     endpoints_of: EndpointsOf = own_endpoints,
 ) -> AsyncIterator[Solver]:
-    """A solver on a session's replicas; with a log every event goes there too, on its clock.
+    """A solver on a session's replicas; with a log, every event is logged on its clock.
 
-    `endpoints_of` says what is asked of a replica. What is not solved at the end is
-    cancelled on the engines.
+    `endpoints_of` gives the endpoints of a replica. Unsolved problems are cancelled on the engines
+    at the end.
     """
     journal = Journal(log)
     drivers = Drivers(models, replicas, policy, journal, endpoints_of)

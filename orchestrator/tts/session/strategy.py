@@ -1,4 +1,4 @@
-"""Which search a program wants: a strategy's name, its parameters as an object, or a function."""
+"""The search that a program asks for: by name, parameter object or function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ StrategyLike = str | SearchConfig | SearchFactory | Strategy | type[SearchConfig
 
 @dataclass(frozen=True)
 class ChosenStrategy:
-    """What is searched for every problem. Either `config` or `factory` is there."""
+    """The strategy of a run. Either `config` or `factory` is set."""
 
     name: str
     vote: Vote
@@ -35,17 +35,17 @@ class ChosenStrategy:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As run.json keeps them; how many completions a function's searches give is not known."""
+        """The parameters in run.json; for a function, the number of completions is unknown."""
         return self.config.to_json() if self.config else {"n": None}
 
     @property
     def function(self) -> str | None:
-        """What of the program's own makes the search, if no strategy of the catalog does."""
+        """The program's own function or class by name, if the strategy is not in the catalog."""
         own = self.factory or type(self.config)
         return name_of(own) if self.factory or self.name == name_of(own) else None
 
     def new_search(self, problem: Problem, run_seed: int, form: AnswerOf = answer_form) -> Search:
-        """A fresh search; `form` is what one that stops early may know of an answer."""
+        """A new search; `form` gives the form of an answer to searches that stop early."""
 
         def seed(node: NodePath) -> int:
             return node_seed(run_seed, problem.id, node)
@@ -59,7 +59,7 @@ class ChosenStrategy:
 def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]) -> ChosenStrategy:
     """The strategy on a deployment, with the parameters that are given; raises ConfigError.
 
-    A function's searches are voted on by weight, which without any scores is by majority.
+    Answers of a function's searches are chosen by weighted vote, or by majority without scores.
     """
     if isinstance(strategy, str):
         found = find_strategy(strategy)
@@ -75,7 +75,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
     if isinstance(strategy, type) and issubclass(strategy, Search) and _takes_config(strategy):
         raise ConfigError(
             f"{name_of(strategy)} is made with a config, not with (problem, seed).",
-            hint="Name its parameters in its place: the SearchConfig whose new_search makes it, or "
+            hint="Give its parameters instead: the SearchConfig whose new_search makes it, or "
             "a Strategy (docs/reference/strategies.md).",
         )
     if given:

@@ -1,4 +1,4 @@
-"""What is done with each problem of a plan, for as long as the plan is carried out."""
+"""The work on each problem of a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .strategy import ChosenStrategy
 
 @dataclass(frozen=True)
 class Task:
-    """What is done with each problem. Made by `task_of`."""
+    """The work on each problem. Made by `task_of`."""
 
     strategy: ChosenStrategy
     seed: int
@@ -31,7 +31,7 @@ class Task:
     """Called with the server that a problem goes to; again when it moves to another."""
 
     def new_search(self, problem: Problem) -> Search:
-        """A fresh search for a problem, within its budget."""
+        """A new search for a problem, within its budget."""
         answer_of = self.grading.answer_of or self.strategy.ballot.answer_of
         form = answer_form_of(answer_of, self.grading.equal)
         search = self.strategy.new_search(problem, self.seed, form)
@@ -45,7 +45,7 @@ def task_of(
     on_step: Callable[[Step], None] | None,
     on_server: Callable[[str], None] | None = None,
 ) -> Iterator[Task]:
-    """The task of a plan; answers are compared by `equality` unless the program has its own way."""
+    """The task of a plan; `equality` compares answers unless the program has its own function."""
     given, asked = plan.grading, plan.asked
     answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
     own = FunctionGrader(given.equal) if given.equal else None
@@ -65,7 +65,7 @@ def task_of(
 
 
 class StepCallbacks:
-    """What one search is told, as steps for the program's callback."""
+    """Turns the results of one search into steps for the program's callback."""
 
     def __init__(self, problem: Problem, on_step: Callable[[Step], None]) -> None:
         self.search: Search | None = None
@@ -75,7 +75,7 @@ class StepCallbacks:
         self._scored: set[NodePath] = set()
 
     def tell(self, result: Generated | Scored) -> None:
-        """A step was written, or scored; a search that has moved to another server repeats them."""
+        """Report a written or scored step once; a search that changes servers repeats its steps."""
         if isinstance(result, Scored):
             if result.node not in self._scored:
                 self._scored.add(result.node)
