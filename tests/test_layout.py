@@ -104,28 +104,48 @@ def package_of(name):
     return name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
 
 
-def test_the_namespace_has_no_init_file():
+def test_tts_has_one_init_file_which_finds_the_other_roots():
+    """`from tts import Session` needs a regular package, and Python takes the first that it finds.
+
+    One __init__.py therefore, in the root that every user of those names has, and in it extend_path
+    for the packages of the other roots; a second one would hide it, or it the second. Where only
+    lower roots can be imported, as in a server's Python models, tts is a PEP 420 namespace of them.
+
+    pyright does not know extend_path: beside a regular package it takes no folder for a part of tts
+    that is none itself. In a checkout each of the other roots therefore has an empty __init__.pyi,
+    which neither Python nor mypy reads; a wheel has one folder tts, and none of them.
+    """
     roots = [ROOT / root for root in SOURCE_ROOTS]
-    for folder in [*roots, *(root / "tts" for root in roots)]:
-        assert not (folder / "__init__.py").exists(), f"{folder}/__init__.py hides the other roots"
+    for root in roots:
+        assert not (root / "__init__.py").exists(), f"{root}/__init__.py makes the root a package"
+        only = root.name == "orchestrator"
+        assert (root / "tts" / "__init__.py").exists() == only
+        assert (root / "tts" / "py.typed").exists() == only, "pyright prefers the typed one"
+        assert (root / "tts" / "__init__.pyi").exists() == (not only)
 
 
 def test_every_package_is_typed():
     for root in SOURCE_ROOTS:
-        for package in (ROOT / root / "tts").iterdir():
+        for package in (ROOT / root / "tts").iterdir():  # a namespace's own py.typed does not count
             if package.is_dir() and package.name != "__pycache__":
                 assert (package / "py.typed").exists(), f"no py.typed in {package}"
 
 
 def test_every_part_has_its_layer():
-    assert {name.split(".")[1] for name in MODULES} == set(LAYERS)
+    assert {name.split(".")[1] for name in MODULES if name != "tts"} == set(LAYERS)
+
+
+def test_nothing_imports_the_names_of_the_top():
+    """They are for users; the parts name each other, so that the layers can be told."""
+    for name, file in MODULES.items():
+        assert "tts" not in {module_of(each) for each in imports(name, file)}, name
 
 
 @pytest.mark.parametrize("part", LAYERS)
 def test_imports_point_down(part):
     allowed = set(LAYERS[: LAYERS.index(part) + 1])
     for name, file in MODULES.items():
-        if name.split(".")[1] == part:
+        if name.split(".")[1:2] == [part]:
             for imported in imports(name, file):
                 if imported.startswith("tts."):
                     assert imported.split(".")[1] in allowed, f"{name} imports {imported}"

@@ -1,16 +1,13 @@
 """The pins name everything that the project needs, and the lock file names every pin."""
 
 import re
-from importlib import metadata
 from pathlib import Path
 
-import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from scripts import install, lock
 
 ROOT = Path(__file__).resolve().parents[1]
-OF_THE_VENV = "setuptools"
-"""What torch needs and a virtual environment brings."""
 
 
 def pins() -> dict[str, Requirement]:
@@ -52,38 +49,32 @@ def test_every_pin_is_one_version() -> None:
 
 def test_what_is_needed_is_pinned_within_what_is_allowed() -> None:
     """Everything that an environment for development has, also what others need in turn."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    build = [Requirement(text) for text in project["build-system"]["requires"]]
-    waiting = [*build, Requirement("tts-toolkit[dev]")]
-    seen = set()
-    while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        if name == OF_THE_VENV:
-            continue
-        if name != "tts-toolkit":
-            assert name in pins(), f"{wanted} is not in constraints.txt"
-            (version,) = (only.version for only in pins()[name].specifier)
-            assert wanted.specifier.contains(version, prereleases=True), f"{wanted}, not {version}"
-        for extra in {"", *wanted.extras}:
-            if (name, extra) not in seen:
-                seen.add((name, extra))
-                waiting += needed_by(name, extra, project)
-    assert len(seen) > 150
+    everything = lock.needed([*lock.build_system(), lock.DEVELOPMENT])
+    for name, wanted in everything.items():
+        assert name in pins(), f"{wanted[0]} is not in constraints.txt"
+        (version,) = (only.version for only in pins()[name].specifier)
+        for each in wanted:
+            assert each.specifier.contains(version, prereleases=True), f"{each}, not {version}"
+    assert len(everything) > 150
 
 
-def needed_by(name: str, extra: str, project: dict) -> list[Requirement]:
-    """What a package needs on this machine: tts by pyproject.toml, others as they are installed."""
-    if name == "tts-toolkit":
-        optional = project["project"]["optional-dependencies"]
-        texts = optional[extra] if extra else project["project"]["dependencies"]
-        return [each for each in map(Requirement, texts) if holds(each, "")]
-    try:
-        found = metadata.requires(name) or []
-    except metadata.PackageNotFoundError:  # pinned, and not in this environment
-        return []
-    return [each for each in map(Requirement, found) if holds(each, extra)]
+def test_the_lock_has_first_what_the_demo_needs_and_then_the_rest() -> None:
+    text = lock.LOCK.read_text(encoding="utf-8")
+    demo, besides = (
+        [name for name, _ in lock.entries(part.requirements)] for part in install.parts()
+    )
+    assert set(demo) == lock.needed([*lock.build_system(), lock.DEMO]).keys()
+    assert {"torch", "openvino", "nvidia-pytriton", "hatchling"} <= set(demo)
+    assert {"ray", "pytest", "mypy", "playwright"} <= set(besides)
+    assert [part.packages for part in install.parts()] == [len(demo), len(besides)]
+    assert lock.in_parts(text, {}).count("--hash=") == text.count("--hash=")
 
 
-def holds(wanted: Requirement, extra: str) -> bool:
-    return wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+def test_the_lock_says_how_much_each_part_downloads() -> None:
+    locked = "rich==15.0.0 \\\n    --hash=sha256:00\nray==2.60.0 \\\n    --hash=sha256:11\n"
+    assert lock.in_parts(locked, {"rich": 1_600_000, "ray": 70_000_000}) == (
+        f"{lock.HEADER}# For the demo (extras cpu, triton and verify): 1 wheels, 2 MB\n"
+        "rich==15.0.0 \\\n    --hash=sha256:00\n"
+        "# Besides, for development (extra dev): 1 wheels, 70 MB\n"
+        "ray==2.60.0 \\\n    --hash=sha256:11\n"
+    )

@@ -56,12 +56,21 @@ def test_the_wheel_holds_what_git_holds(unpacked):
     for name in listed.stdout.split():
         if not (ROOT / name).exists() or name.startswith("tests/"):
             continue
+        if name.endswith("tts/__init__.pyi"):  # for pyright in a checkout
+            assert not (unpacked / "tts" / "__init__.pyi").exists()
+            continue
         place = name.split("/", 1)[1]
         for source, target in places.items():
             if name.startswith(source):
                 place = target + name.removeprefix(source)
         assert (unpacked / place).is_file(), f"{name} is not in the wheel"
-    assert not list((unpacked / "tts").glob("__init__.py"))
+
+
+def test_a_program_imports_its_names_from_the_top(unpacked, tmp_path):
+    code = "import tts; from tts import Session; print(tts.__file__, Session.__module__)"
+    file, module = installed(unpacked, tmp_path, code).split()
+    assert file == str(unpacked / "tts" / "__init__.py")
+    assert module == "tts.session.session"
 
 
 def test_an_installed_wheel_finds_its_files_and_writes_elsewhere(unpacked, tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.build.openvino_build import Deploy, build, identity, leftovers
 
+from tts.build import builder
 from tts.build.builder import build_engines, require_current
 from tts.build.errors import BuildError
 from tts.build.manifest import read_engine_config, read_manifest
@@ -63,6 +64,23 @@ def test_one_role_alone(deployment: Deploy, home: Path) -> None:
 def test_missing_engines_are_named(deployment: Deploy) -> None:
     with pytest.raises(BuildError, match="generator engine of 'test' is not ready: it has not"):
         require_current(deployment())
+
+
+def test_small_engines_are_built_as_they_are_needed(deployment: Deploy, monkeypatch: Any) -> None:
+    monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch"])  # faster
+    said: list[str] = []
+    build(deployment(), roles=["verifier"])
+    monkeypatch.setattr(builder, "QUICK_BYTES", 1000)
+    builder.build_if_quick(deployment(), said.append)
+    assert said == []
+    with pytest.raises(BuildError, match="generator"):
+        require_current(deployment())
+    monkeypatch.setattr(builder, "QUICK_BYTES", 10_000_000)
+    for _ in range(2):
+        builder.build_if_quick(deployment(), said.append)
+        require_current(deployment())
+    (line,) = said
+    assert line.startswith("Building the generator of ")
 
 
 def test_without_the_verify_extra(deployment: Deploy, monkeypatch: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -187,11 +188,23 @@ def test_a_verifier_that_cannot_be_asked_is_refused(tmp_path, command, changes, 
     assert not any(path.is_file() and path.name != ".build.lock" for path in home.rglob("*"))
 
 
-def test_bench_without_engines_says_how_to_build_them(tmp_path):
-    code, _, err = tts("bench", "demo", "--limit", "1", home=tmp_path)
+def large(tmp_path, **changes):
+    """A deployment whose engines are not built on demand."""
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(BUNDLED.parents[1] / "checkpoints" / "demo-generator", checkpoint)
+    with (checkpoint / "large").open("wb") as file:
+        file.truncate(60_000_000)
+    return deployment(tmp_path, generator__checkpoint=str(checkpoint), **changes)
+
+
+@pytest.mark.parametrize("command", [("bench", "--limit", "1"), ("solve", "1 + 1", "-d")])
+def test_without_large_engines_commands_say_how_to_build_them(tmp_path, command):
+    file = large(tmp_path)
+    code, _, err = tts(*command, file, home=tmp_path / "home")
     assert code == 1
-    assert "tts build-engines demo" in err
-    assert not (tmp_path / "runs").exists()
+    assert f"tts build-engines {file}" in err
+    assert "Building" not in err
+    assert not (tmp_path / "home" / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +260,6 @@ def test_the_strategies_block_of_a_deployment_is_checked_whatever_runs(tmp_path)
     [
         (("nowhere", "1 + 1"), "no deployment 'nowhere'"),
         (("1 + 1", "-d", "nowhere"), "no deployment 'nowhere'"),
-        (("1 + 1",), "tts build-engines demo"),
         (("demo", "1 + 1", "-d", "demo"), "give one deployment and one question, in quotes"),
         (("What", "is", "1 + 1?"), "give one deployment and one question, in quotes"),
         ((), "Missing argument 'QUESTION'"),
@@ -278,7 +290,7 @@ def test_an_empty_question_is_refused_before_any_work(tmp_path):
 
 
 def test_advice_names_the_deployment_as_the_user_did(tmp_path):
-    file = deployment(tmp_path, name="own")
+    file = large(tmp_path, name="own")
     _, out, _ = tts("lint", file, home=tmp_path / "home")
     assert f"tts build-engines {file}" in "".join(out.split("\n")).replace("  ", "")
     assert "build-engines own" not in out

@@ -11,7 +11,7 @@ from tests.cli.test_cli import tts
         (["--resume", "nowhere", "--quick"], "a resumed study goes on as it began"),
         (["--resume", "nowhere", "--server", "embedded"], "a resumed study goes on as it began"),
         (["--resume", "nowhere"], "holds no study"),
-        (["demo", "--dataset", "nothing"], "not ready"),
+        (["demo-gpu", "--dataset", "nothing"], "NVIDIA GPU"),
     ],
 )
 def test_mistakes_are_refused_before_anything_starts(tmp_path, arguments, said):

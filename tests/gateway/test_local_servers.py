@@ -21,7 +21,7 @@ def engines(monkeypatch):
     )
     scene.fail, scene.error = threading.Event(), None
 
-    async def require_engines(deployment, addresses):
+    async def require_engines(deployment, addresses, say):
         return scene.several
 
     def supervise(deployment, *, say, on_ready, stop, **_):

@@ -206,6 +206,7 @@ def _continued(folder, generator, verifier, *, repair=False):
     with (
         mock.patch.object(single_run, "AsyncSession", session),
         mock.patch.object(single_run, "require_current"),
+        mock.patch.object(single_run, "build_if_quick"),
     ):
         error = _or_error(
             lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None

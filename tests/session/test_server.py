@@ -5,7 +5,10 @@ import threading
 
 import pytest
 
+from tts.build import builder
 from tts.build.errors import BuildError, EndpointUnavailable, ServerError, SessionError
+from tts.build.openvino import target as openvino_target
+from tts.build.spec import load_deployment
 from tts.serving.server import supervise
 from tts.session import AsyncSession, Session, connecting, server
 from tts.session.server import open_server, while_healthy
@@ -148,7 +151,7 @@ def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deploy
     async def started(deployment, say, on_loading):
         return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True), started=True)
 
-    async def none(deployment, addresses):
+    async def none(deployment, addresses, say):
         return []
 
     monkeypatch.setattr(server, "open_server", started)
@@ -195,8 +198,20 @@ def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, t
     assert stopped == [True]
 
 
-def test_without_engines_the_session_says_how_to_build_them(tmp_path, monkeypatch):
+def test_without_large_engines_the_session_says_how_to_build_them(tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    monkeypatch.setattr(builder, "QUICK_BYTES", 1_000_000)
     with pytest.raises(BuildError, match="tts build-engines demo"):
         Session.open("demo")
     assert not any(thread.name == "tts session" for thread in threading.enumerate())
+
+
+def test_small_engines_that_are_missing_are_built_where_a_session_needs_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch"])  # faster
+    said, deployment = [], load_deployment("demo")
+    for _ in range(2):
+        assert asyncio.run(connecting.require_engines(deployment, (), said.append)) == []
+    assert said == [
+        "Building the generator and verifier of demo, which takes seconds and is needed once"
+    ]

@@ -29,6 +29,8 @@ from .tokenizer import Tokenizer
 from .verifiers.dialogue import verifier_dialogue
 
 Say = Callable[[str], None]
+QUICK_BYTES = 50_000_000
+"""Both checkpoints of a deployment up to this size are exported and compared within seconds."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,28 @@ def preview_build(deployment: Deployment) -> list[str]:
     return lines + [
         line for role in deployment.engines() for line in target.preview(deployment, role)
     ]
+
+
+def build_if_quick(deployment: Deployment, say: Say) -> None:
+    """Build the engines that have not been built if that takes seconds; `say` gets a line then.
+
+    What was built and does not fit any more is left to `require_current`, which says why. Raises
+    what `build_engines` raises.
+    """
+    engines = deployment.engines()
+    checkpoints = [spec.checkpoint for spec in engines.values()]
+    if deployment.target != "openvino" or not all(folder.is_dir() for folder in checkpoints):
+        return
+    files = [file for folder in checkpoints for file in folder.iterdir()]
+    if sum(file.stat().st_size for file in files) > QUICK_BYTES:
+        return
+    missing = [role for role in engines if not paths.engine_dir(deployment.name, role).exists()]
+    if missing:
+        say(
+            f"Building the {' and '.join(missing)} of {deployment.named}, which takes seconds "
+            "and is needed once"
+        )
+        build_engines(deployment, roles=missing, say=lambda line: None)
 
 
 def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:

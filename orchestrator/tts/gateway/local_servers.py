@@ -43,7 +43,7 @@ async def local_servers(
     `say` and `on_loading` are called in the loop's thread. Raises a TtsError: engines are missing
     or old, or the server does not start.
     """
-    if several := await require_engines(deployment, ()):
+    if several := await require_engines(deployment, (), say):
         yield LocalServers(dict.fromkeys(several, ""))
         return
     server = await open_server(deployment, say, on_loading, lasting=True)

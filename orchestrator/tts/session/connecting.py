@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from tts.build import paths
+from tts.build import builder, paths
 from tts.build.builder import require_current
 from tts.build.errors import EndpointUnavailable, ServerError, TtsError
 from tts.build.manifest import is_only_described
@@ -87,8 +87,24 @@ def local_pairs(deployment: Deployment) -> list[str]:
     return [f"{each.name}@{each.number}" for each in found] if len(found) > 1 else []
 
 
-async def require_engines(deployment: Deployment, addresses: Sequence[str]) -> Sequence[str]:
+async def build_if_quick(deployment: Deployment, say: Callable[[str], None]) -> None:
+    """Build what is not built if that takes seconds, beside the loop; `say` gets a line then."""
+    loop = asyncio.get_running_loop()
+
+    def told(line: str) -> None:
+        loop.call_soon_threadsafe(say, line)
+
+    await asyncio.to_thread(builder.build_if_quick, deployment, told)
+
+
+async def require_engines(
+    deployment: Deployment,
+    addresses: Sequence[str],
+    say: Callable[[str], None] = lambda line: None,
+) -> Sequence[str]:
     """Where the deployment is served: at these addresses, or by several servers of this machine.
+
+    Engines of this machine that are not built are, if that takes seconds; `say` gets a line then.
 
     Empty: by one server of this machine, or by none yet. Raises a TtsError for engines that are out
     of date, or that this machine cannot run where it would have to. Where only their manifests are
@@ -99,6 +115,7 @@ async def require_engines(deployment: Deployment, addresses: Sequence[str]) -> S
         return addresses
     if not addresses:  # else they may run elsewhere
         require_gpu(deployment)
+        await build_if_quick(deployment, say)
     require_current(deployment)
     return addresses or await asyncio.to_thread(local_pairs, deployment)
 

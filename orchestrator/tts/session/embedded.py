@@ -27,6 +27,7 @@ from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
 from tts.engines.statistics import Statistics
 from tts.serving.server.loading import Loading
 
+from .connecting import build_if_quick
 from .engine_steps import EveryStep, OpenSteps
 
 MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
@@ -59,6 +60,7 @@ async def embedded_engines(
             "under Triton.",
             hint="Leave out server.kind (or --server): embedded is for target openvino.",
         )
+    await build_if_quick(deployment, say)
     require_current(deployment)
     with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
         if short := shortage(require_memory(deployment)):

@@ -35,6 +35,7 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
         monkeypatch.setattr(single_run, "AsyncSession", session)
 
     monkeypatch.setattr(single_run, "require_current", lambda spec: None)
+    monkeypatch.setattr(single_run, "build_if_quick", lambda spec, say: None)
     put(scripted)
     return lambda: put(NotStarted), lambda: put(scripted)
 

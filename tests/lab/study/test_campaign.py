@@ -70,8 +70,8 @@ def scene(monkeypatch):
         )
 
     monkeypatch.setattr(group_run, "new_session", new_session)
-    for name in ("require_current", "render_repository"):  # nobody has built these engines
-        monkeypatch.setattr(campaign, name, lambda spec: None)
+    for name in ("require_current", "build_if_quick", "render_repository"):  # nobody has built them
+        monkeypatch.setattr(campaign, name, lambda spec, say=None: None)
     return seen
 
 

@@ -22,6 +22,7 @@ def not_started(monkeypatch):
         raise AssertionError("the engines were started")
 
     monkeypatch.setattr(module, "require_current", lambda spec: None)
+    monkeypatch.setattr(module, "build_if_quick", lambda spec, say: None)
     monkeypatch.setattr(AsyncSession, "__aenter__", start)
 
 

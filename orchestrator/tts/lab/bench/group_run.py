@@ -100,7 +100,8 @@ def run_all(
     chosen = {
         name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
     }
-    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    first = chosen[members[0].strategy]
+    plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
     folder = folder_of(plan, config.strategy, out)
     with locked(folder):
         create_group(folder, GroupConfig(plan.config, members).to_json())
@@ -128,7 +129,8 @@ def resume_group(
     spec = deployment_of(config)
     members = before.members
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
-    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    first = chosen[members[0].strategy]
+    plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
     members = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
     check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
     with locked(folder):

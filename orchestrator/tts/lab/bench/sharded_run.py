@@ -76,7 +76,7 @@ def run_on_ray(
     if config.shard or config.strategy == "all" or config.replay:
         raise ConfigError("--ray goes with a whole run of one strategy, not with a replay.")
     problems = problems_of(config, observer.say)
-    plan = plan_of(config, problems, endpoints)
+    plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
     count = min(len(problems), SHARDS_EACH * len(endpoints))
     shards = [Shard(number, count) for number in range(1, count + 1)]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tts.build import paths
-from tts.build.builder import require_current
+from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import ConfigError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, bundled_deployments
@@ -52,7 +52,7 @@ def run_bench(
 
     `endpoints` are the servers to use; none: those of the deployment, or of this machine.
     """
-    plan = plan_of(config, problems_of(config, observer.say), endpoints)
+    plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
     _carry_out(plan, folder, observer, endpoints=endpoints)
     return folder
@@ -62,7 +62,7 @@ def bench_in(
     config: RunConfig, folder: Path, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> None:
     """Run a benchmark in a folder, or go on with what it holds of this same one."""
-    plan = plan_of(config, problems_of(config, observer.say), endpoints)
+    plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
     _carry_out(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
 
 
@@ -85,7 +85,7 @@ def resume_bench(
     config = on_deployment(recorded, deployment, server)
     folder = folder.resolve()
     problems = _without_references(config, problems_of_run(folder, recorded))
-    plan = plan_of(config, problems, endpoints)
+    plan = plan_of(config, problems, endpoints, observer.say)
     _carry_out(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
     return folder
 
@@ -103,7 +103,7 @@ def run_solve(
     if not question.strip():
         raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     config = msgspec.structs.replace(config, dataset=PROBLEMS)
-    plan = plan_of(config, [Problem("solve", question)], endpoints)
+    plan = plan_of(config, [Problem("solve", question)], endpoints, observer.say)
     if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
         observer.say(f"{why} The answer may well be wrong.")
     folder = folder_of(plan, plan.strategy.name, out)
@@ -150,7 +150,10 @@ def problems_of(config: RunConfig, say: Callable[[str], None] = lambda line: Non
 
 
 def plan_of(
-    config: RunConfig, problems: Sequence[Problem], endpoints: tuple[str, ...] = ()
+    config: RunConfig,
+    problems: Sequence[Problem],
+    endpoints: tuple[str, ...] = (),
+    say: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """The plan of a run: the strategy, the engines and every problem's length are checked."""
     loaded = load_all(config.sources)
@@ -161,7 +164,7 @@ def plan_of(
     # those of a function's searches are not known, as run.json says
     given = {} if config.parameters == {"n": None} else config.parameters
     strategy = choose(wanted, spec, given)
-    return plan_with(config, problems, spec, strategy, endpoints, loaded)
+    return plan_with(config, problems, spec, strategy, endpoints, loaded, say)
 
 
 def plan_with(
@@ -171,16 +174,19 @@ def plan_with(
     strategy: ChosenStrategy,
     endpoints: tuple[str, ...] = (),
     loaded: Mapping[str, Loaded] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """A plan with this strategy; checks the engines and every problem's length.
 
-    `loaded`: what the configuration's sources name, if that was loaded already.
+    Engines that are not built are, if that takes seconds; `say` gets a line then. `loaded`: what
+    the configuration's sources name, if that was loaded already.
     """
     loaded = load_all(config.sources) if loaded is None else loaded
     own = loaded["verifier"].value if "verifier" in loaded else None
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
         if not (endpoints or spec.endpoints):
             require_gpu(spec)
+            build_if_quick(spec, say)
         require_current(spec)
     models = Models.load(spec, text_verifier=reward_function(own) is not None)
     replay = None

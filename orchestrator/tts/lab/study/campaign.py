@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tts.build.builder import require_current
+from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import RunError, ServerError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, Role
@@ -81,7 +81,7 @@ def run_study(
     `server` is what runs the engines; None: what the deployment says.
     """
     spec = load_checked(deployment).served_by(server)
-    _check(spec)
+    _check(spec, observer)
     config = StudyConfig(
         spec.name,
         findable(deployment),
@@ -109,7 +109,7 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
     folder, before, spec = study.folder, study.config, study.spec
     now = replace(before, deployment_digest=deployment_digest(spec))
     check_same(vars(now), vars(before), folder)
-    _check(spec)
+    _check(spec, observer)
     if before.restarts and not can_restart(spec):
         raise ServerError(
             f"The study in {folder} starts servers of deployment {spec.name} with other limits, "
@@ -144,9 +144,10 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     return open_study(folder, before, spec)
 
 
-def _check(spec: Deployment) -> None:
+def _check(spec: Deployment, observer: Observer) -> None:
     spec.compiled_pair()
     require_gpu(spec)
+    build_if_quick(spec, observer.say)
     require_current(spec)
 
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.build.builder import require_current
+from tts.build.builder import build_if_quick, require_current
 from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
 from tts.build.openvino.threads import threads_in_words
@@ -90,6 +90,7 @@ def tune(
     spec = session.deployment
     spec.compiled_pair()
     require_gpu(spec)
+    build_if_quick(spec, observer.say)
     require_current(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints
     threads = threads_in_words(spec) if on_this_cpu else None

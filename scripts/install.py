@@ -1,0 +1,181 @@
+"""Install requirements.lock and tts into the environment that runs this, for scripts/setup.
+
+It says beforehand how much that is, and how far it is. Stopped at any point, it goes on there when
+it is run again: pip keeps what it has downloaded. It needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements.lock"
+LOG = ROOT / ".venv" / "setup.log"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+LOCKED = ("--no-deps", "--require-hashes", "--only-binary=:all:")
+UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+EVERY_S = {True: 0.2, False: 15.0}
+"""Seconds between two notes of progress, on a terminal and elsewhere."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the two parts of the lock file."""
+
+    requirements: str
+    """In the format of pip's requirements files."""
+    packages: int
+    megabytes: int
+
+
+def parts() -> list[Part]:
+    """What the demo needs, and what development needs besides."""
+    text = LOCK.read_text(encoding="utf-8")
+    found = re.split(r"^# .*: (\d+) wheels, (\d+) MB\n", text, flags=re.M)[1:]
+    numbers, megabytes, requirements = found[::3], found[1::3], found[2::3]
+    return [
+        Part(text, int(packages), int(size))
+        for packages, size, text in zip(numbers, megabytes, requirements, strict=True)
+    ]
+
+
+@dataclass
+class Progress:
+    """What pip has got so far, told on stderr in one line."""
+
+    packages: int
+    megabytes: int
+    seen: int = 0
+    got: float = 0.0
+    """Megabytes of wheels, downloaded or at hand."""
+    started: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+
+    def line(self, line: str) -> None:
+        """Take a line that pip has printed."""
+        if collected := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
+            self.seen += 1
+            self.tell(f"{self.seen} of {self.packages} packages{self._rest()}: {collected[1]}")
+        elif sized := re.match(r" *(?:Downloading|Using cached) \S+ \(([\d.]+) (\w+)\)", line):
+            self.got += float(sized[1]) * UNITS.get(sized[2], 0) / 1e6
+        elif (local := re.match(r"Processing (.*\.whl)", line)) and Path(local[1]).is_file():
+            self.got += Path(local[1]).stat().st_size / 1e6
+        elif line.startswith("Installing collected packages"):
+            self.tell(f"unpacking {line.count(',') + 1} packages", now=True)
+
+    def tell(self, said: str, *, now: bool = False) -> None:
+        """Say how far it is: again and again in one line of a terminal, seldom elsewhere."""
+        terminal = sys.stderr.isatty()
+        if now or time.monotonic() - self.told >= EVERY_S[terminal]:
+            self.told = time.monotonic()
+            say(said[:70], end="" if terminal else "\n", start="\r" if terminal else "")
+
+    def _rest(self) -> str:
+        """Megabytes and the time that the others take at the speed so far."""
+        passed = time.monotonic() - self.started
+        known = f", {self.got:.0f} of {self.megabytes} MB"
+        if self.got < 1 or passed < 5:
+            return known
+        left = passed * max(0.0, self.megabytes / self.got - 1)
+        return f"{known}, about {left:.0f} s left"
+
+
+def main() -> None:
+    """Install one part, or both."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("demo", "dev"))
+    options = parser.parse_args()
+    wanted = parts()[: 1 if options.what == "demo" else 2]
+    progress = Progress(sum(p.packages for p in wanted), sum(p.megabytes for p in wanted))
+    say(
+        f"{progress.packages} pinned packages for .venv, a download of {progress.megabytes} MB "
+        "unless pip has them; Ctrl-C\n[setup] stops it, and run again it goes on from there"
+    )
+    try:
+        install(wanted, progress)
+    except KeyboardInterrupt:
+        say("stopped; run it again to go on", start="\n")
+        sys.exit(130)
+    took = time.monotonic() - progress.started
+    say(f"ready after {took:.0f} s: .venv/bin/tts", start="\r" if sys.stderr.isatty() else "")
+
+
+def install(wanted: list[Part], progress: Progress) -> None:
+    """All wheels, then tts itself as it lies here."""
+    forget_halves()
+    LOG.write_text("")
+    torch = re.findall(r"^torch==.*\n(?: .*\n)*", wanted[0].requirements, re.M)[0]
+    # PyPI's default build of torch pulls gigabytes of CUDA. The machine's own pip is asked first;
+    # only where it has no CPU build is PyTorch's CPU index asked, and for nothing else.
+    if pip(torch.replace(" ", "+cpu ", 1), progress) and pip(
+        torch, progress, "--index-url", TORCH_INDEX
+    ):
+        fail(f"there is no CPU build of {torch.split()[0]} with a hash of requirements.lock")
+    others = "".join(part.requirements for part in wanted).replace(torch, "")
+    if pip(others, progress):
+        fail("pip failed")
+    progress.tell("tts itself", now=True)
+    itself = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+    if run(["install", "--quiet", *itself], progress):
+        fail("pip failed")
+
+
+def forget_halves() -> None:
+    """Remove what would make pip take a package for installed that it was stopped at.
+
+    It writes the file RECORD last.
+    """
+    for info in Path(sysconfig.get_path("purelib")).glob("*.dist-info"):
+        if not (info / "RECORD").exists():
+            shutil.rmtree(info)
+
+
+def pip(requirements: str, progress: Progress, *options: str) -> int:
+    """Exit status of `pip install` for these requirements."""
+    file = LOG.with_name("requirements.txt")
+    file.write_text(requirements, encoding="utf-8")
+    return run(["install", "--progress-bar", "off", *LOCKED, *options, "-r", str(file)], progress)
+
+
+def run(arguments: list[str], progress: Progress) -> int:
+    """Exit status of pip; what it prints goes to the log."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    with (
+        LOG.open("a", encoding="utf-8") as log,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.write(line)
+            progress.line(line)
+    return process.returncode
+
+
+def fail(said: str) -> None:
+    """End the program, with the end of pip's output."""
+    last = LOG.read_text(encoding="utf-8").splitlines()[-5:]
+    print(*("", *last), sep="\n", file=sys.stderr)
+    say(f"{said}; see {LOG}")
+    sys.exit(1)
+
+
+def say(said: str, *, start: str = "", end: str = "\n") -> None:
+    """A line on stderr, over what stands there."""
+    blank = "\033[K" if start == "\r" else ""
+    print(f"{start}[setup] {said}{blank}", end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
