@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from tts.session import Session
+from tts import Session
 
 SCHEMA = {
     "type": "object",

@@ -14,8 +14,8 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
+from tts import Result, Run, Session
 from tts.datasets.load import load_problems
-from tts.session import Result, Run, Session
 
 
 def report(results: list[Result]) -> None:

@@ -15,8 +15,8 @@ import argparse
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tts import Session
 from tts.build.paths import deployments_dir
-from tts.session import Session
 
 DEMO = deployments_dir().parent / "checkpoints" / "demo-verifier"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from tts import Session
 from tts.datasets.load import load_problems
 from tts.search import (
     AnswerOf,
@@ -27,7 +28,6 @@ from tts.search import (
     Tree,
     Work,
 )
-from tts.session import Session
 from tts.strategies.strategy import Strategy
 
 

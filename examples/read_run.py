@@ -13,9 +13,9 @@ import argparse
 from collections import defaultdict
 from statistics import mean
 
+from tts import Run
 from tts.build.errors import TtsError
 from tts.runs.records import ProblemRecord
-from tts.session import Run
 
 
 def print_tree(problem: ProblemRecord) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
+from tts import Session, Step
 from tts.build.spec import Deployment
-from tts.session import Session, Step
 
 
 def reward(question: str, steps: list[str]) -> float:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import altair as alt
 
+from tts import Session
 from tts.datasets.load import load_problems
-from tts.session import Session
 
 STRATEGIES = {"majority vote": "majority-vote", "DVTS": "dvts"}
 

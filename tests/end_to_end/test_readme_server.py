@@ -1,0 +1,65 @@
+"""README: its commands and its program, on the real server, with the output that it shows."""
+
+import json
+import re
+import shlex
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.gateways import gateway
+from tests.end_to_end.test_session_server import start
+
+from tts.build import paths
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+
+def command(words):
+    """The one command of README that begins with these words, without `tts`."""
+    (line,) = re.findall(rf"^tts ({words} .*)$", README, re.M)
+    return shlex.split(line)
+
+
+def test_the_program_prints_what_is_shown(served, tmp_path):
+    found = re.search(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", README, re.M | re.S)
+    process = start(served, found[1], tmp_path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert out == found[2]
+
+
+def test_the_quick_start_solves_benches_and_reports(served, tmp_path):
+    code, out, err = served.run(*command("solve"), "--out", tmp_path / "solved")
+    assert code == 0, err
+    (answer,) = re.findall(r"`(answer: \d+)`", README)
+    assert answer in out
+    code, out, err = served.run(*command("bench"), "--out", tmp_path / "run")
+    assert code == 0, err
+    assert "80.0% ±12.1" in out
+    assert "| beam search | decoupled | 80.0% ±12.1 |" in README
+    _, _, *options = command("report")
+    assert options == ["--open"]
+    assert served.run("report", tmp_path / "run")[0] == 0
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_gateway_answers_the_request_that_is_shown(served):
+    (body,) = re.findall(r"-d '(\{.*\})'", README)
+    (path,) = re.findall(r"http://localhost:8080(\S+)", README)
+    assert command("gateway") == ["gateway", "demo"]
+    with gateway(served) as address:
+        asked = urllib.request.Request(
+            f"{address}{path}", body.encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(asked, timeout=120) as answer:
+            said = json.load(answer)
+    assert said["tts"]["answer"] == "37"
