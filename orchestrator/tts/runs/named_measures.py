@@ -304,7 +304,7 @@ def _machine() -> Iterator[Measure]:
         "J",
         "What the GPUs of the orchestrator's machine have consumed during the run, by NVML's "
         "energy counter (`nvmlDeviceGetTotalEnergyConsumption`, Volta and later), where the extra "
-        '`energy` is installed: `pip install "tts-toolkit[energy]"`. All GPUs of the machine and '
+        "`energy` is installed: `pip install '.[energy]'`. All GPUs of the machine and "
         "whatever runs on them; a server elsewhere is not seen. Tested with a stand-in of NVML: "
         "**it was never run on a GPU**.",
         lambda run: rounded(run.measures.energy_j, 1),
