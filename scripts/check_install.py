@@ -150,7 +150,7 @@ def without_server(environment: Environment) -> list[str]:
 
 def messages(environment: Environment) -> list[str]:
     """Commands that need the server and do not say what to install."""
-    advice = ("tts-toolkit[cpu", "Python 3.10 to 3.12")
+    advice = ("openvino-genai>=", "Python 3.10 to 3.12")
     faults = []
     for command in NEEDS_SERVER:
         status, output = environment.tts(*command)

@@ -228,8 +228,8 @@ def schedules(results: Results) -> str:
 
 
 def percent(summary: Summary) -> str:
-    """A run's accuracy, without decimals."""
-    return "none" if summary.accuracy is None else f"{100 * summary.accuracy:.0f}%"
+    """A run's accuracy; the decimal only if there is one."""
+    return "none" if summary.accuracy is None else f"{round(100 * summary.accuracy, 1):g}%"
 
 
 def sentence(text: str) -> list[str]:

@@ -157,9 +157,13 @@ def run(arguments: list[str], progress: Progress) -> int:
         ) as process,
     ):
         assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            progress.line(line)
+        try:
+            for line in process.stdout:
+                log.write(line)
+                progress.line(line)
+        except KeyboardInterrupt:  # pip has got it, too, and tidies up
+            process.wait()
+            raise
     return process.returncode
 
 

@@ -234,7 +234,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
     with pytest.raises(CheckpointError, match="the package that reads them is missing") as refused:
         imported(file)
-    assert refused.value.hint == "Install it: pip install 'tts-toolkit[gguf]'"
+    assert refused.value.hint == f"Install it: {sys.executable} -m pip install 'gguf>=0.17'"
 
 
 HOSTILE = {

@@ -42,3 +42,12 @@ def test_a_deployment_for_gpus_that_are_not_here_says_what_can_be_done_without()
     assert "threads" not in found
     (note,) = [each for what, each in found.items() if what.startswith("deployments for")]
     assert note.found == "elsewhere"
+
+
+@pytest.mark.parametrize(("version", "state"), [("0.19.0", "ok"), (None, "note")])
+def test_what_gguf_files_need_is_said(monkeypatch, version, state):
+    real = machine._version
+    monkeypatch.setattr(machine, "_version", lambda name: version if name == "gguf" else real(name))
+    found = seen(load_deployment("demo"))["GGUF files"]
+    assert found.state == state
+    assert ("-m pip install 'gguf>=" in found.advice) == (version is None)

@@ -83,7 +83,7 @@ def test_no_tritonserver_says_what_to_install(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ServerError) as error:
         find_tritonserver()
     assert "There is no tritonserver" in error.value.message
-    assert "tts-toolkit[cpu,triton]" in error.value.hint
+    assert "'openvino>=2026.4' 'nvidia-pytriton==" in error.value.hint
 
 
 def test_another_platform_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -20,6 +20,7 @@
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
 | user_paths | what is at a path that a user names |
+| extras | how what is missing of an extra is installed |
 | paths, errors | where files are; every error that a user may see |
 """
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 import psutil
 
-from tts.build import paths
+from tts.build import extras, paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
 from tts.build.machine_cores import usable_cores
@@ -55,7 +55,7 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
 
 def _compiled() -> list[Observation]:
     """What engines need that are compiled and served here."""
-    return [_openvino(), _tritonserver(), _verification()]
+    return [_openvino(), _tritonserver(), _verification(), _gguf()]
 
 
 def _python() -> Observation:
@@ -111,8 +111,15 @@ def _verification() -> Observation:
         "engine verification",
         "note",
         f"{' and '.join(absent)} not installed: engines are built but not compared",
-        "pip install 'tts-toolkit[verify]' (choose a CPU build of torch)",
+        f"{extras.how_to_install('verify')} (choose a CPU build of torch)",
     )
+
+
+def _gguf() -> Observation:
+    if version := _version("gguf"):
+        return Observation("GGUF files", "ok", f"gguf {version}")
+    found = "gguf not installed: checkpoints in GGUF files cannot be read"
+    return Observation("GGUF files", "note", found, extras.how_to_install("gguf"))
 
 
 def _storage() -> Iterator[Observation]:

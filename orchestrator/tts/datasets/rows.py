@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from tts.build.errors import DatasetError
+from tts.build.extras import how_to_install
 from tts.build.input_files import Unreadable, as_text, parse_json, require_text
 
 MAX_LINE_BYTES = 1_000_000
@@ -93,7 +94,7 @@ def _parquet_rows(file: Path) -> Iterator[Row]:
     except ImportError as error:
         raise DatasetError(
             f"{file} is a Parquet file, and pyarrow, which reads these, cannot be used: {error}.",
-            hint='Install it (pip install "tts-toolkit[parquet]"), or save the file as JSONL.',
+            hint=f"Install it: {how_to_install('parquet')}\nOr save the file as JSONL.",
         ) from error
     number = 0
     try:

@@ -238,4 +238,4 @@ def test_without_re2_rules_are_refused_and_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(ConfigError, match="need RE2") as refused:
         Matcher(rules_of(["a"]))
-    assert "tts-toolkit[filters]" in refused.value.hint
+    assert "pip install 'google-re2>=" in refused.value.hint

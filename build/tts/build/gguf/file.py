@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError
+from ..extras import how_to_install
 from ..input_files import Unreadable
 
 SUFFIX = ".gguf"
@@ -196,6 +197,6 @@ def library() -> Any:
     except ImportError as error:
         raise CheckpointError(
             f"A checkpoint is a GGUF file, and the package that reads them is missing: {error}.",
-            hint="Install it: pip install 'tts-toolkit[gguf]'",
+            hint=f"Install it: {how_to_install('gguf')}",
         ) from error
     return gguf

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from .. import extras
 from ..errors import ConfigError
 from ..spec import PRECISIONS, Precision, Role
 
@@ -39,7 +40,7 @@ def openvino_version() -> str:
 
 def how_to_install() -> str:
     """What to do where OpenVINO, or a part of it, is not installed."""
-    return f"Install OpenVINO: {sys.executable} -m pip install 'tts-toolkit[cpu]'"
+    return f"Install OpenVINO: {extras.how_to_install('cpu')}"
 
 
 def require_precision(role: Role, precision: Precision) -> None:

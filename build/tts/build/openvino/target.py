@@ -13,6 +13,7 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
 from ..engine_shape import is_likelihood, judged_by, open_engine_checkpoint
 from ..errors import BuildError
+from ..extras import how_to_install
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import Deployment, Role, VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
@@ -67,7 +68,7 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     if verify and (missing := missing_packages()):
         raise BuildError(
             f"Verification was asked for, but {' and '.join(missing)} cannot be imported.",
-            hint="pip install 'tts-toolkit[verify]'",
+            hint=f"Install them: {how_to_install('verify')}",
         )
 
 
@@ -108,7 +109,7 @@ def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None
     if verify:
         return None
     if missing := missing_packages():
-        return f"{' and '.join(missing)} not installed (pip install 'tts-toolkit[verify]')"
+        return f"{' and '.join(missing)} not installed (tts doctor says how)"
     parameters = checkpoint.num_parameters
     if parameters >= VERIFY_BY_DEFAULT_BELOW:
         return f"a model of {parameters / 1e6:.0f}M parameters is verified only when asked"

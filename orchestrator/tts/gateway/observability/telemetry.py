@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tts.build.errors import ConfigError
+from tts.build.extras import how_to_install
 
 from .record import STAGES, ServedRequest
 
@@ -60,7 +61,7 @@ def telemetry_of(endpoint: str | None, service: str) -> Telemetry | None:
     except ImportError as error:
         raise ConfigError(
             f"Traces are to be sent to a collector, but OpenTelemetry is not installed: {error}.",
-            hint="pip install 'tts-toolkit[otel]', or name no endpoint.",
+            hint=f"Install it: {how_to_install('otel')}\nOr name no endpoint.",
         ) from error
     if endpoint:
         base = endpoint.rstrip("/")

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from tts.build.errors import ConfigError, ContentBlocked
+from tts.build.extras import how_to_install
 from tts.constraints.regex import Search
 from tts.constraints.regular import Chars, Choice, Node, Repeat, Seq, chars, without
 
@@ -184,7 +185,7 @@ def _compiled(rules: Sequence[tuple[str, list[Part]]]) -> Any:
     except ImportError as error:
         raise ConfigError(
             "Rules of content filters need RE2, which is not installed.",
-            hint="Install it: pip install 'tts-toolkit[filters]'",
+            hint=f"Install it: {how_to_install('filters')}",
         ) from error
     options = re2.Options()
     options.max_mem = MAX_MEMORY

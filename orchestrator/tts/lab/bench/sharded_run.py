@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from tts.build.errors import ConfigError, RunError, TtsError
+from tts.build.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
 from tts.runs.checks import check_complete, write_summary
 from tts.runs.config import RunConfig, read_run_config
@@ -130,7 +131,7 @@ def _ray(actors: int) -> Iterator[Any]:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise ConfigError(
-            f"Ray is not installed: {error}.", hint="Install it: pip install 'tts-toolkit[ray]'"
+            f"Ray is not installed: {error}.", hint=f"Install it: {how_to_install('ray')}"
         ) from error
     if os.environ.get("RAY_ADDRESS"):
         ray.init(log_to_driver=False, logging_level="error")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from tts.build.errors import ConfigError, RunError
+from tts.build.extras import how_to_install
 from tts.reports.figures.figure import DATA, Figure, Spec
 from tts.runs.durable import make_folder
 
@@ -34,7 +35,7 @@ def export_figures(
     except ImportError as error:
         raise ConfigError(
             "Figures are drawn as files by vl-convert, which is not installed.",
-            hint="Install it: pip install 'tts-toolkit[figures]'",
+            hint=f"Install it: {how_to_install('figures')}",
         ) from error
     draw: dict[Format, Callable[[Spec], bytes]] = {
         "pdf": lambda chart: vl_convert.vegalite_to_pdf(chart, vl_version=_VEGA_LITE),

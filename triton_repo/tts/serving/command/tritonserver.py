@@ -16,6 +16,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.build import extras
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment, Target
 from tts.build.tensorrt import contract
@@ -55,7 +56,7 @@ def how_to_install() -> str:
     """What to do where the bundled Triton is not installed."""
     if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
         return f"The bundled Triton needs Python 3.10 to 3.12: use one of these, or {WITHOUT}."
-    return f"Install it: {sys.executable} -m pip install 'tts-toolkit[cpu,triton]', or {WITHOUT}."
+    return f"Install it: {extras.how_to_install('cpu', 'triton')}\nOr {WITHOUT}."
 
 
 def find_tritonserver(target: Target = "openvino") -> TritonServer:
