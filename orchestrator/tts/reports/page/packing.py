@@ -30,6 +30,8 @@ class PackedTree:
 
     entry: dict[str, Any]
     packed: str
+    teaches: int = 0
+    """How much there is to see: see `_teaches`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def pack(tree: ProblemTree) -> PackedTree:
     }
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
-    return PackedTree(entry, base64.b64encode(packed).decode())
+    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))
 
 
 def unpack(packed: str) -> dict[str, Any]:
@@ -106,9 +108,54 @@ def lay_out(
     return layout
 
 
+def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
+    """The problem of the first run that a page opens with, and the run beside it, if any.
+
+    Where another run has one right that this one has not, or the other way round, it is such a
+    problem; then the one that teaches most, of the highest level. None without problems.
+    """
+    if not runs or not runs[0]:
+        return None
+    others = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs[1:]]
+
+    def differing(tree: PackedTree) -> list[int]:
+        mine = tree.entry["correct"]
+        return [
+            place
+            for place, other in enumerate(others, start=1)
+            if mine is not None and other.get(tree.entry["id"]) is (not mine)
+        ]
+
+    def rank(tree: PackedTree) -> tuple[bool, int, int]:
+        level = str(tree.entry["level"])
+        return bool(differing(tree)), tree.teaches, int(level) if level.isdecimal() else 0
+
+    best = max(runs[0], key=rank)  # the first one of equals
+    beside = [*differing(best), *([1] if len(runs) == 2 else [])]
+    return {"id": best.entry["id"], "beside": beside[0] if beside else None}
+
+
 def packed_text(runs: Sequence[Sequence[PackedTree]], places: Iterable[tuple[int, int]]) -> Any:
     """The packed trees of these places, by name: `0/12` is tree 12 of run 0."""
     return {f"{run}/{place}": runs[run][place].packed for run, place in places}
+
+
+def _teaches(tree: ProblemTree) -> int:
+    """3: right, though most completions agree on something wrong; 2: right, with wrong ones.
+
+    1: wrong, with a right completion; 0: nothing of this.
+    """
+    sizes = [0] * len(tree.groups)
+    for done in tree.completions:
+        if done.group >= 0:
+            sizes[done.group] += 1
+    kinds = {group.correct for group in tree.groups}
+    if kinds != {True, False} or tree.correct is None:
+        return 0
+    if not tree.correct:
+        return 1
+    most = max(range(len(sizes)), key=lambda group: sizes[group])
+    return 2 if tree.groups[most].correct else 3
 
 
 def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
