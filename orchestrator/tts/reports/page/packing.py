@@ -109,30 +109,40 @@ def lay_out(
 
 
 def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
-    """The problem of the first run that a page opens with, and the run beside it, if any.
+    """The run and the problem that a page opens with, and the run beside it or None.
 
-    Where another run has one right that this one has not, or the other way round, it is such a
-    problem; then the one that teaches most, of the highest level. None without problems.
+    A problem that is right there and wrong in another run comes first, then the one that teaches
+    most, of the highest level and with the largest tree. Of two runs the first one stands first.
+    None without problems.
     """
-    if not runs or not runs[0]:
-        return None
-    others = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs[1:]]
+    graded = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs]
+    opened = range(len(runs)) if len(runs) > 2 else range(min(len(runs), 1))
 
-    def differing(tree: PackedTree) -> list[int]:
+    def other_outcome(run: int, tree: PackedTree) -> int | None:
         mine = tree.entry["correct"]
-        return [
-            place
-            for place, other in enumerate(others, start=1)
-            if mine is not None and other.get(tree.entry["id"]) is (not mine)
-        ]
+        if mine is None or (len(runs) > 2 and not mine):
+            return None
+        others = (place for place in range(len(runs)) if place != run)
+        return next((o for o in others if graded[o].get(tree.entry["id"]) is (not mine)), None)
 
-    def rank(tree: PackedTree) -> tuple[bool, int, int]:
+    def rank(at: tuple[int, PackedTree]) -> tuple[bool, int, int, int]:
+        run, tree = at
         level = str(tree.entry["level"])
-        return bool(differing(tree)), tree.teaches, int(level) if level.isdecimal() else 0
+        return (
+            other_outcome(run, tree) is not None,
+            tree.teaches,
+            int(level) if level.isascii() and level.isdecimal() else 0,
+            tree.entry["thoughts"] if len(runs) > 2 else 0,
+        )
 
-    best = max(runs[0], key=rank)  # the first one of equals
-    beside = [*differing(best), *([1] if len(runs) == 2 else [])]
-    return {"id": best.entry["id"], "beside": beside[0] if beside else None}
+    places = [(run, tree) for run in opened for tree in runs[run]]
+    if not places:
+        return None
+    run, best = max(places, key=rank)  # the first one of equals
+    beside = other_outcome(run, best)
+    if beside is None and len(runs) == 2:
+        beside = 1
+    return {"run": run, "id": best.entry["id"], "beside": beside}
 
 
 def packed_text(runs: Sequence[Sequence[PackedTree]], places: Iterable[tuple[int, int]]) -> Any:

@@ -91,7 +91,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
     }
     const hit = query && text.toLowerCase().includes(query.toLowerCase());
     const shape = svgElement("path", { class: "shape", d: shapes.open, fill: "none" });
-    const label = svgElement("text", { x: 10, y: 3.5 });
+    const label = svgElement("text", node.children ? { x: 7, y: -7 } : { x: 10, y: 3.5 }); // beside its edges
     group.append(svgElement("circle", { class: "ring", r: 10 }), shape, label);
     group.addEventListener("click", () => {
       svg.focus({ preventScroll: true });

@@ -71,6 +71,7 @@
 
   runChoice.append(...options(false));
   otherChoice.append(...options(true));
+  runChoice.value = ttsReport.first?.run ?? 0;
   otherChoice.value = ttsReport.first?.beside ?? "";
   for (const each of section.querySelectorAll(".several-runs")) each.hidden = runs.length < 2;
   for (const choice of [runChoice, otherChoice]) choice.addEventListener("change", showRuns);
