@@ -25,6 +25,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
   for (const button of article.querySelectorAll("[data-zoom]")) {
     button.addEventListener("click", () => drawn?.zoom(button.dataset.zoom));
   }
+  new ResizeObserver(() => drawn?.refit()).observe(one(".tree"));
   one(".cancelled").addEventListener("toggle", listCancelled);
 
   function legend() {

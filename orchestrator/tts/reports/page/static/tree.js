@@ -126,6 +126,15 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
     place.scrollTo({ left: 0, top, behavior: "instant" });
   }
 
+  let room = place.offsetWidth;
+
+  // The place has another width: what was fitted fits again.
+  function refit() {
+    if (wanted !== null || place.offsetWidth === room) return;
+    room = place.offsetWidth;
+    open();
+  }
+
   function zoom(how) {
     const next = { in: size * 1.25, out: size / 1.25, full: 1, fit: Math.min(1, roomX(), roomY()) }[how];
     resize(next);
@@ -237,7 +246,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
 
   showUntil(Infinity);
   resize(wanted ?? Math.min(1, roomX()));
-  return { showUntil, select, stateOf, thoughts, chain, open, zoom, key, chosenScale: () => wanted };
+  return { showUntil, select, stateOf, thoughts, chain, open, refit, zoom, key, chosenScale: () => wanted };
 
   // The thoughts from the first step to this one.
   function chain(path) {
