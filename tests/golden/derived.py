@@ -97,7 +97,8 @@ def of_run(folder):
 def of_report(*folders):
     """What `tts report` prints, and what its page shows."""
     printed = command("report", *folders)
-    pages = [file for folder in folders for file in Path(folder).glob("report*.html")]
+    beside = [Path(folders[0]).parent] if len(folders) > 1 else []
+    pages = [file for folder in [*folders, *beside] for file in Path(folder).glob("report*.html")]
     return {"printed": printed, "pages": {page.name: _page(page) for page in pages}}
 
 
@@ -627,7 +628,9 @@ def _page(file):
         for number, run in enumerate(_json_in(text, "tree-data")["runs"])
     }
     lead = _text(text.partition("</header>")[0], "p")
-    return {"lead": lead, "figures": figures, "facts": facts, "trees": trees}
+    advice = re.findall(r'<section class="advice".*?</section>', text, re.DOTALL)
+    said = {"advice": _text(advice[0], "dd")} if advice else {}
+    return {"lead": lead, **said, "figures": figures, "facts": facts, "trees": trees}
 
 
 def _rows(rows):

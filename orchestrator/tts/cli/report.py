@@ -21,6 +21,8 @@ class Format(StrEnum):
     pdf = "pdf"
     svg = "svg"
     png = "png"
+    csv = "csv"
+    tex = "tex"
 
 
 def report(
@@ -40,8 +42,8 @@ def report(
         typer.Option(
             "--format",
             metavar="|".join(Format),
-            help="Also write each figure as a file of this kind, in figures/ beside the page; "
-            "several times for several kinds.",
+            help="Also write each figure as a file of this kind (csv and tex: its table), in "
+            "figures/ beside the page; several times for several kinds.",
         ),
     ] = None,
     pdf: Annotated[bool, typer.Option("--pdf", hidden=True)] = False,
@@ -50,7 +52,8 @@ def report(
 ) -> None:
     """Print the tables of a run, or of several side by side, and write report.html.
 
-    The page shows figures and search trees; it opens without network, and lies in the run's folder.
+    The page shows figures and search trees and opens without network. It lies in the run's folder,
+    or beside the folders of several.
     """
     from tts.build.errors import RunError
     from tts.lab.study.campaign import finished_study
@@ -58,7 +61,7 @@ def report(
     from tts.lab.study.measure import measure
     from tts.reports.comparison import report_comparison
     from tts.reports.console import consoles, say
-    from tts.reports.page.export import export_figures
+    from tts.reports.page.export import write_figures
     from tts.reports.page.of_runs import Report, report_of
     from tts.reports.runs import print_report
     from tts.reports.study_page import StudyReport, print_advice
@@ -66,7 +69,7 @@ def report(
     from tts.runs.summary import read_summary
 
     kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
-    for kind, given in zip(Format, (pdf, svg, png), strict=True):
+    for kind, given in zip(Format, (pdf, svg, png), strict=False):
         if given:
             renamed(f"--{kind}", f"--format {kind}")
             kinds.append(kind.value)
@@ -83,7 +86,7 @@ def report(
         found = found or report_of(runs)
         if kinds:
             folder = found.file.with_name("figures")
-            say(f"{len(export_figures(found.figures, folder, kinds))} files in {folder}")
+            say(f"{len(write_figures(found.figures, folder, kinds))} files in {folder}")
         page = found.write()
     except RunError as error:
         if kinds or open_page:

@@ -18,6 +18,7 @@ from .figures.figure import Cell, Figure
 from .figures.study import study_figures
 from .page import FILE, write_page
 from .page.of_runs import facts_of
+from .page.page import ADVISED
 
 
 def print_advice(out: Console, findings: Findings) -> None:
@@ -44,7 +45,7 @@ class StudyReport:
 
     @property
     def figures(self) -> list[Figure]:
-        """Advice, and the figures."""
+        """The advice as a table, and the figures."""
         return [advice_figure(self.findings), *study_figures(self.findings.measurements)]
 
     def write(self) -> Path:
@@ -54,26 +55,34 @@ class StudyReport:
             self.file,
             f"Study of {self.study.config.deployment}",
             facts(self.study, self.findings) | _of_machine(base),
-            self.figures,
+            study_figures(self.findings.measurements),
             [base],
-            lead="What the two engines of this deployment do, why, and what follows from it.",
+            lead=_lead(self.study, self.findings),
+            advice=self.findings.advice,
         )
 
 
 def advice_figure(findings: Findings) -> Figure:
-    """All advice as notes, and a table of the figures that it rests on."""
+    """All advice as a table, with the figures that it rests on."""
     titles = {figure.name: figure.title for figure in study_figures(findings.measurements)}
     rows: list[dict[str, Cell]] = [
-        {"advice about": advice.subject, "rests on": titles.get(advice.figure, advice.figure)}
+        {
+            "advice about": advice.subject,
+            "advice": advice.text,
+            "rests on": titles.get(advice.figure, advice.figure),
+        }
         for advice in findings.advice
     ]
-    reading = (
-        "Of division, schedule, problems in flight and n a change is advised only where its 95% "
-        "interval leaves out that it makes none; batch sizes are the budgets that the measured "
-        "loads propose."
+    return Figure("advice", "Advice", ADVISED, rows)
+
+
+def _lead(study: Study, findings: Findings) -> str:
+    rounds = study.config.form.rounds
+    times = "one round" if rounds == 1 else f"{rounds} rounds"
+    return (
+        f"Throughput and accuracy of both engines, measured in {times} of {findings.problems:,} "
+        f"problems of {study.config.dataset}."
     )
-    notes = [f"{advice.subject}: {advice.text}" for advice in findings.advice]
-    return Figure("advice", "Advice", reading, rows, notes=notes)
 
 
 def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:

@@ -88,7 +88,7 @@ def load_of(role, present, proposed, interval):
         ("generator", 20, 27, (17.5, 26.3), "20, as it is (not told apart from its saturation"),
         ("verifier", 4096, 512, (1, 256), "4,096 -> 512 (so; the verifier saturates at 256"),
         ("verifier", 512, 512, (1, 256), "512, as it is (so; the verifier saturates at 256"),
-        ("verifier", 4095, 5300, (None, None), "4,095 -> 5,300 (so; the verifier saturates beyond"),
+        ("verifier", 4095, 5300, (None, None), "4,095, as it is (no load that was measured sat"),
         ("verifier", 4096, 5300, (None, None), "4,096, as it is (not told apart from its"),
         ("verifier", 3000, 5300, (2000, None), "3,000, as it is (not told apart from its"),
     ],

@@ -1,13 +1,22 @@
 """The figures of several runs side by side."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.reports.figures.checks import check, check_all
 
-from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
+from tts.reports.figures.charts import tint
+from tts.reports.figures.group import (
+    at_equal_cost,
+    cost_figure,
+    figures_of_rows,
+    over_n,
+    schedules,
+    surely_better,
+)
 from tts.runs.compare import Row
 from tts.runs.curves import Point
 from tts.runs.statistics import pareto_front
@@ -57,13 +66,14 @@ def test_runs_of_which_nothing_was_judged_are_in_no_figure(row):
 
 @settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
-def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
+def test_on_the_front_are_runs_that_are_surely_better_than_the_cheaper_ones_there(rows):
     figure = cost_figure(rows, [str(place) for place in range(len(rows))], "tokens", [])
     points = [(row["tokens"], row["accuracy"]) for row in figure.rows]
     marked = [place for place, row in enumerate(figure.rows) if row["on the front"]]
-    assert [points[place] for place in pareto_front(points)] == sorted(
-        points[place] for place in marked
-    )
+    marked.sort(key=lambda place: points[place])
+    assert set(marked) <= set(pareto_front(points))
+    assert points[marked[0]][0] == min(points)[0]
+    assert all(surely_better(rows[dearer], rows[cheaper]) for cheaper, dearer in pairwise(marked))
 
 
 @settings(max_examples=amount(6, 20))
@@ -123,21 +133,50 @@ def row(strategy, tokens, accuracy, high=None, **others):
     )
 
 
-def test_the_front_is_said_with_units_and_with_who_is_not_told_apart_from_it():
-    rows = [row("a", 50, 0.4), row("b", 90, 0.35, high=0.6), row("c", 90, 0.2)]
+def graded(right, of=10):
+    return {str(place): place < right for place in range(of)}
+
+
+def test_the_front_holds_only_what_the_problems_tell_apart():
+    rows = [
+        row("a", 50, 0.1, right=graded(1)),
+        row("b", 90, 0.2, right=graded(2)),
+        row("c", 95, 0.9, right=graded(9)),
+    ]
     reading = cost_figure(rows, ["a", "b", "c"], "tokens", []).reading
-    assert "a (40.0% for 50 tokens)" in reading
-    assert "Off the front: 2. The intervals of 1 reach it" in reading
-    touching = [row("a", 50, 0.4), row("b", 90, 0.35, high=0.4)]
-    reading = cost_figure(touching, ["a", "b"], "tokens", []).reading
-    assert "Off the front: 1. The intervals of 1 reach it" in reading
+    assert "a (10.0% (0 to 10%), 50 tokens per problem); c (90.0% (0 to 90%), 95 tok" in reading
+    assert "The other 1 " in reading
+    alone = cost_figure(rows[:2], ["a", "b"], "tokens", [])
+    assert alone.reading.endswith("No dearer one is right more often beyond the noise.")
+
+
+def test_without_the_same_problems_the_intervals_must_not_overlap():
+    low = row("a", 50, 0.2, interval_95=(0.1, 0.3))
+    assert surely_better(row("b", 60, 0.5, interval_95=(0.4, 0.6)), low)
+    assert not surely_better(row("b", 60, 0.5, interval_95=(0.3, 0.6)), low)
+    assert not surely_better(row("b", 60, 0.5, interval_95=None), low)
+
+
+def test_seconds_of_single_runs_have_no_front():
+    rows = [row("a", 50, 0.1, wall_s=50.0), row("b", 90, 0.9, wall_s=20.0)]
+    figure = cost_figure(rows, ["a", "b"], "seconds", [])
+    assert "on the front" not in figure.columns
+    assert figure.reading.startswith("The fastest is also the most accurate run: b takes 2")
+    assert any("no interval" in note for note in figure.notes)
+
+
+def test_no_name_in_a_legend_is_cut():
+    names = ["weighted-best-of-n (beam_width=4, num_iterations=40)", "b"]
+    assert tint("strategy", names).to_dict()["legend"]["labelLimit"] == 0
+    assert tint("strategy", names).to_dict()["legend"]["columns"] == 1
+    assert tint("strategy", ["a", "b"]).to_dict()["legend"]["columns"] == 2
 
 
 def test_at_equal_cost_every_strategy_is_compared():
     rows = [row("a", 50, 0.4), row("a", 60, 0.5), row("b", 931, 0.6), row("b", 2000, 0.7)]
     reading = at_equal_cost(rows, "tokens", []).reading
     assert "Within 931 tokens per problem" in reading
-    assert reading.endswith("b 60.0%, a 50.0%.")
+    assert reading.endswith("b 60.0% (0 to 60%), a 50.0% (0 to 50%).")
 
 
 def test_schedules_with_other_answers_are_noticed():

@@ -220,6 +220,6 @@ def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     advice = tuple(advise(results, {"policy": {}}))
     figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
     check(figure)
-    assert len(figure.notes) == len(figure.rows) == len(advice)
-    assert figure.notes[0].startswith("KV memory: Leave the division")
+    assert len(figure.rows) == len(advice)
+    assert figure.rows[0]["advice"].startswith("Leave the division")
     assert figure.rows[0]["rests on"] == "Throughput against the division of the KV memory"

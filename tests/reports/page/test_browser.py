@@ -93,8 +93,8 @@ def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(o
     page.keyboard.press("n")
     sync_api.expect(page.locator(".pane h3")).to_have_text("p1")
     assert opened.current() == "the end"
-    page.locator(".tree svg").focus()
-    page.keyboard.press("ArrowLeft")
+    page.locator(".tree").scroll_into_view_if_needed()
+    page.keyboard.press("ArrowLeft")  # the drawing that is in view, without the focus
     assert opened.current() == HOSTILE
     page.keyboard.press("ArrowDown")
     assert opened.current() == "a poor step"
@@ -178,3 +178,46 @@ def test_two_runs_stand_side_by_side_on_a_phone_and_a_missing_file_is_named(open
         "p-files/001.js, which is not beside this page"
         in page.locator(".problem").first.inner_text()
     )
+
+
+def test_a_tree_opens_fitted_and_takes_another_size_by_buttons_keys_and_wheel(opened, tmp_path):
+    run = write_run(tmp_path / "run", problems=2)
+    figure = Figure("some", "Some", "Read.", ROWS, CHART)
+    file = write_page(tmp_path / "p.html", "T", {}, [figure], [run])
+    opened.page.set_viewport_size({"width": 300, "height": 700})
+    opened.open(file)
+    page = opened.page
+
+    def width():
+        return float(page.locator(".tree svg").get_attribute("width"))
+
+    def overflow():
+        return page.locator(".tree").evaluate("box => box.scrollWidth - box.clientWidth")
+
+    fitted = width()
+    assert overflow() <= 0
+    page.click("[data-zoom=in]")
+    assert width() == pytest.approx(1.25 * fitted)
+    assert overflow() > 0
+    page.click("[data-zoom=fit]")
+    assert width() == pytest.approx(fitted)
+    page.locator(".tree svg").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("-")
+    assert width() == pytest.approx(fitted)
+    page.locator(".tree").hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    page.wait_for_function(
+        "least => document.querySelector('.tree svg').getAttribute('width') > least", arg=fitted
+    )
+    page.locator(".tree svg").focus()
+    page.keyboard.press("0")
+    assert width() == pytest.approx(fitted)
+    page.set_viewport_size({"width": 900, "height": 700})
+    page.wait_for_function(
+        "least => document.querySelector('.tree svg').getAttribute('width') > least", arg=fitted
+    )
+    assert overflow() <= 0
+    assert opened.said == []

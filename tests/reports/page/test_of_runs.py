@@ -32,10 +32,10 @@ def test_a_run_has_a_page_in_its_folder(runs):
     assert len({figure.name for figure in report.figures}) == len(report.figures)
 
 
-def test_several_runs_have_one_that_names_them_in_the_first_folder(runs):
+def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     report = report_of(runs)
-    assert report.file == runs[0] / "report-with-b.html"
-    assert report.title == "a and b"
+    assert report.file == runs[0].parent / "report-a-b.html"
+    assert report.title == "a and b: beam-search on demo"
     assert report.runs == runs
     assert "accuracy-differences" in [figure.name for figure in report.figures]
     assert report.write().read_text().startswith("<!doctype html>")

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.reports.page.packing import PackedTree, lay_out, pack, packed_text, unpack
+from tts.reports.page.packing import PackedTree, first_shown, lay_out, pack, packed_text, unpack
 from tts.reports.page.trees import CancelledRecord, ProblemTree, ThoughtRecord
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.search import Fate, Stop
@@ -83,3 +83,44 @@ def test_every_tree_has_one_place_within_the_budget(runs, inline_bytes, file_byt
         free = inline_bytes - size([at for at in layout.inline if at in wrong])
         for at in set(wrong) - set(layout.inline):  # none gave way to a right one
             assert size([at]) > free
+
+
+def shown(name, correct, teaches=0, level=None, thoughts=3):
+    entry = {"id": name, "correct": correct, "level": level, "thoughts": thoughts}
+    return PackedTree(entry, "", teaches)
+
+
+def test_a_page_opens_with_the_problem_that_teaches_most():
+    assert first_shown([]) is None
+    assert first_shown([[]]) is None
+    easy = [shown("a", True, level=5), shown("b", False, 1), shown("c", True, 3), shown("d", True)]
+    assert first_shown([easy]) == {"run": 0, "id": "c", "beside": None}
+    assert first_shown([[shown("a", True), shown("b", None, level=2)]])["id"] == "b"
+
+
+def test_a_problem_that_one_run_has_right_and_another_has_not_comes_first():
+    one = [shown("a", True, 3), shown("b", False)]
+    other = [shown("b", True), shown("a", True)]
+    assert first_shown([one, other]) == {"run": 0, "id": "b", "beside": 1}
+    assert first_shown([one, one]) == {"run": 0, "id": "a", "beside": 1}
+    third = [shown("b", True, thoughts=9)]
+    assert first_shown([one, other, third]) == {"run": 2, "id": "b", "beside": 0}
+
+
+def test_trees_in_which_the_verifier_overrules_the_majority_teach_most():
+    def tree(correct, *groups):
+        found = ProblemTree("p", correct=correct)
+        found.groups = tuple(
+            LoggedAnswer(str(place), right) for place, (right, _) in enumerate(groups)
+        )
+        found.completions = tuple(
+            LoggedCompletion((place, each), 0.5, place)
+            for place, (_, count) in enumerate(groups)
+            for each in range(count)
+        )
+        return pack(found).teaches
+
+    assert tree(True, (True, 1), (False, 3)) == 3
+    assert tree(True, (True, 3), (False, 1)) == 2
+    assert tree(False, (True, 1), (False, 3)) == 1
+    assert tree(True, (True, 4)) == tree(False, (False, 4)) == tree(None) == 0

@@ -118,12 +118,22 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(run, tmp_path):
         write_page(tmp_path / "file" / "report.html", "T", {}, [], [run])
 
 
+def _again(seed):
+    return (
+        f"tts bench demo --dataset demo --limit 1 --seed {seed} --strategy beam-search "
+        "--schedule decoupled --speculation auto --set n=2"
+    )
+
+
 def test_facts_tell_what_runs_share_and_what_each_has_of_its_own(tmp_path):
     runs = [write_run(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 2))]
     facts = facts_of(runs)
     assert facts["Configuration"]["strategy"] == "beam-search"
     assert facts["Configuration"]["n"] == 2
-    assert (facts["Run a"], facts["Run b"]) == ({"seed": 1}, {"seed": 2})
+    assert (facts["Run a"], facts["Run b"]) == (
+        {"seed": 1, "the same search again": _again(1)},
+        {"seed": 2, "the same search again": _again(2)},
+    )
     assert facts["Configuration"]["run with: tts"] == "1.2.3"
     assert "tts" in facts["This page"]["written by"]
     assert facts_of(runs[:1])["Configuration"]["seed"] == 1

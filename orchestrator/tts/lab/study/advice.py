@@ -109,7 +109,8 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
 def batch_advice(load: Mapping[str, Any]) -> Advice | None:
     """How much to keep in flight on each engine; None where too little was measured.
 
-    A budget within the 95% interval of the engine's saturation point stays as it is.
+    A budget changes only to enter the 95% interval of the engine's saturation point: where the
+    loads that were measured show no upper end of it, the budget stays as it is.
     """
     fields = {"generator": "generator.in_flight_requests", "verifier": "verifier.in_flight_tokens"}
     said = []
@@ -121,6 +122,8 @@ def batch_advice(load: Mapping[str, Any]) -> Advice | None:
             present, proposed = found["present"], found["proposed"]
             if low <= present <= high:
                 change, why = f"{present:,}, as it is", "not told apart from its saturation point"
+            elif math.isinf(high):
+                change, why = f"{present:,}, as it is", "no load that was measured saturates it"
             elif present == proposed:
                 change, why = f"{present:,}, as it is", found["why"]
             else:

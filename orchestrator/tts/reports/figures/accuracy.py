@@ -222,8 +222,9 @@ def calibration(run: MeasuredRun) -> Figure | None:
         rows,
         _calibration_spec(),
         notes=[
-            f"Bars are 95% intervals (Wilson); of a bin with fewer than {FEW} completions nothing "
-            "is said. Of bins that are calibrated one in twenty lies outside its interval.",
+            "Lines are 95% intervals (Wilson); a dot is as large as its bin is full. Bins with "
+            f"fewer than {FEW} completions are pale, and nothing is said of them.",
+            "Of bins that are calibrated one in twenty lies outside its interval.",
             "Completions of one problem are alike, so the intervals are too narrow.",
             *_unscored(run),
         ],
@@ -255,6 +256,7 @@ def _calibration_spec() -> Spec:
                 scale=alt.Scale(type="sqrt", range=[15, 300]),
                 legend=alt.Legend(orient="top", tickCount=3),
             ),
+            opacity=alt.condition(f"datum.completions >= {FEW}", alt.value(1), alt.value(0.35)),
         )
     )
     return spec(alt.layer(ideal, bars, dots), 240)

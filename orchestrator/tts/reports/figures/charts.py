@@ -23,6 +23,11 @@ MOST_ROWS = 300
 TAIL = 20
 """Values from which the 95th percentile is not simply the largest."""
 
+LONG_NAMES = alt.Axis(labelLimit=260)
+"""The axis of lines that are named: pixels of a name."""
+_LEGEND_WIDTH = 84
+"""Characters in a line of a legend."""
+
 PERCENT = alt.Axis(format=".0%")
 ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
@@ -56,14 +61,16 @@ def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Scale:
     )
 
 
-def tint(
-    column: str, names: Sequence[str], among: Sequence[str] = (), columns: int | None = None
-) -> alt.Color:
-    """A column's colours (`colour`), with a legend above the chart of so many columns."""
-    legend = (
-        alt.Legend(orient="top") if columns is None else alt.Legend(orient="top", columns=columns)
-    )
-    return alt.Color(f"{column}:N", title=None, scale=colour(names, among), legend=legend)
+def tint(column: str, names: Sequence[str], among: Sequence[str] = ()) -> alt.Color:
+    """A column's colours (`colour`), with a legend above the chart."""
+    return alt.Color(f"{column}:N", title=None, scale=colour(names, among), legend=legend(names))
+
+
+def legend(names: Sequence[str]) -> alt.Legend:
+    """A legend above the chart, in which no name is cut: as many beside another as have room."""
+    longest = max(map(len, names), default=1)
+    columns = max(1, min(len(names), _LEGEND_WIDTH // (longest + 5)))
+    return alt.Legend(orient="top", columns=columns, labelLimit=0)
 
 
 def intervals(column: str, y: alt.Y, x: Callable[[str], alt.X]) -> tuple[alt.Chart, alt.Chart]:

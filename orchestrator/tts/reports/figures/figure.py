@@ -35,3 +35,8 @@ class Figure:
     origin: Origin = "measured"
     notes: Sequence[str] = field(default=())
     """What limits it: thinned data, engines that did not report, problems left out."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all cells of its rows, in the order in which they first come."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))

@@ -10,25 +10,27 @@ import altair as alt
 
 from tts.runs.compare import Row as Compared
 from tts.runs.compare import in_order, joined_curves, label, read_rows, varying
-from tts.runs.statistics import best_within, half_width, pareto_front
+from tts.runs.statistics import best_within, half_width, pareto_front, share_difference_95
 
 from .charts import (
     ALL_FIELDS,
     BLUE,
     COLOURS,
+    LONG_NAMES,
     MOST_ROWS,
     PERCENT,
     chart,
+    legend,
     number,
     percent,
     spec,
     thinned,
     tint,
 )
-from .figure import Figure, Row
+from .figure import Figure, Row, Spec
 
 Cost = Literal["tokens", "seconds"]
-_LEGEND = alt.Legend(orient="top", columns=2)
+_ONE_RUN = "Seconds are the wall time of one run each: they have no interval."
 _LOGARITHMIC = alt.Scale(type="log", nice=False, padding=15)
 _TITLES: dict[Cost, str] = {
     "tokens": "generated tokens per problem",
@@ -71,83 +73,147 @@ def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figu
 def cost_figure(
     rows: Sequence[Compared], names: Sequence[str], cost: Cost, notes: Sequence[str]
 ) -> Figure:
-    """Accuracy against a cost per problem, with the Pareto front."""
-    points = [(_cost(row, cost), row.accuracy or 0.0) for row in rows]
-    front = pareto_front(points)
+    """Accuracy against a cost per problem; of tokens with the front (`certain_front`).
+
+    Seconds are the wall time of one run each, so they have no interval and no front.
+    """
+    costs = [_cost(row, cost) for row in rows]
+    front = certain_front(rows, costs) if cost == "tokens" else []
     table: list[Row] = []
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
         low, high = row.interval_95 or (None, None)
-        table.append(
-            {
-                "run": name,
-                "strategy": row.strategy,
-                "n": row.n,
-                cost: round(points[place][0], 4),
-                "accuracy": row.accuracy,
-                "low": low,
-                "high": high,
-                "on the front": place in front,
-            }
-        )
+        cells: Row = {
+            "run": name,
+            "strategy": row.strategy,
+            "n": row.n,
+            cost: round(costs[place], 4),
+            "accuracy": row.accuracy,
+            "low": low,
+            "high": high,
+        }
+        table.append(cells | {"on the front": place in front} if front else cells)
+    return Figure(
+        f"accuracy-against-{cost}",
+        f"Accuracy against {cost}",
+        _front_in_words(rows, names, costs, front)
+        if front
+        else _ends_in_words(rows, names, costs, cost),
+        table,
+        _cost_spec(rows, cost, front),
+        notes=[
+            "Vertical lines are 95% intervals (Wilson)."
+            + " Large marks are on the front." * bool(front),
+            *([_ONE_RUN] if cost == "seconds" else []),
+            *notes,
+        ],
+    )
+
+
+def _cost_spec(rows: Sequence[Compared], cost: Cost, front: Sequence[int]) -> Spec:
     x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=_LOGARITHMIC)
     strategies = list(dict.fromkeys(row.strategy for row in rows))
     on_front = "datum['on the front']"
-    drawn = alt.layer(
+    line = (
         chart()
         .transform_filter(on_front)
         .mark_line(interpolate="step-after", color=BLUE, strokeDash=[4, 3], opacity=0.7)
-        .encode(x=x, y=_accuracy("accuracy:Q")),
+        .encode(x=x, y=_accuracy("accuracy:Q"))
+    )
+    bars = (
         chart()
         .mark_rule(opacity=0.4)
-        .encode(
-            x=x, y=_accuracy("low:Q"), y2="high:Q", color=tint("strategy", strategies, columns=2)
-        ),
+        .encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=tint("strategy", strategies))
+    )
+    marks = (
         chart()
         .mark_point(filled=True, tooltip=ALL_FIELDS)
         .encode(
             x=x,
             y=_accuracy("accuracy:Q"),
-            color=tint("strategy", strategies, columns=2),
-            shape=alt.Shape("strategy:N", title=None, scale=_shapes(strategies), legend=_LEGEND),
-            size=alt.condition(on_front, alt.value(120), alt.value(40)),
-        ),
+            color=tint("strategy", strategies),
+            shape=alt.Shape(
+                "strategy:N", title=None, scale=_shapes(strategies), legend=legend(strategies)
+            ),
+            size=alt.condition(on_front, alt.value(120), alt.value(40)) if front else alt.value(70),
+        )
     )
-    steps = "; ".join(
-        f"{names[place]} ({percent(points[place][1])} for {number(points[place][0])} {cost})"
-        for place in front
-    )
-    reading = (
-        f"{len(front)} of {len(rows)} are on the Pareto front: no other is at least as right for "
-        f"no more {cost} per problem. From the cheapest to the best: {steps}."
-        f"{_near_the_front(rows, points, front)}"
-    )
-    return Figure(
-        f"accuracy-against-{cost}",
-        f"Accuracy against {cost}",
-        reading,
-        table,
-        spec(drawn, 300),
-        notes=["Vertical lines are 95% intervals (Wilson); large marks are on the front.", *notes],
-    )
+    layers = [line, bars, marks] if len(front) > 1 else [bars, marks]
+    return spec(alt.layer(*layers), 300)
 
 
-def _near_the_front(
-    rows: Sequence[Compared], points: Sequence[tuple[float, float]], front: Sequence[int]
+def certain_front(rows: Sequence[Compared], costs: Sequence[float]) -> list[int]:
+    """The places of the runs on the Pareto front that the problems tell apart, by rising cost.
+
+    It begins with the cheapest run; a dearer one joins where it is right more often than the last
+    one beyond the noise (`surely_better`).
+    """
+    front: list[int] = []
+    points = [(each, row.accuracy or 0.0) for each, row in zip(costs, rows, strict=True)]
+    for place in pareto_front(points):
+        if not front or surely_better(rows[place], rows[front[-1]]):
+            front.append(place)
+    return front
+
+
+def surely_better(row: Compared, other: Compared) -> bool:
+    """Whether a run is right more often than another one, beyond the noise.
+
+    On the same problems by the interval of the paired difference, else where the runs' own 95%
+    intervals do not overlap.
+    """
+    if row.right and row.right.keys() == other.right.keys():
+        gained = sum(right and not other.right[name] for name, right in row.right.items())
+        lost = sum(other.right[name] and not right for name, right in row.right.items())
+        return share_difference_95(gained, lost, len(row.right))[0] > 0
+    if not row.interval_95 or not other.interval_95:
+        return False
+    return row.interval_95[0] > other.interval_95[1]
+
+
+def _front_in_words(
+    rows: Sequence[Compared], names: Sequence[str], costs: Sequence[float], front: Sequence[int]
 ) -> str:
-    """How many runs off the front are not told apart from it, by their intervals."""
-    off = [place for place in range(len(rows)) if place not in front]
-    reaching = 0
-    for place in off:
-        ahead = best_within(points, points[place][0])
-        interval = rows[place].interval_95
-        if ahead is not None and interval and interval[1] >= points[ahead][1]:
-            reaching += 1
-    if not reaching:
-        return ""
+    steps = [
+        f"{names[place]} ({_share_of(rows[place])}, {number(costs[place])} tokens per problem)"
+        for place in front
+    ]
+    if len(front) == 1:
+        more = " No dearer one is right more often beyond the noise." if len(rows) > 1 else ""
+        return f"The cheapest run is {steps[0]}.{more}"
     return (
-        f" Off the front: {len(off)}. The intervals of {reaching} reach it at their cost, so these "
-        "problems do not tell them apart from it."
+        f"From the cheapest run on, each is right more often than the one before beyond the noise: "
+        f"{'; '.join(steps)}. The other {len(rows) - len(front)} cost more than a run on this "
+        "front and are not told apart from it, or are worse."
+        if len(rows) > len(front)
+        else f"From the cheapest run on, each is right more often than the one before beyond the "
+        f"noise: {'; '.join(steps)}."
     )
+
+
+def _ends_in_words(
+    rows: Sequence[Compared], names: Sequence[str], costs: Sequence[float], cost: Cost
+) -> str:
+    cheapest = min(range(len(rows)), key=lambda place: costs[place])
+    best = max(range(len(rows)), key=lambda place: (rows[place].accuracy or 0.0, -costs[place]))
+    said = [
+        f"{names[place]} takes {number(costs[place])} {cost} per problem and has "
+        f"{_share_of(rows[place])} right"
+        for place in dict.fromkeys((cheapest, best))
+    ]
+    kinds = (
+        ("The fastest is also the most accurate run: ",)
+        if len(said) == 1
+        else ("The fastest run: ", "The most accurate: ")
+    )
+    return " ".join(f"{kind}{text}." for kind, text in zip(kinds, said, strict=True))
+
+
+def _share_of(row: Compared) -> str:
+    """`40.0% (22 to 61%)`, with the 95% interval."""
+    if not row.interval_95:
+        return percent(row.accuracy)
+    low, high = row.interval_95
+    return f"{percent(row.accuracy)} ({100 * low:.0f} to {100 * high:.0f}%)"
 
 
 def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) -> Figure | None:
@@ -156,45 +222,53 @@ def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) ->
     A strategy's accuracy within a budget is that of its best run that costs no more: the step of
     its own Pareto front, nothing is interpolated.
     """
-    runs: dict[str, list[tuple[float, float]]] = {}
+    runs: dict[str, list[Compared]] = {}
     for row in rows:
-        runs.setdefault(row.strategy, []).append((_cost(row, cost), row.accuracy or 0.0))
+        runs.setdefault(row.strategy, []).append(row)
     if len(runs) < 2:
         return None
-    costs = sorted({point[0] for points in runs.values() for point in points})
+    points = {
+        name: [(_cost(row, cost), row.accuracy or 0.0) for row in of_it]
+        for name, of_it in runs.items()
+    }
+    costs = sorted({point[0] for of_it in points.values() for point in of_it})
     table: list[Row] = []
     for budget in thinned(costs, MOST_ROWS // len(runs)):
-        for strategy, points in runs.items():
-            place = best_within(points, budget)
+        for strategy, of_it in points.items():
+            place = best_within(of_it, budget)
             if place is not None:
                 table.append(
-                    {"strategy": strategy, cost: round(budget, 4), "accuracy": points[place][1]}
+                    {"strategy": strategy, cost: round(budget, 4), "accuracy": of_it[place][1]}
                 )
-    least = max(min(point[0] for point in points) for points in runs.values())
+    least = max(min(point[0] for point in of_it) for of_it in points.values())
     within = {
-        strategy: points[place][1]
-        for strategy, points in runs.items()
-        if (place := best_within(points, least)) is not None
+        strategy: runs[strategy][place]
+        for strategy, of_it in points.items()
+        if (place := best_within(of_it, least)) is not None
     }
-    ranked = sorted(within.items(), key=lambda reached: -reached[1])
+    ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
     drawn = (
         chart()
         .mark_line(interpolate="step-after", point={"size": 20}, tooltip=ALL_FIELDS)
         .encode(
             x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_LOGARITHMIC),
             y=_accuracy("accuracy:Q"),
-            color=tint("strategy", list(runs), columns=2),
+            color=tint("strategy", list(runs)),
             strokeDash=_dashed(list(runs)),
         )
     )
     return Figure(
         f"accuracy-at-equal-{cost}",
         f"Accuracy at equal {cost}",
-        f"Within {number(least)} {cost} per problem, the least at which each strategy has a run: "
-        f"{', '.join(f'{name} {percent(share)}' for name, share in ranked)}.",
+        f"Within {number(least)} {cost} per problem, the least at which each strategy has a run, "
+        f"with 95% intervals: {', '.join(f'{name} {_share_of(row)}' for name, row in ranked)}.",
         table,
         spec(drawn, 280),
-        notes=["Each strategy's best run within the budget; nothing is interpolated.", *notes],
+        notes=[
+            "Each strategy's best run within the budget; nothing is interpolated.",
+            *([_ONE_RUN] if cost == "seconds" else []),
+            *notes,
+        ],
     )
 
 
@@ -216,7 +290,7 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         .encode(
             x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
             y=_accuracy("accuracy:Q"),
-            color=tint("strategy", names, columns=2),
+            color=tint("strategy", names),
             strokeDash=_dashed(names),
         )
     )
@@ -279,9 +353,9 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         .mark_bar(tooltip=ALL_FIELDS)
         .encode(
             x=alt.X("seconds:Q", title="seconds of the whole run"),
-            y=alt.Y("search:N", title=None, axis=alt.Axis(labelLimit=160)),
+            y=alt.Y("search:N", title=None, axis=LONG_NAMES),
             yOffset=alt.YOffset("schedule:N", sort=names),
-            color=tint("schedule", names, columns=2),
+            color=tint("schedule", names),
         )
     )
     return Figure(
@@ -289,7 +363,8 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         "Schedules side by side",
         f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
         f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
-        f"search, in one run each. {_same_answers(list(several.values()))}",
+        "search. That is one run each, without an interval. "
+        f"{_same_answers(list(several.values()))}",
         table,
         spec(drawn, 28 * len(table)),
         notes=notes,
@@ -314,7 +389,7 @@ def _dashed(names: Sequence[str]) -> alt.StrokeDash:
     patterns = [[1, 0], [6, 3], [2, 2]]
     dashes = [patterns[place // len(COLOURS) % len(patterns)] for place in range(len(names))]
     scale = alt.Scale(domain=list(names), range=dashes)
-    return alt.StrokeDash("strategy:N", legend=None, scale=scale)
+    return alt.StrokeDash("strategy:N", title=None, legend=legend(names), scale=scale)
 
 
 def _cost(row: Compared, cost: Cost) -> float:

@@ -22,6 +22,7 @@ from .charts import (
     ALL_FIELDS,
     BLUE,
     GREEN,
+    LONG_NAMES,
     MOST_ROWS,
     PURPLE,
     SKY,
@@ -29,6 +30,7 @@ from .charts import (
     bars_height,
     chart,
     intervals,
+    legend,
     spec,
     thinned,
 )
@@ -208,7 +210,7 @@ def by_problem(pair: PairedRun, baseline: str, name: str, place: int) -> Figure 
                 "right in:N",
                 title="right in",
                 scale=alt.Scale(domain=outcomes, range=[_OUTCOMES[each] for each in outcomes]),
-                legend=alt.Legend(orient="top", columns=2),
+                legend=legend(outcomes),
             ),
         )
     )
@@ -255,7 +257,7 @@ def disagreements(pair: PairedRun, baseline: str, name: str, place: int) -> Figu
 
 
 def _differences_spec(column: str, title: str, order: Sequence[str]) -> Spec:
-    y = alt.Y("run:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=200))
+    y = alt.Y("run:N", title=None, sort=list(order), axis=LONG_NAMES)
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
 
     def x(field: str) -> alt.X:

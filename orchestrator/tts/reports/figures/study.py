@@ -265,7 +265,7 @@ def memory_by_split(measured: Measurement) -> Figure:
         .encode(
             x=share_axis(),
             y=alt.Y("MiB:Q", title="MiB", stack="zero"),
-            color=tint("part", parts, columns=2).sort(parts),
+            color=tint("part", parts).sort(parts),
         )
     )
     return figure_of(measured, "Memory by component", reading, spec(drawn, 260))
@@ -281,7 +281,7 @@ def kv_blocks(measured: Measurement) -> Figure:
         most = max(value(row, "blocks in use") for row in rows)
         pool = value(rows[0], "pool")
         said.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
-    legend = alt.Legend(orient="top", columns=1, labelLimit=300)
+    legend = alt.Legend(orient="top", columns=1, labelLimit=0)
     hue = alt.Color("division:N", title=None, scale=colour(divisions), legend=legend)
     x = alt.X("step:Q", title="engine step", scale=alt.Scale(nice=False))
     drawn = alt.layer(

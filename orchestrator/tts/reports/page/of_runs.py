@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,6 +13,10 @@ from typing import Any
 
 import msgspec
 
+from tts.build import paths
+from tts.build.errors import TtsError
+from tts.build.manifest import read_manifest
+from tts.build.spec import load_deployment
 from tts.reports.figures.charts import number
 from tts.reports.figures.figure import Cell, Figure
 from tts.reports.figures.group import group_figures
@@ -19,13 +25,16 @@ from tts.reports.figures.run import figures_of, right_share
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Session
 from tts.runs.folder import Json, has_finished
-from tts.runs.groups import is_group
+from tts.runs.groups import is_group, read_group
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.summary import read_summary
+from tts.serving.repository.digest import deployment_digest
 
 from .page import FILE, Facts, write_page
 
+_MOST_NAMES = 4
+"""Names that a title lists; more are counted."""
 _PLAIN = {
     "deployment": "deployment",
     "deployment_source": "deployment file",
@@ -69,6 +78,7 @@ def _facts(run: Path) -> dict[str, Cell]:
     config = read_run_config(run)
     known = {name: said for name, said in _PLAIN.items() if name not in config.unsaid}
     facts = {said: _cell(getattr(config, name)) for name, said in known.items()}
+    facts |= _models(config)
     facts |= _prefixed("", config.parameters)
     facts |= _prefixed("", msgspec.to_builtins(config.limits))
     for model, settings in config.prompting.items():
@@ -78,6 +88,8 @@ def _facts(run: Path) -> dict[str, Cell]:
         facts[f"{role}: runs at"] = ", ".join(remote.url)
         facts[f"{role}: server"] = "; ".join(remote.servers)
         facts[f"{role}: honours seeds"] = remote.reproducible
+    if command := command_of(config):
+        facts["the same search again"] = command
     if config.replay:
         facts["replay of"] = _cell(config.replay.source)
     if has_finished(run):
@@ -86,6 +98,55 @@ def _facts(run: Path) -> dict[str, Cell]:
     if isinstance(first, Session):
         facts["began"] = first.time
         facts |= _prefixed("run with: ", first.made_with)
+    return facts
+
+
+def command_of(config: RunConfig) -> str | None:
+    """The command that asks for the same search: `tts bench` with all that decides its outcome.
+
+    None of a run that no command line can ask for: a program's own problems or functions, a replay,
+    a part of a run.
+    """
+    own = config.functions or config.sources or config.remotes or config.replay or config.shard
+    if own or config.keeps_problems or config.columns or config.answers or config.per_level:
+        return None
+    options: dict[str, Any] = {
+        "dataset": config.dataset,
+        "limit": config.limit,
+        "seed": config.seed,
+        "dataset-seed": None if config.dataset_seed == config.seed else config.dataset_seed,
+        "strategy": config.strategy,
+        "schedule": config.schedule,
+        "speculation": config.speculation,
+        "in-flight": config.in_flight,
+        "budget-tokens": config.limits.budget_tokens,
+        "deadline": config.limits.deadline_s,
+    }
+    words = ["tts", "bench", config.deployment_source or config.deployment]
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    for name, value in config.parameters.items():
+        if value is not None:
+            words += ["--set", f"{name}={json.dumps(value)}"]
+    return shlex.join(words)
+
+
+def _models(config: RunConfig) -> dict[str, Cell]:
+    """The models of both engines, as the deployment's file has them; none if it has changed."""
+    try:
+        spec = load_deployment(config.deployment_source)
+        if deployment_digest(spec) != config.deployment_digest:
+            return {}
+    except (TtsError, OSError):
+        return {}
+    facts: dict[str, Cell] = {"target": spec.target}
+    for role, engine in spec.engines().items():
+        facts[f"{role}: model"] = engine.checkpoint.name
+        facts[f"{role}: precision"] = engine.precision
+        if manifest := read_manifest(paths.engine_dir(spec.name, role)):
+            versions = {k: v for k, v in manifest.settings.items() if k.endswith("_version")}
+            facts |= _prefixed(f"{role}: ", versions)
     return facts
 
 
@@ -118,7 +179,7 @@ class Report:
 def report_of(folders: Sequence[Path]) -> Report:
     """The report of folders of runs and groups; raises RunError if one cannot be read.
 
-    That of one folder lies in it; that of several in the first one, named for the others, too.
+    That of one folder lies in it; that of several beside the first one, named for all of them.
     """
     runs = expand_groups(folders)
     configs = [read_run_config(run) for run in runs]  # what is missing there is said by name
@@ -128,11 +189,34 @@ def report_of(folders: Sequence[Path]) -> Report:
     if len(folders) > 1 and len(runs) > 1:
         figures += compare_figures(runs)
     names = [folder.resolve().name for folder in folders]
-    title = " and ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"
     file = folders[0] / FILE
     if len(folders) > 1:
-        file = file.with_name("-".join(["report-with", *names[1:]])[:100] + ".html")
-    return Report(file, title, f"{len(runs)} runs side by side.", figures, runs)
+        file = folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
+    lead = f"{len(runs)} runs side by side: {', '.join(names)}."
+    return Report(file, _title(folders, names, configs), lead, figures, runs)
+
+
+def _title(folders: Sequence[Path], names: Sequence[str], configs: Sequence[RunConfig]) -> str:
+    """The strategies that are compared; where there is one, the runs' names."""
+    strategies: dict[str, None] = {}
+    for folder in folders:
+        if is_group(folder):
+            members = read_group(folder)[1]
+            strategies |= dict.fromkeys(name for each in members for name in each.votes)
+        else:
+            strategies[read_run_config(folder).strategy] = None
+    deployments = _listed(list(dict.fromkeys(config.deployment for config in configs)))
+    if len(strategies) == 1:
+        own = _listed(names) if 1 < len(names) <= _MOST_NAMES else f"{len(configs)} runs"
+        return f"{own}: {next(iter(strategies))} on {deployments}"
+    if len(strategies) > _MOST_NAMES:
+        return f"{len(strategies)} strategies on {deployments}"
+    return f"{_listed(list(strategies))} on {deployments}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def _of_run(folder: Path, config: RunConfig) -> Report:

@@ -30,6 +30,8 @@ class PackedTree:
 
     entry: dict[str, Any]
     packed: str
+    teaches: int = 0
+    """How much there is to see: see `_teaches`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def pack(tree: ProblemTree) -> PackedTree:
     }
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
-    return PackedTree(entry, base64.b64encode(packed).decode())
+    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))
 
 
 def unpack(packed: str) -> dict[str, Any]:
@@ -106,9 +108,64 @@ def lay_out(
     return layout
 
 
+def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
+    """The run and the problem that a page opens with, and the run beside it or None.
+
+    A problem that is right there and wrong in another run comes first, then the one that teaches
+    most, of the highest level and with the largest tree. Of two runs the first one stands first.
+    None without problems.
+    """
+    graded = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs]
+    opened = range(len(runs)) if len(runs) > 2 else range(min(len(runs), 1))
+
+    def other_outcome(run: int, tree: PackedTree) -> int | None:
+        mine = tree.entry["correct"]
+        if mine is None or (len(runs) > 2 and not mine):
+            return None
+        others = (place for place in range(len(runs)) if place != run)
+        return next((o for o in others if graded[o].get(tree.entry["id"]) is (not mine)), None)
+
+    def rank(at: tuple[int, PackedTree]) -> tuple[bool, int, int, int]:
+        run, tree = at
+        level = str(tree.entry["level"])
+        return (
+            other_outcome(run, tree) is not None,
+            tree.teaches,
+            int(level) if level.isascii() and level.isdecimal() else 0,
+            tree.entry["thoughts"] if len(runs) > 2 else 0,
+        )
+
+    places = [(run, tree) for run in opened for tree in runs[run]]
+    if not places:
+        return None
+    run, best = max(places, key=rank)  # the first one of equals
+    beside = other_outcome(run, best)
+    if beside is None and len(runs) == 2:
+        beside = 1
+    return {"run": run, "id": best.entry["id"], "beside": beside}
+
+
 def packed_text(runs: Sequence[Sequence[PackedTree]], places: Iterable[tuple[int, int]]) -> Any:
     """The packed trees of these places, by name: `0/12` is tree 12 of run 0."""
     return {f"{run}/{place}": runs[run][place].packed for run, place in places}
+
+
+def _teaches(tree: ProblemTree) -> int:
+    """3: right, though most completions agree on something wrong; 2: right, with wrong ones.
+
+    1: wrong, with a right completion; 0: nothing of this.
+    """
+    sizes = [0] * len(tree.groups)
+    for done in tree.completions:
+        if done.group >= 0:
+            sizes[done.group] += 1
+    kinds = {group.correct for group in tree.groups}
+    if kinds != {True, False} or tree.correct is None:
+        return 0
+    if not tree.correct:
+        return 1
+    most = max(range(len(sizes)), key=lambda group: sizes[group])
+    return 2 if tree.groups[most].correct else 3
 
 
 def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:

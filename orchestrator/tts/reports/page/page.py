@@ -12,6 +12,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from tts.build.errors import RunError
+from tts.lab.study.advice import Advice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
 from tts.runs.durable import make_folder, write_whole
@@ -19,10 +20,16 @@ from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
-from .packing import INLINE_BYTES, Layout, PackedTree, lay_out, pack, packed_text
+from .packing import INLINE_BYTES, Layout, PackedTree, first_shown, lay_out, pack, packed_text
 from .trees import problem_trees
 
 FILE = "report.html"
+
+ADVISED = (
+    "A change is advised only where its 95% interval excludes that it makes no difference; each "
+    "advice gives its interval and the figure that it rests on."
+)
+"""The sentence above all advice."""
 
 Facts = Mapping[str, Mapping[str, Cell]]
 """What a page says of what it reports, by heading: names and values."""
@@ -40,18 +47,19 @@ def write_page(
     runs: Sequence[Path] = (),
     *,
     lead: str = "",
+    advice: Sequence[Advice] = (),
     inline_bytes: int = INLINE_BYTES,
 ) -> Path:
     """Write a page of figures and of the search trees of `runs`, and return its file.
 
-    `lead` is a sentence below the title. Trees beyond `inline_bytes` go to a folder beside the
-    page, named as the page is: `report-files` for `report.html`. Raises RunError if a run cannot be
-    read or nothing can be written.
+    `lead` is a sentence below the title; `advice` stands there, too. Trees beyond `inline_bytes`
+    go to a folder beside the page, named as the page is: `report-files` for `report.html`. Raises
+    RunError if a run cannot be read or nothing can be written.
     """
     packed = [_in_order(run) for run in runs]
     layout = lay_out(packed, inline_bytes)
     beside = file.with_name(f"{file.stem}-files")
-    page = _page(title, lead, facts, figures, _names(runs), packed, layout, beside.name)
+    page = _page(title, lead, advice, facts, figures, _names(runs), packed, layout, beside.name)
     try:
         if layout.files:
             make_folder(beside)
@@ -73,12 +81,13 @@ def page_of_trees(
     """A page of search trees alone, by the names of their runs: one file, whatever its size."""
     packed = list(runs.values())
     size = sum(len(tree.packed) for trees in packed for tree in trees)
-    return _page(title, lead, facts, (), list(runs), packed, lay_out(packed, size), "")
+    return _page(title, lead, (), facts, (), list(runs), packed, lay_out(packed, size), "")
 
 
 def _page(
     title: str,
     lead: str,
+    advice: Sequence[Advice],
     facts: Facts,
     figures: Sequence[Figure],
     names: Sequence[str],
@@ -93,6 +102,7 @@ def _page(
     }
     trees = {
         "folder": beside,
+        "first": first_shown(packed),
         "runs": [
             {
                 "name": name,
@@ -114,6 +124,9 @@ def _page(
     return environment.get_template("page.html.j2").render(
         title=title,
         lead=lead,
+        advised=ADVISED,
+        advice=advice,
+        titles={figure.name: figure.title for figure in figures},
         facts=facts,
         figures=figures,
         trees=shown,
@@ -145,7 +158,7 @@ def _names(runs: Sequence[Path]) -> list[str]:
 
 
 def _figure_data(figure: Figure) -> dict[str, Any]:
-    columns = list(dict.fromkeys(name for row in figure.rows for name in row))
+    columns = figure.columns
     return {
         "name": figure.name,
         "title": figure.title,

@@ -20,9 +20,9 @@
       spec.width = "container";
       spec.autosize = { type: "fit-x", contains: "padding" };
     }
-    const narrow = place.clientWidth < 520 ? { legend: { orient: "bottom", columns: 2 } } : {};
-    spec.config = vega.mergeConfig({}, THEME, narrow, withoutTheme(spec.config ?? {}));
-    const { view } = await vegaEmbed(place, spec, {
+    spec.config = vega.mergeConfig({}, THEME, withoutTheme(spec.config ?? {}));
+    const drawn = place.clientWidth < 520 ? narrowed(spec, place.clientWidth) : spec;
+    const { view } = await vegaEmbed(place, drawn, {
       mode: "vega-lite",
       ast: true,
       expr: vega.expressionInterpreter,
@@ -33,6 +33,20 @@
       tooltip: { disableDefaultStyle: true },
     });
     return view;
+  }
+
+  // The same for a phone: legends in one column, and short names at the axes.
+  function narrowed(part, width) {
+    if (Array.isArray(part)) return part.map((each) => narrowed(each, width));
+    if (part === null || typeof part !== "object") return part;
+    const made = {};
+    for (const [name, value] of Object.entries(part)) {
+      if (name === "datasets") made[name] = value;
+      else if (name === "legend" && value?.orient === "top") made[name] = { ...value, columns: 1, labelLimit: width - 40 };
+      else if (name === "axis" && value?.labelLimit) made[name] = { ...value, labelLimit: width / 3 };
+      else made[name] = narrowed(value, width);
+    }
+    return made;
   }
 
   // altair's own default theme sets a fixed size for views, and nothing else

@@ -22,6 +22,10 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
   one(".legend").append(...legend());
   slider.addEventListener("input", move);
   keptOnly.addEventListener("change", draw);
+  for (const button of article.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", () => drawn?.zoom(button.dataset.zoom));
+  }
+  new ResizeObserver(() => drawn?.refit()).observe(one(".tree"));
   one(".cancelled").addEventListener("toggle", listCancelled);
 
   function legend() {
@@ -104,12 +108,13 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     const { scrollLeft, scrollTop } = place;
     const before = drawn;
     drawn = ttsReport.drawTree(place, data, {
-      name: entry.id, chosen, keptOnly: keptOnly.checked, query,
+      name: entry.id, chosen, keptOnly: keptOnly.checked, query, scale: before?.chosenScale() ?? null,
       onSelect: (path) => { selected = path; describe(); },
     });
     move();
     const wanted = selected;
     drawn.select(wanted ?? chosen ?? "");
+    if (!before && selected === null) drawn.open();
     if (before && (wanted !== null || chosen === null)) place.scrollTo(scrollLeft, scrollTop);
     if (wanted === null) selected = null; // which thought gives the answer may change yet
   }
@@ -201,7 +206,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
   // Nothing but a sentence, where there is no tree.
   function fail(message, role) {
     one(".tree").replaceWith(element("p", { class: "problem", role }, message));
-    for (const rest of article.querySelectorAll(".time, .legend, .cancelled")) rest.remove();
+    for (const rest of article.querySelectorAll(".time, .zoom, .legend, .cancelled")) rest.remove();
   }
 
   function step(by) {
@@ -209,5 +214,5 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     move();
   }
 
-  return { article, tell, show, draw, step, fail };
+  return { article, tell, show, draw, step, fail, key: (event) => drawn?.key(event) ?? false };
 };

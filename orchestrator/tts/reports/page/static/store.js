@@ -3,7 +3,7 @@
 const ttsReport = (() => {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
   const figures = read("figure-data");
-  const { folder, runs } = read("tree-data");
+  const { folder, runs, first } = read("tree-data");
   const packed = new Map(Object.entries(read("packed-trees")));
   const unpacked = new Map();
   const loading = new Map();
@@ -72,5 +72,5 @@ const ttsReport = (() => {
     return Number.isInteger(cell) ? cell.toLocaleString("en") : String(+cell.toPrecision(5));
   }
 
-  return { figures, runs, tree, addTrees, element, table };
+  return { figures, runs, first, tree, addTrees, element, table };
 })();

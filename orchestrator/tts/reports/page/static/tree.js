@@ -29,12 +29,14 @@ ttsReport.scoreColour = (score) => {
 };
 
 // Draws `data` into `place`. `chosen` is the path whose answer won; `onSelect` is told the path of
-// the thought that was walked to.
-ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) => {
+// the thought that was walked to; `scale` is the size that was chosen before, or null to fit.
+ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null, onSelect }) => {
   const { fates, shapes, scoreColour } = ttsReport;
   const ROW = 21;
   const COLUMN = 86;
   const MARGIN = 24;
+  const LEAST = 0.2; // of the natural size
+  const MOST = 4;
   const thoughts = new Map(data.thoughts.map((thought) => [thought.path, thought]));
   const kept = (thought) => !["pruned", "surplus", "unused"].includes(thought.fate);
   const above = (path) => path.split(".").slice(0, -1).join(".");
@@ -89,7 +91,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
     }
     const hit = query && text.toLowerCase().includes(query.toLowerCase());
     const shape = svgElement("path", { class: "shape", d: shapes.open, fill: "none" });
-    const label = svgElement("text", { x: 10, y: 3.5 });
+    const label = svgElement("text", node.children ? { x: 7, y: -7 } : { x: 10, y: 3.5 }); // beside its edges
     group.append(svgElement("circle", { class: "ring", r: 10 }), shape, label);
     group.addEventListener("click", () => {
       svg.focus({ preventScroll: true });
@@ -99,6 +101,54 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
     marks.set(path, { group, shape, label, edge, hit });
   }
   place.replaceChildren(svg);
+
+  let size = 1;
+  let wanted = scale; // null: as it fits
+
+  // Draw at `next` times the natural size; the point at `left` and `upper` in the box stays there.
+  function resize(next, left = place.clientWidth / 2, upper = place.clientHeight / 2) {
+    const [atX, atY] = [(place.scrollLeft + left) / size, (place.scrollTop + upper) / size];
+    size = Math.min(Math.max(next, LEAST), MOST);
+    svg.setAttribute("width", width * size);
+    svg.setAttribute("height", height * size);
+    place.scrollTo({ left: atX * size - left, top: atY * size - upper, behavior: "instant" });
+  }
+
+  const roomX = () => place.clientWidth / width;
+  const roomY = () => parseFloat(getComputedStyle(place).maxHeight) / height || 1;
+
+  // As it opens: the whole depth, and of the rows at least those from the root to the answer.
+  function open() {
+    const path = root.path(byPath.get(chosen ?? "") ?? root).map(y);
+    const [low, high] = [Math.min(...path) - MARGIN, Math.max(...path) + MARGIN];
+    resize(Math.min(1, roomX(), roomY() * height / (high - low)));
+    const top = size * (low + high) / 2 - place.clientHeight / 2;
+    place.scrollTo({ left: 0, top, behavior: "instant" });
+  }
+
+  let room = place.offsetWidth;
+
+  // The place has another width: what was fitted fits again.
+  function refit() {
+    if (wanted !== null || place.offsetWidth === room) return;
+    room = place.offsetWidth;
+    open();
+  }
+
+  function zoom(how) {
+    const next = { in: size * 1.25, out: size / 1.25, full: 1, fit: Math.min(1, roomX(), roomY()) }[how];
+    resize(next);
+    wanted = how === "fit" ? null : size;
+    if (how === "full" || how === "in") scrollTo(byPath.get(selected));
+  }
+
+  place.onwheel = (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const box = place.getBoundingClientRect();
+    resize(size * Math.exp(-event.deltaY / 400), event.clientX - box.left, event.clientY - box.top);
+    wanted = size;
+  };
 
   let until = Infinity;
   let selected = "";
@@ -147,7 +197,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
   }
 
   function scrollTo(node) {
-    const [left, upper] = [x(node), y(node)];
+    const [left, upper] = [x(node) * size, y(node) * size];
     if (left - 30 < place.scrollLeft || left + 60 > place.scrollLeft + place.clientWidth) {
       place.scrollLeft = left - place.clientWidth / 2;
     }
@@ -164,8 +214,14 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
     return level[level.indexOf(node) + by];
   }
 
-  svg.addEventListener("keydown", (event) => {
+  function key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const how = { "+": "in", "=": "in", "-": "out", 0: "fit" }[event.key];
+    if (how) {
+      event.preventDefault();
+      zoom(how);
+      return;
+    }
     const node = byPath.get(selected);
     const goal = {
       ArrowRight: () => node.children?.filter(there)[0],
@@ -179,7 +235,8 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
     event.preventDefault();
     const to = goal();
     if (to) select(to.data.path);
-  });
+  }
+  svg.addEventListener("keydown", key);
 
   function svgElement(kind, attributes) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
@@ -188,7 +245,8 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, onSelect }) 
   }
 
   showUntil(Infinity);
-  return { showUntil, select, stateOf, thoughts, chain };
+  resize(wanted ?? Math.min(1, roomX()));
+  return { showUntil, select, stateOf, thoughts, chain, open, refit, zoom, key, chosenScale: () => wanted };
 
   // The thoughts from the first step to this one.
   function chain(path) {

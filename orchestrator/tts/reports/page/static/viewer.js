@@ -10,6 +10,8 @@
   const opened = new Map(); // the pane of each run that is shown
   let asked = 0;
 
+  const none = (pane) => ({ article: pane.article, step: () => {}, key: () => false });
+
   async function open(run, id, query) {
     const number = runs[run].problems.findIndex((entry) => entry.id === id);
     const known = runs[run].problems[number];
@@ -17,15 +19,15 @@
     const pane = ttsReport.newPane({ id: `tree-${run}`, title, query });
     if (!known) {
       pane.article.querySelector(".question").textContent = "This run has not begun this problem.";
-      for (const rest of pane.article.querySelectorAll(".time, .tree, .legend, .cancelled")) rest.remove();
-      return { article: pane.article, step: () => {} };
+      for (const rest of pane.article.querySelectorAll(".time, .zoom, .tree, .legend, .cancelled")) rest.remove();
+      return none(pane);
     }
     pane.tell(known, known.question ?? "(The run's folder does not hold the question.)");
     try {
       pane.show(known, await tree(run, number));
     } catch (error) {
       pane.fail(error.message, "alert");
-      return { article: pane.article, step: () => {} };
+      return none(pane);
     }
     return pane;
   }
@@ -55,7 +57,7 @@
       ...runs.map((run, number) => element("option", { value: number }, run.name))];
   }
 
-  let last = { id: null, query: "" };
+  let last = { id: ttsReport.first?.id ?? null, query: "" };
   const list = ttsReport.problemList((number, query, changed) => {
     if (!changed && query === last.query && opened.size) return;
     last = { id: number === null ? null : runs[Number(runChoice.value)].problems[number].id, query };
@@ -69,7 +71,8 @@
 
   runChoice.append(...options(false));
   otherChoice.append(...options(true));
-  if (runs.length === 2) otherChoice.value = "1";
+  runChoice.value = ttsReport.first?.run ?? 0;
+  otherChoice.value = ttsReport.first?.beside ?? "";
   for (const each of section.querySelectorAll(".several-runs")) each.hidden = runs.length < 2;
   for (const choice of [runChoice, otherChoice]) choice.addEventListener("change", showRuns);
 
@@ -86,10 +89,22 @@
       ",": () => opened.forEach((pane) => pane.step(-1)),
       ".": () => opened.forEach((pane) => pane.step(1)),
     }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
+    if (act) {
+      event.preventDefault();
+      act();
+    } else if (event.target === document.body) { // no drawing has the focus: the one in view
+      const seen = [...opened.values()].find((pane) => inView(pane.article.querySelector(".tree")));
+      seen?.key(event);
+    }
   });
+
+  // Whether more than half of it, or of the window's height, is seen.
+  function inView(place) {
+    if (!place) return false;
+    const { top, bottom } = place.getBoundingClientRect();
+    const seen = Math.min(bottom, window.innerHeight) - Math.max(top, 0);
+    return seen > Math.min(bottom - top, window.innerHeight) / 2;
+  }
 
   showRuns();
 })();
