@@ -17,10 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 MATH = ROOT.parent / "shared" / "data" / "math500_dev.jsonl"
 
-pytestmark = pytest.mark.skipif(
-    not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-    reason="the demo checkpoints are not here",
-)
+pytestmark = [
+    pytest.mark.slow,  # heavy imports; programs of the pages and of README are run by default
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ class SessionError(TtsError):
 
 
 class ForkError(SessionError):
-    """What a process has opened was used in a fork of it."""
+    """An object that one process opened was used in a fork of it."""
 
 
 class FunctionError(TtsError):

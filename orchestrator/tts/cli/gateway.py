@@ -75,10 +75,12 @@ def gateway(
     ] = None,
     deadline: Annotated[
         float,
-        typer.Option("--deadline", min=0.1, metavar="SECONDS", help="Of a search, at most."),
+        typer.Option(
+            "--deadline", min=0.1, metavar="SECONDS", help="Most seconds that a search may take."
+        ),
     ] = 600.0,
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Of a request, at most.")
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Most bytes of a request.")
     ] = 4 << 20,
     filters: Annotated[
         list[str] | None,

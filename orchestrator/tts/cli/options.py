@@ -30,7 +30,7 @@ VerifierOption = Annotated[
         "--verifier",
         metavar="FILE.py:NAME",
         help="A Python function (question, steps) -> score of the last step, or (chains) for a "
-        "batch, in the place of the deployment's verifier (docs/start/your-own-models.md).",
+        "batch, instead of the deployment's verifier (docs/start/your-own-models.md).",
         show_default="the deployment's",
     ),
 ]

@@ -52,8 +52,8 @@ def report(
 ) -> None:
     """Print the tables of a run, or of several side by side, and write report.html.
 
-    The page shows figures and search trees and opens without network. It lies in the run's folder,
-    or beside the folders of several.
+    The page shows figures and search trees and opens without network. It is written to the run's
+    folder, or beside the folders of several.
     """
     from tts.build.errors import RunError
     from tts.lab.study.campaign import finished_study

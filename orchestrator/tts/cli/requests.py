@@ -54,10 +54,13 @@ def requests(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="From then on: 2026-01-31, 2026-01-31T12:00, 90s, 15m, 2h, 7d."
+            metavar="TIME",
+            help="Only requests from this time on: 2026-01-31, 2026-01-31T12:00, 90s, 15m, 2h, 7d.",
         ),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only requests before this time.")
+    ] = None,
     request_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The id of a request.")
     ] = None,

@@ -149,7 +149,7 @@ def bench(
         typer.Option(
             "--per-level",
             min=1,
-            help="Draw so many problems of each level, by the dataset's seed.",
+            help="Problems to draw from each level, by the dataset's seed.",
             show_default="all",
         ),
     ] = None,

@@ -23,7 +23,8 @@ def study(
         ),
     ] = False,
     dataset: Annotated[
-        str, typer.Option("--dataset", help="What is solved: demo, or a dataset as for bench.")
+        str,
+        typer.Option("--dataset", help="The problems to solve: demo, or a dataset as for bench."),
     ] = "demo",
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of the runs and of generated problems.")

@@ -100,13 +100,13 @@ class Deployment(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     """Names its engines, server and default run folders."""
     target: Target
-    """What engines are compiled for; `openai` if both models have a `url`."""
+    """The target that engines are compiled for; `openai` if both models have a `url`."""
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
     """The model that writes steps."""
     verifier: Annotated[VerifierSpec | RemoteVerifier, _section(VerifierSpec, RemoteVerifier)]
     """The process reward model that scores steps."""
     server: ServerSpec = ServerSpec()
-    """What serves the engines, and where it listens."""
+    """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
     """gRPC addresses (HOST:PORT) of servers on other machines; clients use all of them."""
     tensorrt: TensorRTSpec | None = None

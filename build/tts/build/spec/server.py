@@ -61,7 +61,7 @@ PORT_STEP = 10
 
 
 class ServerSpec(Section):
-    """What serves the engines; the addresses are those of a Triton server."""
+    """The kind of server of the engines; the addresses are those of a Triton server."""
 
     kind: ServerKind = "triton"
     """`embedded` runs the engines as processes of the program itself (target openvino)."""

@@ -44,7 +44,7 @@ class Calibration(Section):
 
 
 class TensorRTEngine(Section):
-    """What only an engine of TensorRT-LLM has (targets tensorrt and llmapi)."""
+    """Settings that only TensorRT-LLM has (targets tensorrt and llmapi)."""
 
     tensor_parallel: Parallel = 1
     """GPUs among which every matrix is divided."""

@@ -47,7 +47,7 @@ class Template(Section):
     head: str
     """Everything before the first step; {question} stands for the question."""
     answer: str
-    """What follows a step, up to where its score is read."""
+    """The text after a step, up to where its score is read."""
     turn: str
     """What follows up to the next step; {label} in front stands for the positive label."""
 
@@ -103,10 +103,10 @@ class VerifierRole(RoleSpec):
     prompt_file: FilePath | None = None
     """A file that holds `prompt`, relative to the deployment file."""
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
-    """What an instruct model is asked of a step, with the places {question}, {steps} and {step}
-    (format prompted only)."""
+    """The question about a step that an instruct model is asked, with the places {question},
+    {steps} and {step} (format prompted only)."""
     system_prompt: str | None = None
-    """What the model is told before the question (format likelihood only)."""
+    """The text that the model reads before the question (format likelihood only)."""
     labels: Labels = Labels()
     """The two label tokens; the default is that of the format."""
 
