@@ -213,7 +213,8 @@ def deployment_file() -> str:
         "# Deployment file",
         _WRITTEN,
         "One YAML file describes a deployment: both models, their batching limits and the server. "
-        "Relative paths start at the file. Copy a bundled one (`tts list deployments`); `tts lint DEPLOYMENT` checks it; "
+        "Relative paths start at the file. Copy a bundled one (`tts list deployments`); "
+        "`tts lint DEPLOYMENT` checks it; "
         "the bundled files below `engines/deployments/` are examples. Sizes are in tokens unless "
         "the description says otherwise. An unknown field is an error.",
     ]
