@@ -47,9 +47,6 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     listed = set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE))
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert pages <= listed | NOT_YET
+    assert pages <= listed
     assert {str(Path(page)) for page in site_links.outside_pages()} <= listed
 
-
-NOT_YET = {"guides/first-gpu-run.md", "guides/gguf.md"}
-"""Pages that are still to be merged into others."""

@@ -125,6 +125,6 @@ def _left_to_do(
         notes += [
             f"Not built on this machine: {' and '.join(missing)}. The repository expects them in",
             f"{paths.built_dir(deployment.name)}; build them with: tts build-engines {source}",
-            "Then deploy again: clients know a server by the engines it was rendered for.",
+            "Then render again: clients know a server by the engines it was rendered for.",
         ]
     return notes

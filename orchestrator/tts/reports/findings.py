@@ -94,7 +94,7 @@ def closing_sentence(run: FirstRun) -> str:
         return "What can be done on this machine is as expected; the rest needs another. Report:"
     return (
         f"Everything is as expected. Next: tts bench {run.deployment.named} "
-        "(docs/guides/first-gpu-run.md says with what). Report:"
+        "(docs/guides/gpu.md says what to compare). Report:"
     )
 
 
