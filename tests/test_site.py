@@ -49,4 +49,3 @@ def test_every_page_is_in_the_navigation():
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert pages <= listed
     assert {str(Path(page)) for page in site_links.outside_pages()} <= listed
-

@@ -60,6 +60,17 @@ def renamed(old: str, new: str) -> None:
     say(f"{old} is now {new}; the old name goes with version {OLD_NAMES_END}.")
 
 
+OldOut = Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)]
+"""What `--to FILE` was called."""
+
+
+def file_to_write(to: Path | None, old: Path | None) -> Path | None:
+    """The file that `--to` names, or `--out`, as it was called."""
+    if old is not None:
+        renamed("--out", "--to")
+    return to or old
+
+
 def given_options(context: typer.Context) -> set[str]:
     """The names of the parameters that the command line gives, rather than defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}

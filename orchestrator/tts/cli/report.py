@@ -9,7 +9,7 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import renamed, usable
+from .options import OldOut, file_to_write, renamed, usable
 
 if TYPE_CHECKING:
     from tts.reports.page.export import Format as FigureFormat
@@ -172,16 +172,14 @@ def trace(
             show_default="trace.pftrace in the run's folder",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)] = None,
+    out: OldOut = None,
 ) -> None:
     """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
     from tts.runs.measured_run import expand_groups
 
-    if out is not None:
-        renamed("--out", "--to")
-    out = to or out
+    out = file_to_write(to, out)
     runs = expand_groups([run])
     if out and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ServerOption, given_options, renamed, usable
+from .options import OldOut, ServerOption, file_to_write, given_options, usable
 
 
 def study(
@@ -101,7 +101,7 @@ def calibrate(
             show_default="required",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)] = None,
+    out: OldOut = None,
     budget: Annotated[
         list[int],
         typer.Option(
@@ -121,9 +121,7 @@ def calibrate(
     from tts.lab.bench.calibration import make_policy
     from tts.reports.console import say
 
-    if out is not None:
-        renamed("--out", "--to")
-    if (file := to or out) is None:
+    if (file := file_to_write(to, out)) is None:
         raise typer.BadParameter("name the file to write", param_hint="--to")
     policy = make_policy(runs, budget)
     try:

@@ -45,7 +45,7 @@ class Constant:
     name: str
     raw: bytes
     shape: tuple[int, ...] = (1,)
-    """Of one row."""
+    """The shape of one row."""
 
 
 class RequestTemplate:

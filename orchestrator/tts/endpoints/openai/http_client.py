@@ -24,7 +24,7 @@ from ..retry import REQUEST_TIMEOUT_S, retried
 from .errors import error_of_answer, error_of_event
 
 MOST_BYTES = 64 << 20
-"""Of an answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
+"""The largest answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
 _MOST_EVENT_BYTES = 4 << 20
 _CONNECT_S = 10.0
 _KEPT_S = 4.0

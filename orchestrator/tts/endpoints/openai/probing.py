@@ -182,7 +182,7 @@ async def _about(http: Http, known: Capabilities) -> Capabilities:
 
 
 def _context(answer: dict[str, Any]) -> int | None:
-    """Of llama.cpp that of a slot; of SGLang what its prompts may have."""
+    """The context in tokens: llama.cpp states that of a slot, SGLang that of prompts."""
     settings = answer.get("default_generation_settings")
     slot = settings.get("n_ctx") if isinstance(settings, dict) else None
     return _positive(slot) or _positive(answer.get("context_length"))
