@@ -46,7 +46,7 @@ class EngineSpec(RoleSpec):
     checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
-    """That of the weights. openvino: fp32, bf16, int8; tensorrt: all but fp32; llmapi: fp16, bf16."""
+    """Weights: openvino fp32, bf16, int8; tensorrt all but fp32; llmapi fp16, bf16."""
     max_batch_size: Count
     """Upper bound of active requests in the engine."""
     max_num_tokens: Count
