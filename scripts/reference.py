@@ -1,20 +1,21 @@
-"""Write the reference pages that follow from the code: commands, deployment file, exit codes.
+"""Write the reference pages that follow from the code: commands, deployment file, JSON, exit codes.
 
-`scripts/run reference` writes docs/reference/cli.md, deployment.md and exit-codes.md. A test
-compares the committed pages with what it writes.
+`scripts/run reference` writes docs/reference/cli.md, deployment.md, json-output.md and
+exit-codes.md. A test compares the committed pages with what it writes.
 """
 
 from __future__ import annotations
 
-import ast
+import dataclasses
 import inspect
+import json
 import re
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -36,8 +37,10 @@ from tts.build.spec import (
     TensorRTSpec,
     VerifierSpec,
 )
+from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import Calibration
 from tts.cli import app, ending
+from tts.cli.documents.index import DOCUMENTS, ERROR, NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -51,6 +54,7 @@ def pages() -> dict[str, str]:
     return {
         "cli.md": command_line(),
         "deployment.md": deployment_file(),
+        "json-output.md": json_output(),
         "exit-codes.md": exit_codes(),
     }
 
@@ -65,7 +69,8 @@ def command_line() -> str:
         "# Command line",
         _WRITTEN,
         "`tts COMMAND --help` prints the same. DEPLOYMENT is a deployment file or the name of a "
-        "bundled one, such as `demo`; RUN is a run folder.",
+        "bundled one, such as `demo`; RUN is a run folder. Commands that print results take "
+        "`--json`: [JSON output](json-output.md).",
     ]
     shared = _table(_options(program), ["option", "value", "default", "description"])
     if shared:
@@ -213,7 +218,7 @@ def deployment_file() -> str:
         "# Deployment file",
         _WRITTEN,
         "One YAML file describes a deployment: both models, their batching limits and the server. "
-        "Relative paths start at the file. Copy a bundled one (`tts list deployments`); "
+        "Relative paths start at the file. `tts init` writes one for your models; "
         "`tts lint DEPLOYMENT` checks it; "
         "the bundled files below `engines/deployments/` are examples. Sizes are in tokens unless "
         "the description says otherwise. An unknown field is an error.",
@@ -242,7 +247,7 @@ def _field(name: str, field: FieldInfo, model: type[BaseModel]) -> list[str]:
         f"`{name}`",
         _type(field.annotation, field.metadata),
         default,
-        _prose(_description(name, model)),
+        _prose(field_doc(name, model)),
     ]
 
 
@@ -255,24 +260,6 @@ def _yaml(value: object) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value!r}`".replace("'", '"') if value in ("\n\n", "+", "-") else f"`{value}`"
-
-
-def _description(name: str, model: type[BaseModel]) -> str:
-    """The text below a field in the source of the class that declares it."""
-    for declaring in model.__mro__:
-        if name in vars(declaring).get("__annotations__", {}):
-            (tree,) = ast.parse(inspect.getsource(declaring)).body
-            assert isinstance(tree, ast.ClassDef)
-            for field, text in zip(tree.body, tree.body[1:], strict=False):
-                if (
-                    isinstance(field, ast.AnnAssign)
-                    and isinstance(field.target, ast.Name)
-                    and field.target.id == name
-                    and isinstance(text, ast.Expr)
-                    and isinstance(text.value, ast.Constant)
-                ):
-                    return str(text.value.value)
-    return ""
 
 
 def _type(annotation: Any, metadata: Iterable[object] = ()) -> str:
@@ -321,6 +308,110 @@ def _number(value: float | None) -> str:
     return f"{value:,g}" if isinstance(value, float) else f"{value:,}"
 
 
+# JSON output
+
+
+def json_output() -> str:
+    """What commands print with --json: a table for each, and for each kind of object in them."""
+    parts = [
+        "# JSON output",
+        _WRITTEN,
+        "With `--json` a command prints one JSON document on stdout and everything else on "
+        "stderr. Exit codes are [the same](exit-codes.md). Every field is always there: null "
+        "stands for a value that is missing or not known, and for a number that is none. Fields "
+        "may be added; a name changes only with a new version, and the changelog says so. Times "
+        "are in seconds (`_s`), sizes in bytes (`_bytes`), shares from 0 to 1.",
+    ]
+    for command, document in DOCUMENTS.items():
+        (made,) = _objects_in(document)
+        about = _about(made)
+        if get_origin(document) is list:
+            about += " The document is an array of these objects."
+        parts += [f"## {command}", about, _object_table(made)]
+    parts += ["## Errors", _about(ERROR), _object_table(ERROR), "## Objects"]
+    nested = {inner for made in [*DOCUMENTS.values(), ERROR] for inner in _all_below(made)}
+    by_name = {_object_name(each): each for each in nested}
+    if len(by_name) < len(nested):
+        raise SystemExit("error: tts.cli.documents.index.NAMES leaves objects with the same name")
+    for name, each in sorted(by_name.items()):
+        parts += [f"### {name}", _about(each), _object_table(each)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _object_table(made: type) -> str:
+    hints = get_type_hints(made, include_extras=True)
+    rows = [
+        [f"`{name}`", _json_type(hints[name]), _in_json(_prose(field_doc(name, made)))]
+        for name in _object_fields(made)
+    ]
+    return _table(rows, ["field", "type", "description"])
+
+
+def _object_fields(made: type) -> list[str]:
+    if dataclasses.is_dataclass(made):
+        return [f.name for f in dataclasses.fields(made) if f.metadata.get("json", True)]
+    return list(getattr(made, "__struct_fields__", ()))
+
+
+def _object_name(made: type) -> str:
+    return NAMES.get(made, made.__name__)
+
+
+def _about(made: type) -> str:
+    return _in_json(_prose((inspect.getdoc(made) or "").partition("\n\n")[0]))
+
+
+def _in_json(text: str) -> str:
+    """A description in the words of JSON, where null stands for None."""
+    return re.sub(r"\bNone\b", "null", text)
+
+
+def _objects_in(annotation: Any) -> list[type]:
+    """The types with fields that an annotation names."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return [annotation] if _object_fields(annotation) else []
+    return [found for each in get_args(annotation) for found in _objects_in(each)]
+
+
+def _all_below(document: Any) -> set[type]:
+    """The objects within a document, however deep, without its own."""
+    found: set[type] = set()
+    waiting = _objects_in(document)
+    while waiting:
+        made = waiting.pop()
+        for hint in get_type_hints(made, include_extras=True).values():
+            new = set(_objects_in(hint)) - found
+            found |= new
+            waiting += new
+    return found
+
+
+def _json_type(annotation: Any) -> str:
+    """An annotation in the words of JSON."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _json_type(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_json_type, arguments)))
+    parts = [
+        f"({kind})" if " or " in (kind := _json_type(each)) else kind
+        for each in arguments
+        if each is not Ellipsis
+    ]
+    if origin is tuple and Ellipsis not in arguments:
+        return f"\\[{', '.join(parts)}]"
+    if origin in (list, tuple):
+        return f"array of {parts[0]}"
+    if origin is not None and len(arguments) == 2:
+        return f"object of {parts[1]}"
+    if isinstance(annotation, type) and _object_fields(annotation):
+        return f"[{_object_name(annotation)}](#{_object_name(annotation).lower()})"
+    words = {int: "integer", float: "number", bool: "boolean", str: "text", type(None): "null"}
+    return words.get(annotation, "any")
+
+
 # Exit codes
 
 _CODES = {
@@ -355,7 +446,8 @@ def exit_codes() -> str:
                 _WRITTEN,
                 "## Exit codes",
                 "Errors go to stderr as one sentence or more, followed by what to do about it. "
-                "Only an internal error has a traceback, and it is kept in a file.",
+                "Only an internal error has a traceback, and it is kept in a file. With "
+                "`--json` the error is also a [document on stdout](json-output.md#errors).",
                 _table(codes, ["exit code", "meaning"]),
                 "## Errors in Python",
                 "All errors meant for a user derive from `TtsError` in `tts.build.errors`; "

@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -75,21 +76,25 @@ def modules():
             yield name.removesuffix(".__init__"), file
 
 
+pytestmark = pytest.mark.xdist_group("layout")  # each module is parsed once
 MODULES = dict(modules())
 
 
+@cache
 def imports(name, file):
     """Absolute names of everything a module imports, at the top or inside functions."""
+    found = []
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, *([node.module] if node.module else [])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += (f"{base}.{alias.name}" for alias in node.names)
+    return found
 
 
 def module_of(imported):
@@ -226,6 +231,7 @@ def test_openvino_does_not_report_usage(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_every_test_module_is_collected():
     """Pytest leaves out folders by name (build among them) unless it is told not to."""
     code = """
@@ -254,4 +260,4 @@ def shared():
 @pytest.mark.server
 def test_tests_of_real_servers_that_share_something_stay_together(request, shared):
     if getattr(request.config.option, "loadgroup", False):  # as scripts/test asks for it
-        assert request.node.nodeid.endswith("@tests/test_layout.py")
+        assert request.node.nodeid.endswith("@layout")

@@ -41,6 +41,7 @@ def installed(unpacked, tmp_path, code):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_what_git_holds(unpacked):
     listed = subprocess.run(
         ["git", "ls-files", "*/tts/*", "engines/deployments", "engines/checkpoints",
@@ -66,6 +67,7 @@ def test_the_wheel_holds_what_git_holds(unpacked):
         assert (unpacked / place).is_file(), f"{name} is not in the wheel"
 
 
+@pytest.mark.slow
 def test_a_program_imports_its_names_from_the_top(unpacked, tmp_path):
     code = "import tts; from tts import Session; print(tts.__file__, Session.__module__)"
     file, module = installed(unpacked, tmp_path, code).split()

@@ -66,7 +66,9 @@ def test_fp32_agrees_with_transformers(make_checkpoint: Any, check: Export, mode
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-@pytest.mark.parametrize("model", ["llama", "qwen2 tied", "qwen3"])
+@pytest.mark.parametrize(
+    "model", ["llama", *(pytest.param(m, marks=pytest.mark.slow) for m in ("qwen2 tied", "qwen3"))]
+)
 def test_compressed_weights_are_computed_exactly(
     make_checkpoint: Any, check: Export, model: str, precision: str
 ) -> None:
@@ -76,8 +78,10 @@ def test_compressed_weights_are_computed_exactly(
     assert 1e-4 < result.served_error < verify.SERVED_TOLERANCE * result.largest_logit
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    "precision", ["fp32", "bf16", pytest.param("int8", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_verifier_head_is_cut_to_its_labels(
     make_checkpoint: Any, check: Export, tmp_path: Path, precision: str, tied: bool
 ) -> None:

@@ -72,8 +72,8 @@ def test_a_likelihood_verifier_that_is_the_generator_itself_is_doubted():
 )
 def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name: str, role: str | None):
     folder = tmp_path / name
-    assert model_pair._is_verifier(folder) == (role == "verifier")
-    assert model_pair._is_generator(folder) == (role == "generator")
+    assert model_pair.is_named_verifier(folder) == (role == "verifier")
+    assert model_pair.is_named_generator(folder) == (role == "generator")
 
 
 @given(written=st.integers(32, 512), read=st.integers(32, 512))

@@ -51,6 +51,7 @@ def deployment(tmp_path, **changes):
     "command",
     [
         "",
+        "init",
         "plan",
         "lint",
         "build-engines",

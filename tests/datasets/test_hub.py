@@ -210,6 +210,7 @@ def test_a_download_that_breaks_off_leaves_nothing(hub):
     assert len(load_dataset("some/sums").problems) == 2
 
 
+@pytest.mark.slow
 def test_the_librarys_environment_says_where_the_hub_is_and_whether_there_is_a_network(
     hub, tmp_path
 ):

@@ -43,6 +43,8 @@ SCHEDULES = get_args(ScheduleName)
 REFERENCES = {
     "greedy": "sample",
     "majority-vote": "sample",
+    "adaptive-vote": "adaptive_vote",
+    "weighted-adaptive-vote": "adaptive_vote",
     "best-of-n": "sample",
     "weighted-best-of-n": "sample",
     "beam-search": "beam_search",

@@ -270,6 +270,7 @@ def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path)
     assert tts.leftovers() == []
 
 
+@pytest.mark.slow
 def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, tmp_path):
     file, folder = tmp_path / "asked.jsonl", tmp_path / "run"
     file.write_text('{"question": "Compute 1 + 2."}\n{"question": "Compute 3 + 4."}\n')

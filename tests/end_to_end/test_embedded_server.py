@@ -56,6 +56,7 @@ def test_so_they_are_of_other_strategies(served, tmp_path, strategy):
     assert_same(*folders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["triton", "embedded"])
 def test_a_run_that_was_begun_on_one_is_finished_on_the_other(served, whole, tmp_path, first):
     folder = tmp_path / "run"

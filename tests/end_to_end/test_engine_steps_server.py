@@ -40,6 +40,7 @@ def steps(run, engine):
     return found
 
 
+@pytest.mark.slow
 def test_a_runs_steps_have_done_the_work_of_its_requests(runs):
     for run in runs:
         log = events(run)

@@ -37,6 +37,7 @@ def without_weights(folder):
     return demo.model_copy(update=specs)
 
 
+@pytest.mark.slow
 def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(server, tmp_path, monkeypatch):
     running, home = server
     monkeypatch.setenv("TTS_HOME", str(home))

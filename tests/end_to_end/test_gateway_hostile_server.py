@@ -43,6 +43,7 @@ def test_no_hostile_request_gets_an_answer_of_500_or_hangs(attacked):
                           for end in (413, "closed")}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_request_made_up_from_the_document_gets_an_answer_of_500(attacked):
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     seen = from_document.run(attacked.address, amount(20, 60), 0)

@@ -119,7 +119,9 @@ def test_token_ids_and_log_probabilities(api):
     [
         ({"model": "other"}, "model"),
         ({"model": "demo:nonsense"}, "model"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"logit_bias": {"5": 1}}, None),
         ({"max_tokens": -1}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": "long " * 2000}]}, "messages"),
@@ -265,6 +267,7 @@ def test_tokens_go_out_and_come_back(api):
     assert "messages" in api.get("../tokenizer_info", cast_to=object)["chat_template"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["beam", "particles"])
 def test_its_hubs_algorithms_run_on_the_engines_of_a_gateway(address, algorithm):
     program = Path(__file__).parents[2] / "examples" / "its_hub_on_gateway.py"

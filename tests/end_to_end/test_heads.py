@@ -30,6 +30,7 @@ def headed(request, tmp_path_factory):
         yield deployment
 
 
+@pytest.mark.slow
 def test_every_schedule_grows_the_same_trees_with_a_head(headed, tmp_path):
     name = headed.name
     problems = load_problems("demo", limit=4)

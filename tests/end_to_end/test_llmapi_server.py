@@ -39,6 +39,7 @@ def beam_search(deployment, folder, problems):
     return outcome["tree_digest"]
 
 
+@pytest.mark.slow
 def test_problems_grow_the_trees_of_target_openvino(llmapi, served, tmp_path, monkeypatch):
     problems = amount(6, 40)
     with start_server(llmapi):

@@ -76,6 +76,7 @@ def generated_by(server):
     return tuple(found)
 
 
+@pytest.mark.slow
 def test_random_engines_do_the_recorded_work_under_any_schedule(recorded, pair, tmp_path):
     file, server = pair
     expected = generated_by(server)
@@ -98,6 +99,7 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(recorded, pair, 
         assert generated_by(server) == expected
 
 
+@pytest.mark.slow
 def test_a_replay_is_reported_and_resumed_as_one(tts, recorded, pair, tmp_path):
     folder = tmp_path / "run"
     code, out, err = tts.run(

@@ -67,6 +67,7 @@ def plain(served, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
     folder = tmp_path / "run"
     code, _, err = served.run("bench", "demo", "--limit", LIMIT, "--out", folder)
@@ -91,6 +92,8 @@ def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
 
 VARIANTS = {
     "greedy": {},
+    "adaptive-vote": {"n": 6, "batch": 2},
+    "weighted-adaptive-vote": {"n": 6, "batch": 3, "threshold": 0.8},
     "weighted-best-of-n": {"n": 4, "agg_strategy": "min", "early_stop": True},
     "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
     "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},
@@ -216,6 +219,7 @@ def test_resuming_with_something_else_changed_is_refused(served, plain, tmp_path
         assert f"cannot be continued: its {name} was {old!r}" in err
 
 
+@pytest.mark.slow
 def test_grouping_the_verifiers_requests_changes_no_tree(served, plain, tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(served.home))
     demo = load_deployment("demo")

@@ -30,6 +30,7 @@ def untrained(request, tmp_path_factory):
         yield deployment
 
 
+@pytest.mark.slow
 def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(untrained, tmp_path):
     name = untrained.name
     problems = load_problems("demo", limit=3)

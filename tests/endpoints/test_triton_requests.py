@@ -3,11 +3,13 @@
 import asyncio
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall
+from tts.build.errors import RequestRefused
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, Shaping
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
 from tts.endpoints.triton_requests import Constant, RequestTemplate, Row
 from tts.engines import wire
@@ -173,6 +175,15 @@ async def streamed(generator, call):
 
 
 @given(
+    shaping=st.fixed_dictionaries(
+        {},
+        optional={
+            "min_tokens": st.integers(1, 9),
+            "repetition_penalty": st.floats(1.5, 2, width=32),
+            "presence_penalty": st.floats(0.5, 2, width=32),
+            "frequency_penalty": st.floats(-2, -0.5, width=32),
+        },
+    ),
     top_k=st.integers(0, 100),
     stop=st.booleans(),
     ignore_end=st.booleans(),
@@ -180,7 +191,7 @@ async def streamed(generator, call):
     streaming=st.booleans(),
 )
 def test_tokens_are_asked_for_by_the_tensors_of_the_contract(
-    top_k, stop, ignore_end, log_probs, streaming
+    shaping, top_k, stop, ignore_end, log_probs, streaming
 ):
     connection = Connection()
     generator = TritonGenerator(
@@ -198,6 +209,7 @@ def test_tokens_are_asked_for_by_the_tensors_of_the_contract(
         ignore_end=ignore_end,
         log_probs=log_probs,
         streaming=streaming,
+        shaping=Shaping(**shaping),
     )
     assert asyncio.run(streamed(generator, call)) == [5, 6]
     words = [(6,), (7, 7), *([] if ignore_end else [(8,)]), *([(3, 4)] if stop else [])]
@@ -207,6 +219,8 @@ def test_tokens_are_asked_for_by_the_tensors_of_the_contract(
     scalars |= {"runtime_top_k": top_k} if top_k else {}
     scalars |= {"exclude_input_in_output": True, "streaming": streaming}
     scalars |= {"return_log_probs": log_probs, "end_id": wire.NO_END_ID if ignore_end else 2}
+    order = ("min_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    scalars |= {name: shaping[name] for name in order if name in shaping}
     tensors = [
         ("input_ids", (1, 1), b"\1\0\0\0"),
         *((name, (1, 1), wire.scalar(name, value).tobytes()) for name, value in scalars.items()),
@@ -228,3 +242,11 @@ def test_a_score_is_asked_for_by_the_tensors_of_the_contract(ids):
         ("return_generation_logits", (1, 1), b"\1"),
     ]
     assert connection.sent == by_protobuf("prm", "", tensors, ["score"])
+
+
+@pytest.mark.parametrize("shaping", [Shaping(min_p=0.1), Shaping(logit_bias=((1, 2.0),))])
+def test_a_change_that_the_contract_has_not_is_refused_by_its_name(shaping):
+    generator = TritonGenerator(Connection(), end_id=2, step_stop_words=[])
+    call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, shaping=shaping)
+    with pytest.raises(RequestRefused, match=next(iter(shaping.changes()))):
+        asyncio.run(generator.generate(call))

@@ -85,6 +85,21 @@ def test_a_request_that_the_engine_refuses_gets_its_reason(client):
     assert "blocks; the pool has 64" in response.error
 
 
+def test_an_engine_that_runs_short_of_memory_ends_rather_than_compute_wrongly(pair, generator):
+    short = Client(opening(pair))
+    try:
+        process = psutil.Process(short.host.pid)
+        short.run(sampled(1))
+        used = process.memory_info().vms
+        process.rlimit(psutil.RLIMIT_AS, (used, used))  # room for no further kernel
+        requests = [sampled(seed, n=5, length=20 + 7 * seed) for seed in range(9)]
+        for given, right in zip(short.run(*requests), generator.run(*requests), strict=True):
+            assert given.error or given == right
+        assert short.died.wait(10)
+    finally:
+        short.host.close()
+
+
 def test_a_polled_cancellation_ends_the_request_with_what_it_has(client):
     cancelled, done, replies = threading.Event(), threading.Event(), []
 

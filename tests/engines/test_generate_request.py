@@ -141,7 +141,10 @@ BAD = {
     "sequences": ({"num_return_sequences": 2}, "num_return_sequences is 2"),
     "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
     "perf metrics": ({"return_perf_metrics": True}, "return_perf_metrics is True"),
-    "penalty": ({"repetition_penalty": 1.5}, "repetition_penalty is 1.5"),
+    "penalty": ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+    "presence": ({"presence_penalty": 2.5}, "presence_penalty is 2.5"),
+    "frequency": ({"frequency_penalty": float("nan")}, "frequency_penalty is nan"),
+    "min_tokens": ({"min_tokens": 10**6}, "min_tokens is 1000000"),
     "bad words": ({"bad_words_list": words([1], [1])}, "bad_words_list is not supported"),
     "bias": ({"embedding_bias": np.zeros((1, 100), np.float32)}, "embedding_bias is not"),
     "logits of a generator": ({"return_generation_logits": True}, "gathers generation logits"),
@@ -377,10 +380,10 @@ def test_stop_words_that_many_clients_once_sent_do_not_stay_in_memory():
         ("num_return_sequences", 1, 2),
         ("return_context_logits", False, True),
         ("return_perf_metrics", False, True),
-        ("min_tokens", 0, 1),
+        ("min_tokens", 0, -1),
         ("repetition_penalty", 1.0, 0.0),
-        ("presence_penalty", 0.0, 1.0),
-        ("frequency_penalty", 0.0, -1.0),
+        ("presence_penalty", 0.0, 2.1),
+        ("frequency_penalty", 0.0, -2.1),
     ],
 )
 def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, other):
@@ -389,3 +392,20 @@ def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, 
     assert replace(stated, input_ids=plain.input_ids) == plain
     with pytest.raises(RequestError, match=name):
         parse_request(tensors(**{name: other}), GENERATOR)
+
+
+@pytest.mark.parametrize(
+    ("name", "neutral", "other"),
+    [
+        ("min_tokens", 0, 1),
+        ("repetition_penalty", 1.0, 1.5),
+        ("presence_penalty", 0.0, 0.5),
+        ("frequency_penalty", 0.0, -0.5),
+    ],
+)
+def test_an_engine_that_would_ignore_a_penalty_refuses_it(name, neutral, other):
+    deaf = replace(GENERATOR, shaped=False)
+    parse_request(tensors(**{name: neutral}), deaf)
+    parse_request(tensors(**{name: other}), GENERATOR)
+    with pytest.raises(RequestError, match=f"{name} is {other}; this engine would not apply it"):
+        parse_request(tensors(**{name: other}), deaf)

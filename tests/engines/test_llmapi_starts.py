@@ -59,6 +59,7 @@ def models_that_ask_for_the_sampler_that_keeps_seeds(server: RunningServer) -> i
     return len(asked)
 
 
+@pytest.mark.slow
 def test_a_killed_model_is_noticed_and_leaves_nothing(
     llmapi_pair: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
@@ -84,6 +85,7 @@ def test_a_model_whose_engine_dies_ends_and_is_noticed(
         assert "the engine has died" in Path(server.log).read_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_opened_is_said_with_the_reason(
     llmapi_pair: Deployment, misbehave: Misbehave
 ):

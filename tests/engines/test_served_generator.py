@@ -75,7 +75,7 @@ BAD = {
     "stop words rank": ({"stop_words_list": np.array([[7, 1]], np.int32)}, "stop_words_list"),
     "beams": ({"beam_width": 2}, "beam_width is 2"),
     "several answers": ({"num_return_sequences": 4}, "num_return_sequences is 4"),
-    "penalty": ({"repetition_penalty": 2.0}, "repetition_penalty is 2.0"),
+    "penalty": ({"repetition_penalty": 11.0}, "repetition_penalty is 11.0"),
     "bad words": ({"bad_words_list": np.array([[[7], [1]]], np.int32)}, "bad_words_list is not"),
     "bias": ({"embedding_bias": np.ones((1, 128), np.float32)}, "embedding_bias is not"),
     "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
@@ -261,6 +261,7 @@ def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(cl
     assert client.at_rest("generator")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_time(client, server):
     """Triton takes a message in before a model sees it; what it keeps of it must not add up."""
@@ -279,6 +280,7 @@ def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_t
     assert client.generate(**sampled())[1] == ""
 
 
+@pytest.mark.slow
 def test_long_lists_of_stop_words_are_not_kept_after_their_requests(client, server):
     """A list takes 4 MB, and every client may send others."""
     server_process = psutil.Process(server.state.server.pid)

@@ -97,3 +97,11 @@ def test_log_probabilities_are_those_of_the_tokens(client: Client):
     assert out["output_log_probs"].shape == out["output_ids"].shape
     assert (out["output_log_probs"] <= 0).all()
     assert np.isclose(out["cum_log_probs"].item(), out["output_log_probs"].sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "value"), [("presence_penalty", 1.0), ("min_tokens", 2)])
+def test_what_the_engine_would_ignore_is_refused(client: Client, name: str, value: float):
+    tokens, error = client.generate(**sampled(**{name: value}))
+    assert tokens == []
+    assert f"{name} is" in error
+    assert "would not apply it" in error

@@ -14,7 +14,7 @@ from tts.session import AsyncSession
 
 
 @asynccontextmanager
-async def serving(deployment, endpoints, filters=None, keyring=None, **settings):
+async def serving(deployment, endpoints, filters=None, keyring=None, recorder=None, **settings):
     """The application over these endpoints, for searches, scores and tokens."""
     filters = filters or FilterChain()
     async with AsyncSession(deployment, **endpoints) as session:
@@ -25,7 +25,7 @@ async def serving(deployment, endpoints, filters=None, keyring=None, **settings)
                 Settings(**settings),
                 keyring or SimpleNamespace(required=False),
                 filters,
-                Recorder(),
+                recorder or Recorder(),
             )
         )
 

@@ -56,11 +56,11 @@ def test_every_other_chunk_is_parsed_too():
 
 @given(st.floats(max_value=0, width=32, allow_nan=False, allow_infinity=False))
 def test_log_probabilities_are_an_engines_in_few_digits(log_prob):
-    (given_as,) = TEXT.logprobs(["a"], [log_prob])["token_logprobs"]
+    (given_as,) = TEXT.logprobs(["a"], [log_prob], 0)["token_logprobs"]
     assert np.float32(given_as) == np.float32(log_prob)
     assert len(repr(abs(given_as)).replace(".", "").partition("e")[0].strip("0")) <= 9
-    assert CHAT.logprobs(["a"], [log_prob])["content"][0]["logprob"] == given_as
+    assert CHAT.logprobs(["a"], [log_prob], 0)["content"][0]["logprob"] == given_as
 
 
 def test_the_texts_of_tokens_have_their_places():
-    assert TEXT.logprobs(["ab", "", "c"], [-0.5] * 3)["text_offset"] == [0, 2, 2]
+    assert TEXT.logprobs(["ab", "", "c"], [-0.5] * 3, 5)["text_offset"] == [5, 7, 7]

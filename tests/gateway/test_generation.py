@@ -50,7 +50,7 @@ class Streaming(Whole):
             self.closed += 1
 
 
-def run(tiny_deployment, servers, limit=6, **fields):
+def run(tiny_deployment, servers, limit=6, guide=None, **fields):
     """The text of a sample, its choice, and the record."""
     models = Models.load(tiny_deployment)
 
@@ -60,7 +60,7 @@ def run(tiny_deployment, servers, limit=6, **fields):
                 replicas.use(EnginePair(name, server, None))
             generator = TextGenerator(models, replicas, FilterChain())
             request = Request(model="tiny", stream=True, **fields)
-            (call,) = generator.calls([[7]], request, [limit], logs=False)
+            (call,) = generator.calls([[7]], request, [limit], logs=False, guide=guide)
             choice = generator.sample(0, call, request)
             record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             text = ""
@@ -69,6 +69,21 @@ def run(tiny_deployment, servers, limit=6, **fields):
             return text, choice, record
 
     return asyncio.run(asyncio.wait_for(go(), 20)), models
+
+
+@pytest.mark.parametrize("lives_for", [0, 3])
+def test_a_sample_with_a_guide_goes_on_elsewhere_only_before_its_first_token(
+    tiny_deployment, lives_for
+):
+    """The guide says what the whole output is, not what is left of it."""
+    servers = {"first": Streaming(lives_for), "second": Streaming(lives_for)}
+    if lives_for:
+        with pytest.raises(EndpointUnavailable, match="middle of a guided sample"):
+            run(tiny_deployment, servers, guide='root ::= "a"')
+        return
+    servers["third"] = Streaming()
+    (text, _, _), models = run(tiny_deployment, servers, guide='root ::= "a"')
+    assert text == models.generator.decode(LETTERS[:6])
 
 
 @pytest.mark.parametrize("lives_for", range(7))

@@ -10,7 +10,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.gateway.completions import _conversation
-from tts.gateway.openai.requests import ChatMessage
+from tts.gateway.openai.messages import ChatMessage
 
 LETTERS = list(range(40, 60))
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

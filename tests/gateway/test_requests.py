@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.gateway.openai.errors import ApiError
+from tts.gateway.openai.fields import HONOURED_ONLY_AS
 from tts.gateway.openai.requests import (
-    HONOURED_ONLY_AS,
     ChatRequest,
     CompletionRequest,
     PoolingRequest,

@@ -240,7 +240,7 @@ def test_steps_are_scored_after_a_whole_conversation(tiny_deployment, endpoints,
     [
         ("7 " * 400, "tokens, {over} more than the 319 that its context leaves for a prompt"),
         ("\n\n".join(["7 7 7"] * 80), "too long for the verifier: "),
-        ("7 " * 100_000, "200,032 characters, 194,592 more than a context of 320 tokens can hold"),
+        ("7 " * 100_000, "200,032 characters, 194,592 more than that many of its longest tokens"),
         ("7\n\n" * (MAX_STEPS + 1), f"has 1,025 steps; 1 to {MAX_STEPS:,} can be scored"),
         (" ", "has 0 steps"),
     ],

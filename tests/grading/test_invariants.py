@@ -184,6 +184,7 @@ def series_of(number):
     return rf"\int_0^1 \frac{{\sin x}}{{x+{number + 1}}} dx"
 
 
+@pytest.mark.slow
 def test_sixty_four_sums_and_integrals_are_told_apart_without_comparing_two():
     parsed = [read(series_of(number)) for number in range(64)]
     assert all(are_separated(a, b) for a, b in combinations(parsed, 2))

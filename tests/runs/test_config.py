@@ -96,3 +96,13 @@ def test_a_field_that_an_older_version_did_not_know_is_not_compared(tmp_path):
     check_same(now, parse_config(older, tmp_path).to_json(), tmp_path)
     with pytest.raises(RunError, match="its in_flight was None and is now 3"):
         check_same(now, {**older, "in_flight": None}, tmp_path)
+
+
+def test_a_run_goes_on_whatever_command_has_begun_it(tmp_path):
+    before = {**WHOLE, "command": ["tts", "bench", "demo"]}
+    config = parse_config(before, tmp_path)
+    assert config.command == before["command"]
+    assert config.to_json() == before
+    check_same(WHOLE, before, tmp_path)
+    check_same({**before, "command": ["tts", "bench", "other"]}, before, tmp_path)
+    assert "command" not in RunConfig().to_json(), "a program has none"

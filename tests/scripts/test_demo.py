@@ -50,6 +50,7 @@ def test_trees_that_differ_are_not_passed_over() -> None:
     assert "different trees" in demo.schedules(results([3.0], [2.0], tree_digest="0" * 16))
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_demo_needs_nothing_but_its_checkpoints(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -74,6 +74,7 @@ def test_the_same_seed_gives_the_same_files():
     assert len(set(made[0])) > 40
 
 
+@pytest.mark.slow
 def test_some_dozens_of_damaged_folders_never_show_a_changed_result():
     outcome = run_folders.fuzz_folders(FOLDERS, 7)
     assert outcome.failures == []

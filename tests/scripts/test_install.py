@@ -76,6 +76,7 @@ def setup(checkout: Path, *arguments: str) -> int:
     return done.returncode
 
 
+@pytest.mark.slow
 def test_what_is_up_to_date_is_left_alone(checkout):
     asked = checkout / "asked"
     assert setup(checkout) == 0
@@ -90,6 +91,7 @@ def test_what_is_up_to_date_is_left_alone(checkout):
     assert setup(checkout, "everything") == 1
 
 
+@pytest.mark.slow
 def test_a_setup_that_was_stopped_goes_on(checkout):
     (checkout / "stop").touch()
     assert setup(checkout) == 130

@@ -19,6 +19,7 @@ def mutants_of(source):
     return {edit.applied(source) for edit in edits(source)}
 
 
+@pytest.mark.slow
 def test_every_mutant_is_another_program():
     for mutant in trials.draw(ROOT, MODULES, 200, seed=0):
         source = (ROOT / mutant.module).read_text(encoding="utf-8")

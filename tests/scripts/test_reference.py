@@ -16,7 +16,7 @@ def page(name):
     return (reference.FOLDER / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["cli.md", "deployment.md", "exit-codes.md"])
+@pytest.mark.parametrize("name", ["cli.md", "deployment.md", "exit-codes.md", "json-output.md"])
 def test_the_page_is_what_the_code_gives(name):
     assert page(name) == reference.pages()[name], "run scripts/run reference"
 
@@ -57,6 +57,13 @@ def test_every_field_of_a_deployment_is_described():
     for name, cells in rows:
         assert all(cell.strip() for cell in cells.split(" | ")[:1]), f"{name} has no type"
         assert cells.split(" | ")[-1].strip(), f"{name} has no description"
+
+
+def test_every_link_to_an_object_leads_to_its_table():
+    text = page("json-output.md")
+    headings = {name.lower() for name in re.findall(r"^### (\w+)$", text, re.MULTILINE)}
+    assert headings == set(re.findall(r"\]\(#(\w+)\)", text)) != set()
+    assert "None" not in text
 
 
 def test_every_error_is_on_the_page():

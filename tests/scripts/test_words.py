@@ -8,26 +8,17 @@ from scripts.programs import ROOT
 from scripts.words import PATTERNS, findings, of_help, of_messages, of_pages, sentences
 
 CHECKED = (
-    *(
-        "README.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "examples",
-        "messages",
-        "help",
-    ),
-    *("benchmarks/README.md", "docs/index.md", "docs/start", "docs/decisions.md"),
-    *(
-        f"docs/guides/{page}.md"
-        for page in ("own-verifier-and-strategy", "tune", "watch-and-report")
-    ),
-    *(f"docs/explanation/{page}.md" for page in ("how-it-works", "memory", "grading")),
-    *(f"docs/reference/{page}.md" for page in ("cli", "deployment", "exit-codes", "glossary")),
-    *(f"docs/reference/{page}.md" for page in ("datasets", "gateway-api", "measures", "python")),
-    *(f"docs/reference/{page}.md" for page in ("run-log", "strategies")),
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks",
+    "docs",
+    "examples",
+    "messages",
+    "help",
 )
-"""Where there must be no finding. The other pages follow as they are rewritten."""
+"""Where there must be no finding."""
 
 BAD = (
     "What a disk acknowledges and then loses is lost.",

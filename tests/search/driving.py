@@ -7,6 +7,7 @@ from tests.search.worlds import budgets
 
 from tts.search import (
     AbMctsConfig,
+    AdaptiveVoteConfig,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
@@ -87,6 +88,17 @@ sample_configs = st.builds(
     agree=AGREE,
 )
 
+adaptive_configs = st.builds(
+    AdaptiveVoteConfig,
+    n=st.integers(1, 12),
+    batch=st.integers(1, 5),
+    threshold=st.sampled_from([0.5, 0.7, 0.8, 0.95, 1.0]),
+    scored=st.booleans(),
+    agg_strategy=AGGREGATIONS,
+    early_stop=st.booleans(),
+    agree=AGREE,
+)
+
 mcts_configs = st.builds(
     MctsConfig,
     n=st.integers(1, 9),
@@ -111,7 +123,7 @@ tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_co
 
 auto_configs = st.builds(AutoConfig, policy=budgets(), agg_strategy=AGGREGATIONS)
 
-configs = st.one_of(tree_configs, sample_configs, ab_mcts_configs, auto_configs)
+configs = st.one_of(tree_configs, sample_configs, adaptive_configs, ab_mcts_configs, auto_configs)
 
 
 def most_completions(config) -> int:
@@ -148,7 +160,8 @@ def answer(work: Work, world: int) -> Generated | Scored:
 
 def may_stop_early(config) -> bool:
     """Whether fewer than n completions may come out."""
-    return bool(getattr(config, "early_stop", False) or getattr(config, "agree", None))
+    stops = (getattr(config, name, None) for name in ("early_stop", "agree"))
+    return any(stops) or getattr(config, "threshold", 1.0) < 1
 
 
 def build(config) -> Search:

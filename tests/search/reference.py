@@ -31,6 +31,44 @@ def sample(params: Params, seed: Seed, world: World) -> Outcome:
     return run.outcome(completed, params.scored)
 
 
+def adaptive_vote(params: Params, seed: Seed, world: World) -> Outcome:
+    """adaptive-vote (not scored), weighted-adaptive-vote."""
+    run = Run(params, seed, world)
+    completed: list[NodePath] = []
+    # rounds are whole: an early stop takes chains away again that it did without
+    while len(completed) < params.n:
+        for _ in range(min(params.batch, params.n - len(completed))):
+            completed.append(run.grow_whole((len(completed),), params.scored))
+            if run.may_stop(completed, params.scored):
+                return run.outcome(completed, params.scored)
+        first, second = run.first_and_second(completed, params.scored)
+        if params.threshold < 1 and confidence(first, second) >= params.threshold - 1e-9:
+            break
+    return run.outcome(completed, params.scored)
+
+
+def confidence(first: float, second: float) -> float:
+    """The share of the density of Beta(first + 1, second + 1) above 1/2, by Simpson's rule.
+
+    With p = sin(t)^2 the density has no steep ends.
+    """
+    if first <= second:
+        return 0.5
+
+    def area(low: float, high: float, slices: int = 600) -> float:
+        step = (high - low) / slices
+        angles = [low + i * step for i in range(slices + 1)]
+        heights = [
+            abs(math.sin(t)) ** (2 * first + 1) * abs(math.cos(t)) ** (2 * second + 1)
+            for t in angles
+        ]
+        inner = 4 * math.fsum(heights[1:-1:2]) + 2 * math.fsum(heights[2:-1:2])
+        return step / 3 * (heights[0] + inner + heights[-1])
+
+    above = area(math.pi / 4, math.pi / 2)
+    return above / (area(0, math.pi / 4) + above)
+
+
 def beam_search(params: Params, seed: Seed, world: World) -> Outcome:
     run = Run(params, seed, world)
     completed: list[NodePath] = []  # in order of completion

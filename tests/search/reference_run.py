@@ -38,6 +38,8 @@ class Params:
     width: int = 4
     exploration: float = 1.0
     parallel: int = 4
+    batch: int = 4
+    threshold: float = 0.95
     policy: Budget | None = None
 
 
@@ -233,6 +235,12 @@ class Run:
 
     def answer_is_settled(self, completed: list[NodePath], scored: bool = True) -> bool:
         """Early stop: whether no completion that is still missing could change the answer."""
+        missing = self.params.n - len(completed)
+        first, second = self.first_and_second(completed, scored)
+        return first - second > missing + 1e-9
+
+    def first_and_second(self, completed: list[NodePath], scored: bool) -> tuple[float, float]:
+        """The weights of the leading answer and of its rivals."""
         weights: dict[tuple[str, bool], float] = {}
         for path in completed:
             form = self.world.answer_form(self.text(path))
@@ -240,16 +248,13 @@ class Run:
                 weight = self.path_score(path) if scored else 1.0
                 weights[form] = weights.get(form, 0.0) + weight
         if not weights:
-            return False
+            return 0.0, 0.0
         leader = max(weights, key=lambda form: weights[form])
         others = [form for form in weights if form != leader]
-        if any(weights[form] == weights[leader] for form in others):
-            return False
         # Two exact forms never count as one answer; any other form could be the same as any.
         rivals = max([weights[form] for form in others if form[1]], default=0.0)
         rivals += sum(weights[form] for form in others if not form[1])
-        missing = self.params.n - len(completed)
-        return weights[leader] - rivals > missing + 1e-9
+        return weights[leader], rivals
 
     def outcome(self, completed: list[NodePath], scored: bool = True) -> Outcome:
         """The end of the search: `completed` are what comes out, in any order."""

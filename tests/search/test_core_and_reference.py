@@ -31,6 +31,11 @@ TREE = [*COMMON, "num_iterations", "finish", "granularity", "lookahead"]
 # Of each strategy: its search, its configuration, its parameters.
 CORE = {
     "sample": ("SampleSearch", "SampleSearchConfig", [*COMMON, "scored", "early_stop", "agree"]),
+    "adaptive_vote": (
+        "AdaptiveVoteSearch",
+        "AdaptiveVoteConfig",
+        [*COMMON, "scored", "batch", "threshold", "early_stop", "agree"],
+    ),
     "beam_search": (
         "BeamSearch",
         "BeamSearchConfig",
@@ -123,7 +128,9 @@ def check(strategy: str, params: Params, world: World, seed: Seed) -> Outcome:
     completions = [(done.node, done.text, done.score) for done in search.result().completions]
     assert completions == [(done.path, done.text, done.score) for done in expected.completions]
 
-    if strategy in ("sample", "dvts", "ab_mcts") and (params.early_stop or params.agree):
+    if strategy in ("sample", "adaptive_vote", "dvts", "ab_mcts") and (
+        params.early_stop or params.agree
+    ):
         # Parts that do not wait for one another may have been asked about beyond the stop.
         unstopped = dataclasses.replace(params, early_stop=False, agree=None)
         possible = getattr(reference, strategy)(unstopped, seed, world)
@@ -136,6 +143,7 @@ def check(strategy: str, params: Params, world: World, seed: Seed) -> Outcome:
 # What the random trees of a strategy must have had among them for the comparison to mean much.
 EDGES = {
     "sample": {"expanded", "stopped"},
+    "adaptive_vote": {"expanded", "stopped"},
     "beam_search": {"expanded", "pruned", "surplus", "lookahead", "stopped"},
     "dvts": {"expanded", "pruned", "lookahead", "stopped"},
     "rebase": {"expanded", "pruned", "lookahead", "stopped"},

@@ -112,7 +112,16 @@ def agreeing_worlds() -> st.SearchStrategy[RandomWorld]:
     )
 
 
-STRATEGIES = ["sample", "beam_search", "dvts", "rebase", "particle_filtering", "mcts", "ab_mcts"]
+STRATEGIES = [
+    "sample",
+    "adaptive_vote",
+    "beam_search",
+    "dvts",
+    "rebase",
+    "particle_filtering",
+    "mcts",
+    "ab_mcts",
+]
 
 
 @st.composite
@@ -139,7 +148,7 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
         "max_tokens": draw(st.sampled_from([1, 64])),
         "agg_strategy": draw(st.sampled_from(["last", "min", "prod", "mean"])),
     }
-    if strategy == "sample":
+    if strategy in ("sample", "adaptive_vote"):
         drawn["scored"] = draw(st.booleans())
     elif strategy != "ab_mcts":
         drawn["num_iterations"] = draw(st.sampled_from([4, 3, 2, 1, 6]))
@@ -156,6 +165,9 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
     if strategy == "mcts":
         drawn["width"] = draw(st.sampled_from([2, 1, 3]))
         drawn["exploration"] = draw(st.sampled_from([1.0, 0.0, 0.3, 5.0]))
+    if strategy == "adaptive_vote":
+        drawn["batch"] = draw(st.sampled_from([2, 1, 3, 10]))
+        drawn["threshold"] = draw(st.sampled_from([0.95, 0.5, 0.75, 0.8125, 1.0]))
     if strategy in ("mcts", "ab_mcts"):
         drawn["parallel"] = draw(st.sampled_from([2, 1, 3, 10]))
     if strategy == "particle_filtering":

@@ -83,6 +83,7 @@ def test_a_checkpoint_of_any_name_survives_the_quoting(llmapi: Make, tmp_path: P
     assert json.loads(parameters(folder, "generator")["llm_args"])["model"] == str(name)
 
 
+@pytest.mark.slow
 def test_every_single_corruption_is_found(
     llmapi: Make, tmp_path: Path, record_property: Callable[[str, object], None]
 ):

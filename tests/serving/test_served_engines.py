@@ -25,6 +25,7 @@ from tts.serving.server.start import start_server
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 def test_engines_that_were_built_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Deployment]
 ):

@@ -182,6 +182,7 @@ def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, kil
         third.tell("close", "closed")
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_server_that_is_stopped_is_stopped_for_all_of_its_users(echo: Echo, programs):
     owner = programs()

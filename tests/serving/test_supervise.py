@@ -253,6 +253,7 @@ def test_a_client_leaves_a_death_to_a_living_supervisor(echo: Echo):
             Health(left, {}).check_from_outside()
 
 
+@pytest.mark.slow
 def test_a_server_that_another_process_stopped_is_said_to_have_been_its(echo):
     with start_server(echo()) as running:
         borrowed = observe(running.state)

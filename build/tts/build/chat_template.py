@@ -12,6 +12,7 @@ end only that. A request is {source, variables}, its answer {text} or {error, ki
 from __future__ import annotations
 
 import atexit
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -88,7 +89,13 @@ def _compiled(source: str) -> Template:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals["raise_exception"] = _raise_exception
+    environment.filters["tojson"] = _as_json
     return environment.from_string(source)
+
+
+def _as_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    """JSON as templates are written for: Jinja's own filter escapes what HTML does not hold."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
 
 def _raise_exception(message: str) -> None:

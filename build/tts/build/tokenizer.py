@@ -131,6 +131,12 @@ class Tokenizer:
         return frozenset(self._tokenizer.get_added_tokens_decoder())
 
     @cached_property
+    def special_texts(self) -> dict[int, str]:
+        """How special tokens, which no decoded text holds, are written in a prompt, by id."""
+        added = self.specification["added_tokens"]
+        return {each["id"]: each["content"] for each in added if each["special"]}
+
+    @cached_property
     def eos_ids(self) -> tuple[int, ...]:
         """Ids that end a sequence, from generation_config.json, config.json or the tokenizer."""
         for name in EOS_FILES:
@@ -174,13 +180,23 @@ class Tokenizer:
             value = value.get("content")
         return value if isinstance(value, str) else ""
 
-    def chat(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
-        """Render a conversation with the checkpoint's chat template; raises CheckpointError."""
-        variables = {
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """Render a conversation with the checkpoint's chat template; raises CheckpointError.
+
+        `tools` are shown to a template that knows of tools; messages may then hold calls.
+        """
+        variables: dict[str, Any] = {
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": generation_prompt,
             "bos_token": self.special("bos_token"),
             "eos_token": self.special("eos_token"),
+            **({"tools": list(tools)} if tools else {}),
         }
         try:
             return render(self.chat_template, variables)

@@ -3,7 +3,7 @@
     inbox ─> accept() ─> admission.py ─> pipeline.step() ─> Generation ─> on_response()
 
 A request that fails affects no other; a step that fails fails the active requests, and the pipeline
-is opened again for those in the queue.
+is opened again for those in the queue. An engine that ran short of memory ends with its process.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tts.build.openvino.export import WEIGHTS_FILE
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .iteration_log import Recorder
+from .memory_guard import ShortOfMemoryError, require_memory
 from .pipeline import Generation, add_request, open_pipeline, release_mapped
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
@@ -84,7 +85,7 @@ class Engine:
         self._labels = config.label_token_ids or ()
         if len(self._labels) not in (0, 2):
             raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
-        self._open = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
+        self._load = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:
@@ -103,12 +104,17 @@ class Engine:
         self._recorder = Recorder(iteration_log, statistics_s, publish)
 
     def run(self, inbox: Inbox) -> None:
-        """Do what comes in until the inbox ends, then fail the requests that remain."""
+        """Do what comes in until the inbox ends, then fail the requests that remain.
+
+        Raises ShortOfMemoryError if the engine must not be used any more; nothing is answered then.
+        """
         while self._drain(inbox):
             self._admit()
             if self._busy:
                 try:
                     self._step()
+                except ShortOfMemoryError:
+                    raise
                 except Exception as error:  # the library raises bare RuntimeError
                     self._recover(error)
         for job in [*self._active.values(), *self._waiting.values()]:
@@ -205,6 +211,8 @@ class Engine:
                 if self._pipeline is None:
                     self._pipeline = self._open()
                     self._weights_in_use = True
+            except ShortOfMemoryError:
+                raise
             except Exception as error:
                 self._guard.left(ticket)
                 self._respond(job, unavailable(f"the engine cannot be opened again: {error}"))
@@ -219,6 +227,11 @@ class Engine:
             else:
                 job.generation = Generation(job.request, handle, self._labels)
 
+    def _open(self) -> Any:
+        pipeline = self._load()
+        require_memory()
+        return pipeline
+
     def _may_enter(self, ticket: int) -> bool:
         hashes = self._waiting[ticket].hashes
         return not hashes or self._guard.enter(ticket, hashes)
@@ -226,6 +239,7 @@ class Engine:
     def _step(self) -> None:
         began = time.monotonic()
         self._pipeline.step()
+        require_memory()
         seconds = time.monotonic() - began
         if self._weights_in_use:
             release_mapped(self._weights)

@@ -37,6 +37,7 @@ from .engine_messages import (
     Words,
     encode,
 )
+from .memory_guard import ShortOfMemoryError
 from .responses import Response
 from .statistics import Statistics
 
@@ -183,7 +184,10 @@ def main() -> None:
         connection = Connection(ours)
         engine = connection.open()
         if engine is not None:
-            engine.run(connection)
+            try:
+                engine.run(connection)
+            except ShortOfMemoryError as error:
+                sys.exit(str(error))
             connection.finish()
 
 

@@ -25,6 +25,11 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
+MAX_REPETITION_PENALTY = 10.0
+_ADDED = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""Penalties that are subtracted from logits, in -2..2 as OpenAI's API has them."""
+_SHAPING = {"min_tokens": 0, "repetition_penalty": 1.0, **_ADDED}
+"""What changes the logits that a request's tokens are drawn from, where it changes nothing."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
@@ -40,10 +45,6 @@ NEUTRAL: dict[str, int | float | bool] = {
     "num_return_sequences": 1,
     "return_context_logits": False,
     "return_perf_metrics": False,
-    "min_tokens": 0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
 }
 EMPTY = ("bad_words_list", "embedding_bias")
 
@@ -69,6 +70,8 @@ class Limits:
     """Whether the prompt is left out of the output when the request does not say."""
     guided_end_id: int | None = None
     """The end id that a request with a guide must have; None: the engine takes no guides."""
+    shaped: bool = True
+    """Whether the engine applies penalties and a least length of the output."""
 
     @property
     def max_prompt(self) -> int:
@@ -101,6 +104,11 @@ class GenerateRequest:
     exclude_input: bool = True
     guide: str | None = None
     """A grammar (EBNF) that the output's text follows."""
+    min_tokens: int = 0
+    """Neither an end id nor a stop word of one token is drawn before so many."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -171,7 +179,13 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
         streaming=_scalar(tensors, "streaming", False),
         exclude_input=_scalar(tensors, "exclude_input_in_output", limits.exclude_input),
         guide=_guide(tensors),
+        min_tokens=int(_scalar(tensors, "min_tokens", 0)),
+        **{
+            name: float(_scalar(tensors, name, neutral))
+            for name, neutral in (("repetition_penalty", 1.0), *_ADDED.items())
+        },
     )
+    _check_shaping(request)
     _fits_engine(request, limits)
     return request
 
@@ -186,6 +200,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     _check_temperature(request.temperature)
     _check_top_p(request.top_p)
     _check_top_k(request.top_k)
+    _check_shaping(request)
     if request.guide is not None:
         _check_guide(request.guide)
     _fits_engine(request, limits)
@@ -345,6 +360,22 @@ def _check_top_k(top_k: int) -> None:
         raise RequestError(f"runtime_top_k is {top_k}; it must be in 1..{MAX_TOP_K}, or 0 for all")
 
 
+def _check_shaping(request: GenerateRequest) -> None:
+    if not 0 <= request.min_tokens <= request.max_new_tokens:
+        raise RequestError(
+            f"min_tokens is {request.min_tokens}; it must be in 0..{request.max_new_tokens}, the "
+            "output's greatest length"
+        )
+    if not 0 < request.repetition_penalty <= MAX_REPETITION_PENALTY:
+        raise RequestError(
+            f"repetition_penalty is {request.repetition_penalty}; it must be above 0 and at most "
+            f"{MAX_REPETITION_PENALTY}"
+        )
+    for name in _ADDED:
+        if not -2 <= (value := getattr(request, name)) <= 2:
+            raise RequestError(f"{name} is {value}; it must be in -2..2")
+
+
 def _guide(tensors: Tensors) -> str | None:
     kind, guide = (
         _text(tensors, name) for name in ("guided_decoding_guide_type", "guided_decoding_guide")
@@ -392,6 +423,8 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         )
     if request.guide is not None:
         _fits_guide(request, limits)
+    if not limits.shaped:
+        _fits_no_shaping(request)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
@@ -399,6 +432,14 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
+
+
+def _fits_no_shaping(request: GenerateRequest) -> None:
+    for name, neutral in _SHAPING.items():
+        if (value := getattr(request, name)) != neutral:
+            raise RequestError(
+                f"{name} is {value}; this engine would not apply it and supports only {neutral}"
+            )
 
 
 def _fits_guide(request: GenerateRequest, limits: Limits) -> None:

@@ -86,6 +86,14 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
     config.eos_token_id = next(iter(stops), 0)
     if log_probs:
         config.logprobs = 1
+    if request.min_tokens:
+        config.min_new_tokens = request.min_tokens
+    if request.repetition_penalty != 1:
+        config.repetition_penalty = request.repetition_penalty
+    if request.presence_penalty:
+        config.presence_penalty = request.presence_penalty
+    if request.frequency_penalty:
+        config.frequency_penalty = request.frequency_penalty
     if request.guide is not None:
         config.structured_output_config = ov_genai.StructuredOutputConfig(grammar=request.guide)
     if not request.greedy:

@@ -17,6 +17,7 @@ check reports. To add one, write it and name it in a list below.
 | built_engines | the engines on disk |
 | findings | how a check says what it found, and what lies at a path |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
+| drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
 """
 

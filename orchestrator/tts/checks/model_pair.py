@@ -40,7 +40,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
         return  # the folder of a tokenizer is not named for what a server runs
     generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
     fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
-    if _is_verifier(generator):
+    if is_named_verifier(generator):
         yield Finding(
             f"{generator} is a verifier by its name",
             "generator.checkpoint",
@@ -48,7 +48,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
             fix,
             "warning",
         )
-    elif _is_generator(verifier) and deployment.verifier.facts.trained:
+    elif is_named_generator(verifier) and deployment.verifier.facts.trained:
         yield Finding(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
@@ -96,7 +96,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     if _are_tokens(spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)
     yield from _step_tag(spec)
-    trained = _trained_format(spec.tokenizer_folder)
+    trained = trained_format(spec.tokenizer_folder)
     if trained and spec.format != trained and spec.template is None:  # which spells out any other
         yield Finding(
             f"is {spec.format}, but {spec.tokenizer_folder.name} was trained with {trained}",
@@ -150,12 +150,14 @@ def _step_tag(spec: VerifierRole) -> Iterator[Finding]:
         )
 
 
-def _is_verifier(checkpoint: Path) -> bool:
+def is_named_verifier(checkpoint: Path) -> bool:
+    """Whether a model is published as a verifier, or has the name of one."""
     known = known_model(checkpoint)
     return known.label_token_ids is not None if known else bool(_VERIFIER.search(checkpoint.name))
 
 
-def _is_generator(checkpoint: Path) -> bool:
+def is_named_generator(checkpoint: Path) -> bool:
+    """Whether a model is published as a generator, or has the name of one."""
     known = known_model(checkpoint)
     if known:
         return known.label_token_ids is None
@@ -163,7 +165,7 @@ def _is_generator(checkpoint: Path) -> bool:
     return bool(_GENERATOR.search(name)) and not _VERIFIER.search(name)
 
 
-def _trained_format(checkpoint: Path) -> str | None:
+def trained_format(checkpoint: Path) -> str | None:
     """The format that a published verifier was trained with, by the name of its publisher."""
     known = known_model(checkpoint)
     name = f"{known.source if known else ''} {checkpoint.name}".lower()

@@ -16,6 +16,7 @@ from . import (
     ending,
     engines,
     gateway,
+    init,
     keys,
     listing,
     old_names,
@@ -28,6 +29,7 @@ from . import (
     simulate,
     study,
     tune,
+    usage,
     watch,
 )
 from .command import Command, Group, WithDefault
@@ -97,6 +99,14 @@ def _command(function: Any, name: str, panel: str, *examples: str) -> None:
     )
 
 
+_command(
+    init.init,
+    "init",
+    _BUILD,
+    "tts init mine.yaml",
+    "tts init --generator models/Qwen2.5-1.5B-Instruct --verifier models/Qwen2.5-Math-PRM-7B",
+    "tts init --generator http://127.0.0.1:8000 --verifier http://127.0.0.1:8001",
+)
 _command(plan.plan, "plan", _BUILD, "tts plan demo", "tts plan mine.yaml --write")
 _command(doctor.lint, "lint", _BUILD, "tts lint llama-1b-prm-8b-h100-bf16")
 _command(
@@ -116,12 +126,13 @@ _command(
 _command(serve.serve, "serve", _BUILD, "tts serve demo", "tts serve demo --stop")
 _gateway = typer.Typer(
     cls=WithDefault,
-    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT. Its keys and its requests.",
+    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT. Its keys, requests and usage.",
     epilog=_examples(
         "tts gateway demo",
         "tts gateway serve --help",
         "tts gateway keys create alice --tokens-per-minute 100000",
         "tts gateway requests --since 1h --slower 10",
+        "tts gateway usage --by key",
     ),
     no_args_is_help=True,
     **_HELP,
@@ -145,6 +156,12 @@ _gateway.command(
     ),
     **_HELP,
 )(requests.requests)
+_gateway.command(
+    "usage",
+    cls=Command,
+    epilog=_examples("tts gateway usage", "tts gateway usage --since 2026-11-01 --by day --by key"),
+    **_HELP,
+)(usage.usage)
 app.add_typer(_gateway, name="gateway", rich_help_panel=_BUILD)
 _command(
     runs.solve,
@@ -172,11 +189,12 @@ _command(
 )
 _runs = typer.Typer(
     cls=Group,
-    help="Compare, merge and convert runs that were recorded.",
+    help="List, compare, merge and convert runs that were recorded.",
     no_args_is_help=True,
     **_HELP,
 )
 for _name, _function, _example in (
+    ("list", report.list_recorded, "tts runs list --json"),
     ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
     ("trace", report.trace, "tts runs trace runs/RUN --to run.pftrace"),

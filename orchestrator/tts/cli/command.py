@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from .completion import deployments
+
+_WORDS = "tts.words"
 
 
 class _Plain:
@@ -20,11 +25,32 @@ class _Plain:
 
 
 class Command(_Plain, TyperCommand):
-    """A command."""
+    """A command. It remembers the words that it was given, for `command_line`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep a copy of the words: what is left of `args` afterwards is not all."""
+        ctx.meta[_WORDS] = [str(ctx.info_name), *args]
+        return super().parse_args(ctx, args)
+
+
+def command_line(context: Any) -> list[str]:
+    """The command line of a command of `tts` itself, word by word, without secrets."""
+    from tts.checks.first_run.excerpts import without_secrets
+
+    return ["tts", *map(without_secrets, context.meta[_WORDS])]
 
 
 class Group(_Plain, TyperGroup):
     """A group of commands."""
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """A completion: CompletionItem of click, or of the typer that has its own copy of click."""
+
+    value: str
+    type: str = "plain"
+    help: str | None = None
 
 
 class WithDefault(Group):
@@ -37,3 +63,8 @@ class WithDefault(Group):
         if args and args[0] not in (*self.commands, "-h", "--help"):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The names of commands, and what `serve` takes first: a deployment."""
+        items = super().shell_complete(ctx, incomplete)
+        return items + [_Offered(name) for name in deployments(incomplete)]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import DeploymentArgument, usable
+from .completion import deployments
+from .json_output import print_json
+from .options import DeploymentArgument, JsonOption, usable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,7 @@ def lint(
             help="Also check the manifests that `tts render` has written there (target tensorrt).",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
     from tts.build.spec import load_deployment
@@ -46,9 +49,14 @@ def lint(
     if manifests:
         require_manifests(spec)
         findings += check_manifests(spec, manifests)
-    out, _ = consoles()
-    print_findings(out, findings)
-    out.print(count_findings(findings))
+    if as_json:
+        from .documents.deployments import LintDocument
+
+        print_json(LintDocument.of(spec.name, findings))
+    else:
+        out, _ = consoles()
+        print_findings(out, findings)
+        out.print(count_findings(findings))
     if has_errors(findings):
         raise typer.Exit(1)
 
@@ -75,6 +83,7 @@ def doctor(
         str | None,
         typer.Argument(
             metavar="[DEPLOYMENT]",
+            autocompletion=deployments,
             help="A deployment file or a bundled name: its engines, and their threads here.",
         ),
     ] = None,
@@ -87,10 +96,11 @@ def doctor(
             "it can be done here.",
         ),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what this machine can run and what is missing, in plain words."""
     if first_run:
-        _first_run(deployment)
+        _first_run(deployment, as_json=as_json)
         return
     from tts.build.spec import load_deployment
     from tts.checks.machine import diagnose
@@ -102,7 +112,13 @@ def doctor(
     observations = diagnose(spec)
     if spec and spec.remotes():
         observations += _asked(spec)
-    print_observations(out, observations)
+    if as_json:
+        from .documents.deployments import DoctorDocument
+
+        name = spec.name if spec else None
+        print_json(DoctorDocument(deployment=name, observations=observations, first_run=None))
+    else:
+        print_observations(out, observations)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
 
@@ -120,7 +136,7 @@ def _asked(deployment: Deployment) -> list[Observation]:
     ]
 
 
-def _first_run(name: str | None) -> None:
+def _first_run(name: str | None, *, as_json: bool) -> None:
     from tts.build import paths
     from tts.build.errors import ConfigError
     from tts.build.spec import load_deployment
@@ -141,12 +157,18 @@ def _first_run(name: str | None) -> None:
         )
     spec = load_deployment(name)
     require_first_run(spec)
-    out, _ = consoles()
+    out, err = consoles()
+    told = err if as_json else out
     run = FirstRun(spec)
     file = paths.runs_dir() / f"first-run-{spec.name}.md"
     try:
-        take_steps(run, lambda outcome: print_outcome(out, outcome), say)
+        take_steps(run, lambda outcome: print_outcome(told, outcome), say)
     finally:  # an interrupted one is worth a report as well
         write_report(file, first_run_report(run))
-    out.print(f"\n{closing_sentence(run)}\n{file}", markup=False, soft_wrap=True)
+    told.print(f"\n{closing_sentence(run)}\n{file}", markup=False, soft_wrap=True)
+    if as_json:
+        from .documents.deployments import DoctorDocument, FirstRunDocument
+
+        done = FirstRunDocument(steps=run.outcomes, report=str(file))
+        print_json(DoctorDocument(deployment=spec.name, observations=[], first_run=done))
     raise typer.Exit(exit_code(run.outcomes))

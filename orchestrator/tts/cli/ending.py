@@ -9,6 +9,8 @@
 | 130 | Ctrl-C |
 | 141 | whoever read its output went away, as in `tts report RUN | head -1` |
 | 143 | SIGTERM, in order as by Ctrl-C: also where Ctrl-C is ignored (nohup, jobs of a script) |
+
+With `--json` an error is a JSON document on stdout as well, unless the result stands there already.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+
+from . import json_output
+from .documents.errors import ErrorDocument, Failure
 
 BUG = 70
 INTERRUPTED = 130
@@ -48,6 +53,7 @@ def ended(command: Callable[[], object]) -> int:
     """
     from tts.build.errors import TtsError
 
+    json_output.printed = False
     _print_anything()
     _let_sigterm_be_raised()
     try:
@@ -63,12 +69,14 @@ def ended(command: Callable[[], object]) -> int:
         _say(f"error: {error.message}")
         if error.hint:
             _say(error.hint)
-        return error.exit_code
+        return _failed(type(error).__name__, error.message, error.exit_code, error.hint)
     except KeyboardInterrupt as interruption:
         return _stopped(interruption)
     except SystemExit as end:
         if behind := _interruption_behind(end):  # typer makes it an exit without a word
             return _stopped(behind)
+        if message := _usage_error_behind(end):
+            _failed("UsageError", message, 2)
         raise
     except BrokenPipeError:
         _drop_output()
@@ -79,18 +87,34 @@ def ended(command: Callable[[], object]) -> int:
             _say(f"error: The machine has no memory, processes or files left for tts: {why:.300}.")
             _say("Free some, or raise the limit (ulimit -v, -u, -n). A run keeps what it has done:")
             _say("tts bench --resume RUN continues it.")
-            return 1
+            return _failed(type(refusal).__name__, why, 1)
         _report_bug(error)
-        return BUG
+        return _failed(type(error).__name__, str(error), BUG)
     return 0
 
 
 def _stopped(interruption: KeyboardInterrupt) -> int:
     if isinstance(interruption, _Terminated):
         _say("Stopped by SIGTERM.")
-        return TERMINATED
+        return _failed("Terminated", "Stopped by SIGTERM.", TERMINATED)
     _say("Interrupted.")
-    return INTERRUPTED
+    return _failed("Interrupted", "Interrupted.", INTERRUPTED)
+
+
+def _failed(kind: str, message: str, exit_code: int, hint: str | None = None) -> int:
+    """The exit code of a command that failed; the error goes to stdout if that is to be JSON."""
+    if json_output.is_asked_for() and not json_output.printed:
+        failure = Failure(kind=kind, message=message, hint=hint, exit_code=exit_code)
+        with contextlib.suppress(OSError, ValueError):  # stdout may be closed
+            json_output.print_json(ErrorDocument(error=failure))
+            sys.stdout.flush()
+    return exit_code
+
+
+def _usage_error_behind(end: SystemExit) -> str | None:
+    """What is wrong with the command line, which typer has printed."""
+    said = getattr(end.__context__, "format_message", None)
+    return None if said is None else str(said())
 
 
 def _interruption_behind(error: BaseException | None) -> KeyboardInterrupt | None:

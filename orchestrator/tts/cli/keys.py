@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
+from dataclasses import fields
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from .command import Command, Group
+from .json_output import print_json
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from tts.gateway.safety import ApiKey, KeyStore
@@ -39,20 +44,56 @@ def create(
         int | None,
         typer.Option(min=1, metavar="N", help="Most at a time.", show_default="no limit"),
     ] = None,
+    tokens_per_day: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Budget of a day (UTC), for all gateways together.",
+            show_default="no limit",
+        ),
+    ] = None,
+    tokens_per_month: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Budget of a month.", show_default="no limit"),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When it ends: after 30d or 12h, or with the day 2027-01-31 (UTC).",
+            show_default="never",
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A model that it may use, such as demo or 'demo:*'; several times.",
+            show_default="all",
+        ),
+    ] = None,
 ) -> None:
     """Make a key and print it, this once: only its hash is kept."""
     from tts.gateway.safety import KeyLimits
     from tts.reports.console import say
 
-    limits = KeyLimits(requests_per_minute, tokens_per_minute, concurrent_searches)
-    key, made = _store().create(name, limits)
+    limits = KeyLimits(
+        requests_per_minute,
+        tokens_per_minute,
+        concurrent_searches,
+        tokens_per_day,
+        tokens_per_month,
+    )
+    ends = None if expires is None else _end(expires, time.time())
+    key, made = _store().create(name, limits, expires=ends, models=tuple(model or ()))
     typer.echo(key)
     say(f"Key {made.id} ({name}). It is not kept and cannot be shown again: store it now.")
     say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
 
 
 @app.command("list", cls=Command)
-def list_keys() -> None:
+def list_keys(as_json: JsonOption = False) -> None:
     """List keys with their limits; the keys themselves are not known."""
     from rich import box
     from rich.table import Table
@@ -60,14 +101,17 @@ def list_keys() -> None:
     from tts.reports.console import consoles, say
 
     keys = _store().all()
+    if as_json:
+        print_json(keys)
+        return
     if not keys:
         say("There are no keys yet: tts gateway keys create NAME")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("id", "name", "created"):
         table.add_column(heading, no_wrap=heading != "name")
-    for heading in ("requests\nper minute", "tokens\nper minute", "searches\nat a time"):
-        table.add_column(heading, justify="right")
+    for heading in ("limits", "models"):
+        table.add_column(heading)
     table.add_column("state", no_wrap=True)
     for key in keys:
         table.add_row(*_row(key))
@@ -92,21 +136,44 @@ def _store() -> KeyStore:
 
 
 def _row(key: ApiKey) -> list[str]:
-    limits = key.limits
+    limits = [
+        f"{value:,} {field.name.replace('_', ' ')}"
+        for field in fields(key.limits)
+        if (value := getattr(key.limits, field.name)) is not None
+    ]
     return [
         key.id,
         escape(key.name),
         _local(key.created),
-        *(
-            "-" if limit is None else f"{limit:,}"
-            for limit in (
-                limits.requests_per_minute,
-                limits.tokens_per_minute,
-                limits.concurrent_searches,
-            )
-        ),
-        "valid" if key.revoked is None else f"revoked {_local(key.revoked)}",
+        "\n".join(limits) or "-",
+        escape("\n".join(key.models)) or "all",
+        _state(key),
     ]
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked is not None:
+        return f"revoked {_local(key.revoked)}"
+    if key.expires is None:
+        return "valid"
+    expired = key.expires <= time.time()
+    return f"{'expired' if expired else 'valid until'} {_local(key.expires)}"
+
+
+def _end(when: str, now: float) -> float:
+    """The Unix time that `30d`, `12h` or a day (to its end, UTC) names; raises BadParameter."""
+    if found := re.fullmatch(r"([1-9][0-9]{0,4})([dh])", when):
+        return now + int(found[1]) * {"d": 86_400, "h": 3_600}[found[2]]
+    try:
+        day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{when!r:.40} is neither 30d, 12h nor a day such as 2027-01-31",
+            param_hint="--expires",
+        ) from None
+    if (ends := day.timestamp() + 86_400) <= now:
+        raise typer.BadParameter(f"{when} is over", param_hint="--expires")
+    return ends
 
 
 def _local(unix: float) -> str:

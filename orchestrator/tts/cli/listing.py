@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from tts.compat import StrEnum
+
+from .documents.names import Listed, ListedDataset, ListedDeployment, ListedStrategy
+from .json_output import print_json
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,23 +32,20 @@ def list_names(
     kind: Annotated[
         Kind, typer.Argument(metavar="|".join(Kind), help="The kind of names to list.")
     ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON array of objects, for programs.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the bundled deployments, the strategies with their parameters, or the datasets."""
-    rows = {
-        Kind.deployments: _deployments,
-        Kind.strategies: _strategies,
-        Kind.datasets: _datasets,
-    }[kind]()
+    if kind is Kind.deployments:
+        rows: Sequence[Listed] = _deployments()
+    else:
+        rows = _strategies() if kind is Kind.strategies else _datasets()
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     _print(rows)
 
 
-def _deployments() -> list[dict[str, Any]]:
+def _deployments() -> list[ListedDeployment]:
     """Each bundled deployment, from its file alone: no checkpoint is looked at."""
     from tts.build import paths
     from tts.build.input_files import read_text
@@ -58,15 +60,15 @@ def _deployments() -> list[dict[str, Any]]:
         built = paths.built_dir(name)
         needs_build = data["target"] in ("openvino", "tensorrt")
         rows.append(
-            {
-                "name": name,
-                "target": data["target"],
-                "gpu": data.get("tensorrt", {}).get("gpu"),
-                "built": any(is_folder(built / role) for role in ("generator", "verifier"))
+            ListedDeployment(
+                name=name,
+                target=data["target"],
+                gpu=data.get("tensorrt", {}).get("gpu"),
+                built=any(is_folder(built / role) for role in ("generator", "verifier"))
                 if needs_build
                 else None,
-                "about": _first_sentence(file),
-            }
+                about=_first_sentence(file),
+            )
         )
     return rows
 
@@ -80,62 +82,63 @@ def _first_sentence(file: Path) -> str:
     return text.partition(". ")[0].rstrip(".:") + "."
 
 
-def _strategies() -> list[dict[str, Any]]:
+def _strategies() -> list[ListedStrategy]:
     from tts.strategies.catalog import all_strategies
     from tts.strategies.parameters import default_parameters
 
     usual_context = 8192
     return [
-        {
-            "name": name,
-            "about": strategy.summary,
-            "parameters": {
+        ListedStrategy(
+            name=name,
+            about=strategy.summary,
+            parameters={
                 parameter: value
                 for parameter, value in default_parameters(strategy, usual_context).items()
                 if parameter not in strategy.fixed
             },
-        }
+        )
         for name, strategy in all_strategies().items()
     ]
 
 
-def _datasets() -> list[dict[str, Any]]:
+def _datasets() -> list[ListedDataset]:
     from tts.build.user_paths import is_there
     from tts.datasets.known import KNOWN, cached_file
 
     demo = "Chains of whole-number operations that the demo pair has learned, made by a seed."
     return [
-        {"name": "demo", "problems": None, "here": True, "about": demo},
+        ListedDataset(name="demo", problems=None, here=True, about=demo),
         *(
-            {
-                "name": name,
-                "problems": known.problems,
-                "here": is_there(cached_file(name)),
-                "about": f"{known.title}.",
-            }
+            ListedDataset(
+                name=name,
+                problems=known.problems,
+                here=is_there(cached_file(name)),
+                about=f"{known.title}.",
+            )
             for name, known in KNOWN.items()
         ),
-        {
-            "name": "OWNER/NAME",
-            "problems": None,
-            "here": None,
-            "about": "A dataset of the Hugging Face hub, downloaded when it is first used.",
-        },
-        {
-            "name": "FILE",
-            "problems": None,
-            "here": None,
-            "about": "A JSONL, CSV or Parquet file with a problem and an answer in each row.",
-        },
+        ListedDataset(
+            name="OWNER/NAME",
+            problems=None,
+            here=None,
+            about="A dataset of the Hugging Face hub, downloaded when it is first used.",
+        ),
+        ListedDataset(
+            name="FILE",
+            problems=None,
+            here=None,
+            about="A JSONL, CSV or Parquet file with a problem and an answer in each row.",
+        ),
     ]
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(listed: Sequence[Listed]) -> None:
     from rich import box
     from rich.table import Table
 
     from tts.reports.console import consoles
 
+    rows = [asdict(each) for each in listed]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in rows[0]:
         table.add_column(heading, no_wrap=heading == "name")

@@ -9,8 +9,15 @@ import typer
 
 from tts.build.server_kinds import ServerKind
 
+from .completion import deployments
+
 DeploymentArgument = Annotated[
-    str, typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name.")
+    str,
+    typer.Argument(
+        metavar="DEPLOYMENT",
+        help="A deployment file or a bundled name.",
+        autocompletion=deployments,
+    ),
 ]
 
 
@@ -32,6 +39,13 @@ VerifierOption = Annotated[
         help="A Python function (question, steps) -> score of the last step, or (chains) for a "
         "batch, instead of the deployment's verifier (docs/start/your-own-models.md).",
         show_default="the deployment's",
+    ),
+]
+
+JsonOption = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON document, for programs (docs/reference/json-output.md)."
     ),
 ]
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .json_output import print_json
+
 if TYPE_CHECKING:
     from tts.build.spec import Deployment
 
@@ -28,15 +30,22 @@ def counts(text: str) -> list[int]:
 
 
 def print_best_placements(
-    deployment: Deployment, concurrencies: list[int], gpus: int | None, n: int
+    deployment: Deployment,
+    concurrencies: list[int],
+    gpus: int | None,
+    n: int,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Simulate every placement on so many GPUs that fits, and print which is the fastest."""
     from tts.build.errors import ConfigError
     from tts.build.tensorrt.gpus import gpus_of
     from tts.build.tensorrt.placements import placed
-    from tts.lab.bench.simulated_run import PlacedRun, simulate_placements
+    from tts.lab.bench.simulated_run import PlacedRun, advice_of, simulate_placements
     from tts.reports.console import consoles, say
     from tts.reports.simulation import print_placements
+
+    from .documents.deployments import PlacementsDocument
 
     deployment.compiled_pair()
     if deployment.target == "openvino":
@@ -61,4 +70,16 @@ def print_best_placements(
         )
 
     runs = simulate_placements(candidates, concurrencies, n, told)
+    if as_json:
+        print_json(
+            PlacementsDocument(
+                deployment=deployment.name,
+                gpus=gpus,
+                n=n,
+                runs=runs,
+                refused=list(refused),
+                advice=advice_of(runs),
+            )
+        )
+        return
     print_placements(consoles()[0], deployment, gpus, n, runs, refused)

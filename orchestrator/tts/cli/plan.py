@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import DeploymentArgument, renamed
+from .json_output import print_json
+from .options import DeploymentArgument, JsonOption, renamed
 from .placements import counts, print_best_placements
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def plan(
         typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
     ] = False,
     concurrency: Annotated[str | None, typer.Option("--concurrency", hidden=True)] = None,
+    as_json: JsonOption = False,
     gpus: Annotated[int | None, typer.Option("--gpus", min=1, max=64, hidden=True)] = None,
     n: Annotated[int | None, typer.Option("--n", min=1, hidden=True)] = None,
 ) -> None:
@@ -38,31 +40,40 @@ def plan(
         if write:
             raise typer.BadParameter("does not go with --concurrency", param_hint="--write")
         renamed("tts plan --concurrency", "tts simulate --placements --concurrency")
-        print_best_placements(spec, counts(concurrency), gpus, n or 16)
+        print_best_placements(spec, counts(concurrency), gpus, n or 16, as_json=as_json)
         return
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
     if not spec.engines():
+        if as_json:
+            from .documents.deployments import plan_document
+
+            print_json(plan_document(spec))
         return
     if spec.target == "openvino":
-        _plan_host(out, spec, write=write)
+        _plan_host(out, spec, write=write, as_json=as_json)
         return
     planned = plan_memory(spec)
     given = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
     wanted = {role: engine.tokens for role, engine in planned.engines.items()}
-    print_memory_plan(out, planned)
-    print_pools(out, planned, given, wanted)
-    if given == wanted:
-        return
-    if write:
-        file = deployment_file(deployment)
+    if not as_json:
+        print_memory_plan(out, planned)
+        print_pools(out, planned, given, wanted)
+    file = deployment_file(deployment) if write and given != wanted else None
+    if file:
         write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})
+    if as_json:
+        from .documents.deployments import gpu_memory, plan_document
+
+        written = str(file) if file else None
+        print_json(plan_document(spec, on_gpus=gpu_memory(planned, given), written=written))
+    elif file:
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
-    else:
+    elif given != wanted:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
 
 
-def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
+def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
     from tts.build.errors import ConfigError
     from tts.build.machine_memory import memory_limit
     from tts.build.openvino.memory import plan_host_memory
@@ -74,4 +85,10 @@ def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
             "planned, only added up.",
             hint="Set kv_cache.tokens in the file; `tts plan` without --write says what they take.",
         )
-    print_host_memory(out, plan_host_memory(deployment), memory_limit())
+    plan, limit = plan_host_memory(deployment), memory_limit()
+    if as_json:
+        from .documents.deployments import host_memory, plan_document
+
+        print_json(plan_document(deployment, on_host=host_memory(plan, limit)))
+        return
+    print_host_memory(out, plan, limit)

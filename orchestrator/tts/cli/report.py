@@ -9,7 +9,9 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import OldOut, file_to_write, renamed, usable
+from .completion import runs as run_folders
+from .json_output import print_json
+from .options import JsonOption, OldOut, file_to_write, renamed, usable
 
 if TYPE_CHECKING:
     from tts.reports.page.export import Format as FigureFormat
@@ -31,6 +33,7 @@ def report(
         typer.Argument(
             callback=usable,
             metavar="RUN",
+            autocompletion=run_folders,
             help="Folders of finished runs, or of whole comparisons; or one study.",
         ),
     ],
@@ -46,6 +49,7 @@ def report(
             "figures/ beside the page; several times for several kinds.",
         ),
     ] = None,
+    as_json: JsonOption = False,
     pdf: Annotated[bool, typer.Option("--pdf", hidden=True)] = False,
     svg: Annotated[bool, typer.Option("--svg", hidden=True)] = False,
     png: Annotated[bool, typer.Option("--png", hidden=True)] = False,
@@ -62,39 +66,55 @@ def report(
     from tts.reports.comparison import report_comparison
     from tts.reports.console import consoles, say
     from tts.reports.page.export import write_figures
-    from tts.reports.page.of_runs import Report, report_of
+    from tts.reports.page.of_runs import report_of
     from tts.reports.runs import print_report
     from tts.reports.study_page import StudyReport, print_advice
     from tts.runs.groups import is_group
     from tts.runs.summary import read_summary
+
+    from .documents.runs import ReportDocument, runs_of
 
     kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
     for kind, given in zip(Format, (pdf, svg, png), strict=False):
         if given:
             renamed(f"--{kind}", f"--format {kind}")
             kinds.append(kind.value)
-    found: Report | StudyReport | None = None
+    study: StudyReport | None = None
     if len(runs) == 1 and is_study(runs[0]):
-        study = finished_study(runs[0])
-        found = StudyReport(study, measure(study))
-        print_advice(consoles()[0], found.findings)
+        finished = finished_study(runs[0])
+        study = StudyReport(finished, measure(finished))
+    if as_json:
+        shown = runs_of([] if study else runs)
+    elif study:
+        print_advice(consoles()[0], study.findings)
     elif any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
         print_report(runs, [read_summary(run) for run in runs])
+    page: Path | None = None
+    figures: list[Path] = []
     try:
-        found = found or report_of(runs)
+        found = study or report_of(runs)
         if kinds:
             folder = found.file.with_name("figures")
-            say(f"{len(write_figures(found.figures, folder, kinds))} files in {folder}")
+            figures = write_figures(found.figures, folder, kinds)
+            say(f"{len(figures)} files in {folder}")
         page = found.write()
+        say(f"page: {page}")
     except RunError as error:
         if kinds or open_page:
             raise
-        say(f"No page: {error}")  # the tables were printed all the same
-        return
-    say(f"page: {page}")
-    if open_page:
+        say(f"No page: {error}")  # the tables are shown all the same
+    if as_json:
+        print_json(
+            ReportDocument(
+                **vars(shown),
+                advice=list(study.findings.advice) if study else [],
+                page=str(page) if page else None,
+                figures=list(map(str, figures)),
+            )
+        )
+    if page and open_page:
         typer.launch(page.resolve().as_uri())
 
 
@@ -104,10 +124,12 @@ def compare(
         typer.Argument(
             callback=usable,
             metavar="RUN",
+            autocompletion=run_folders,
             help="Folders of runs, finished or not; a comparison's folder stands for its runs. "
             "Each is compared with the first.",
         ),
     ],
+    as_json: JsonOption = False,
 ) -> None:
     """Compare runs problem by problem: what differs, by how much, and on which problems."""
     from tts.reports.comparison import paired_report, settings_table
@@ -123,10 +145,45 @@ def compare(
     measured = [MeasuredRun.load(folder) for folder in folders]
     pairs = compare_runs(measured)
     names = short_names(folders)
+    settings = differing_settings([run.config for run in measured])
+    if as_json:
+        from .documents.runs import CompareDocument
+
+        print_json(CompareDocument.of(measured, names, settings, pairs))
+        return
     out, _ = consoles()
-    out.print(settings_table(differing_settings([run.config for run in measured]), names))
+    out.print(settings_table(settings, names))
     for pair, name in zip(pairs, names[1:], strict=True):
         out.print(paired_report(pair, names[0], name))
+
+
+def list_recorded(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            callback=usable,
+            metavar="FOLDER",
+            help="A folder with runs in it.",
+            show_default="runs/ in TTS_HOME",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that were recorded, newest first."""
+    from tts.build import paths
+    from tts.build.user_paths import is_there
+    from tts.reports.console import consoles, say
+    from tts.reports.listed_runs import listed_table
+    from tts.runs.listing import list_runs
+
+    where = folder or paths.runs_dir()
+    found = list_runs(where) if folder or is_there(where) else []
+    if as_json:
+        print_json(found)
+    elif found:
+        consoles()[0].print(listed_table(found))
+    else:
+        say(f"There are no runs in {where} yet: tts bench DEPLOYMENT records one.")
 
 
 def merge(
@@ -135,6 +192,7 @@ def merge(
         typer.Argument(
             callback=usable,
             metavar="RUN",
+            autocompletion=run_folders,
             help="Folders of finished runs of tts bench --shard i/N, every i of one N.",
         ),
     ],
@@ -159,6 +217,7 @@ def trace(
         typer.Argument(
             callback=usable,
             metavar="RUN",
+            autocompletion=run_folders,
             help="Folder of a run, finished or not; a comparison's folder stands for its runs.",
         ),
     ],

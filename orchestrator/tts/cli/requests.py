@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 from rich.markup import escape
 
-from .options import usable
+from .completion import deployments, strategies
+from .json_output import print_json
+from .options import JsonOption, usable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,7 +35,10 @@ def requests(
     deployment: Annotated[
         str | None,
         typer.Argument(
-            metavar="DEPLOYMENT", help="Its name.", show_default="the only one that has any"
+            metavar="DEPLOYMENT",
+            autocompletion=deployments,
+            help="Its name.",
+            show_default="the only one that has any",
         ),
     ] = None,
     folder: Annotated[
@@ -71,7 +76,8 @@ def requests(
         str | None, typer.Option(metavar="NAME", help="The model that was asked for.")
     ] = None,
     strategy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Searches by this strategy.")
+        str | None,
+        typer.Option(metavar="NAME", help="Searches by this strategy.", autocompletion=strategies),
     ] = None,
     outcome: Annotated[
         str | None,
@@ -88,6 +94,7 @@ def requests(
         Format,
         typer.Option("--format", help="A table to read, or everything as JSON lines or CSV."),
     ] = Format.TABLE,
+    as_json: JsonOption = False,
 ) -> None:
     """Show, filter and export the requests that gateways have had, also while they run."""
     from tts.gateway.observability.request_reader import (
@@ -98,6 +105,8 @@ def requests(
     )
     from tts.reports.console import consoles, say
 
+    if as_json and form is not Format.TABLE:
+        raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
     query = Query(
         since=_time(since, now, "--since"),
@@ -110,7 +119,7 @@ def requests(
         status=status,
         slower_than_s=slower,
     )
-    if last is None and form is Format.TABLE:
+    if last is None and form is Format.TABLE and not as_json:
         last = 20
     records = read_requests(
         folder or _folder(deployment),
@@ -118,11 +127,15 @@ def requests(
         last=last,
         unreadable=lambda file, why: say(f"{file.name} cannot be read to its end: {why}"),
     )
-    if form is Format.TABLE:
+    if as_json:
+        from .documents.gateway import LoggedRequest
+
+        print_json([LoggedRequest.of(record) for record in records])
+    elif form is Format.TABLE:
         consoles()[0].print(_table(records))
-        return
-    for line in (as_json_lines if form is Format.JSONL else as_csv)(records):
-        typer.echo(line)
+    else:
+        for line in (as_json_lines if form is Format.JSONL else as_csv)(records):
+            typer.echo(line)
 
 
 def _folder(deployment: str | None) -> Path:

@@ -10,7 +10,10 @@ import typer
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import ServerOption, VerifierOption, given_options, usable
+from .command import command_line
+from .completion import datasets, deployments, runs, strategies, strategies_or_all
+from .json_output import print_json
+from .options import JsonOption, ServerOption, VerifierOption, given_options, usable
 
 if TYPE_CHECKING:
     from tts.runs.config import FunctionSource
@@ -114,12 +117,17 @@ def bench(
     context: typer.Context,
     deployment: Annotated[
         str | None,
-        typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
+        typer.Argument(
+            metavar="DEPLOYMENT",
+            help="A deployment file or a bundled name.",
+            autocompletion=deployments,
+        ),
     ] = None,
     dataset: Annotated[
         str,
         typer.Option(
             "--dataset",
+            autocompletion=datasets,
             help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
             "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file "
             "(docs/reference/datasets.md).",
@@ -170,6 +178,7 @@ def bench(
         str,
         typer.Option(
             "--strategy",
+            autocompletion=strategies_or_all,
             help=f"{_NAMES}; FILE.py:NAME; or {ALL}: each in turn, compared side by side.",
         ),
     ] = "beam-search",
@@ -221,6 +230,7 @@ def bench(
         typer.Option(
             "--replay",
             callback=usable,
+            autocompletion=runs,
             metavar="RUN|FILE",
             help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
             "while they work at its lengths.",
@@ -234,7 +244,11 @@ def bench(
     resume: Annotated[
         Path | None,
         typer.Option(
-            "--resume", callback=usable, metavar="DIR", help="Continue the run or comparison there."
+            "--resume",
+            callback=usable,
+            autocompletion=runs,
+            metavar="DIR",
+            help="Continue the run or comparison there.",
         ),
     ] = None,
     repair: Annotated[
@@ -245,6 +259,7 @@ def bench(
             "again.",
         ),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from tts.datasets.options import Shard
@@ -306,13 +321,18 @@ def bench(
             limits=Limits(budget_tokens, deadline),
             server=server,
             sources=_sources(strategy, verifier),
+            command=command_line(context),
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
         run = run_on_ray if ray else run_all if config.strategy == ALL else run_bench
         with progress() as observer:
             folder = run(config, out, observer, endpoints=servers)
-    if is_group(folder):
+    if as_json:
+        from .documents.runs import BenchDocument, runs_of
+
+        print_json(BenchDocument(**vars(runs_of([folder])), folder=str(folder)))
+    elif is_group(folder):
         report_comparison([folder])
     else:
         print_report([folder], [read_summary(folder)])
@@ -320,21 +340,30 @@ def bench(
 
 
 def solve(
+    context: typer.Context,
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="QUESTION",
+            autocompletion=deployments,
             help="The problem to solve, in quotes, optionally preceded by a deployment: a file or "
             "a bundled name. Default: the bundled deployment that is served now, or demo.",
             show_default=False,
         ),
     ],
     deployment: Annotated[
-        str | None, typer.Option("--deployment", "-d", help="Another way to name the deployment.")
+        str | None,
+        typer.Option(
+            "--deployment",
+            "-d",
+            help="Another way to name the deployment.",
+            autocompletion=deployments,
+        ),
     ] = None,
     seed: _Seed = 0,
     strategy: Annotated[
-        str, typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.")
+        str,
+        typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.", autocompletion=strategies),
     ] = "beam-search",
     speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
@@ -345,6 +374,7 @@ def solve(
     endpoints: _Endpoints = None,
     server: ServerOption = None,
     out: _Out = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
     from tts.lab.bench.single_run import default_deployment, run_solve
@@ -367,12 +397,18 @@ def solve(
         limits=Limits(budget_tokens, deadline),
         server=server,
         sources=_sources(strategy, verifier),
+        command=command_line(context),
     )
     with LiveTree(question) as tree:
         result, folder = run_solve(
             question, config, out, tree, tree.step, endpoints=tuple(endpoints or ())
         )
-    tree.print_answer(result)
+    if as_json:
+        from .documents.runs import SolveDocument
+
+        print_json(SolveDocument.of(result, folder))
+    else:
+        tree.print_answer(result)
     say(f"run folder: {folder}")
 
 

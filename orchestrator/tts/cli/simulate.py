@@ -10,7 +10,9 @@ import typer
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options, renamed, usable
+from .completion import deployments, runs, strategies
+from .json_output import print_json
+from .options import JsonOption, given_options, renamed, usable
 from .placements import counts, print_best_placements
 from .runs import ParametersOption, Schedule, Speculation, SpeculationOption, given_parameters
 
@@ -32,6 +34,7 @@ def simulate(
         str | None,
         typer.Argument(
             metavar="DEPLOYMENT",
+            autocompletion=deployments,
             help="A deployment file or a bundled name.",
             show_default="Llama-3.2-1B with an 8B verifier",
         ),
@@ -78,7 +81,8 @@ def simulate(
         ),
     ] = None,
     strategy: Annotated[
-        str, typer.Option("--strategy", help=f"{', '.join(STRATEGY_NAMES)}.")
+        str,
+        typer.Option("--strategy", autocompletion=strategies, help=f"{', '.join(STRATEGY_NAMES)}."),
     ] = "beam-search",
     n: Annotated[
         int | None,
@@ -106,6 +110,7 @@ def simulate(
         typer.Option(
             "--replay",
             callback=usable,
+            autocompletion=runs,
             metavar="RUN|FILE",
             help="A recorded run, which says what is solved, how, and what the engines answer; or "
             "a file of recorded chains, whose step lengths and scores are imitated.",
@@ -133,6 +138,7 @@ def simulate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
 
@@ -151,7 +157,8 @@ def simulate(
             raise typer.BadParameter("goes with a deployment", param_hint="--placements")
         given_gpus = gpus if "gpus" in given_options(context) else None
         spec = load_deployment(deployment)
-        print_best_placements(spec, counts(concurrency or "1,8,64"), given_gpus, n or 16)
+        concurrencies = counts(concurrency or "1,8,64")
+        print_best_placements(spec, concurrencies, given_gpus, n or 16, as_json=as_json)
         return
     if concurrency is not None:
         raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
@@ -194,5 +201,19 @@ def simulate(
     for schedule in schedules or Schedule:
         outcomes.append(simulate_schedule(scenario, schedule.value))
         say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
+    if as_json:
+        from .documents.deployments import SimulateDocument
+
+        print_json(
+            SimulateDocument(
+                deployment=scenario.deployment.name,
+                strategy=name,
+                n=scenario.parameters.n,
+                problems=scenario.problems,
+                in_flight=scenario.in_flight,
+                outcomes=outcomes,
+            )
+        )
+        return
     out, _ = consoles()
     out.print(outcomes_table(scenario, name, outcomes))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .completion import datasets, deployments, runs
 from .options import OldOut, ServerOption, file_to_write, given_options, usable
 
 
@@ -14,7 +15,11 @@ def study(
     context: typer.Context,
     deployment: Annotated[
         str | None,
-        typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
+        typer.Argument(
+            metavar="DEPLOYMENT",
+            help="A deployment file or a bundled name.",
+            autocompletion=deployments,
+        ),
     ] = None,
     quick: Annotated[
         bool,
@@ -24,7 +29,11 @@ def study(
     ] = False,
     dataset: Annotated[
         str,
-        typer.Option("--dataset", help="The problems to solve: demo, or a dataset as for bench."),
+        typer.Option(
+            "--dataset",
+            autocompletion=datasets,
+            help="The problems to solve: demo, or a dataset as for bench.",
+        ),
     ] = "demo",
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of the runs and of generated problems.")
@@ -41,6 +50,7 @@ def study(
         typer.Option(
             "--resume",
             callback=usable,
+            autocompletion=runs,
             metavar="DIR",
             help="Continue the study there; finished runs are kept. Of a finished one, write the "
             "page again.",
@@ -87,6 +97,7 @@ def calibrate(
         typer.Argument(
             callback=usable,
             metavar="RUN",
+            autocompletion=runs,
             help="Folders of finished runs over the same problems: one of weighted-best-of-n, "
             "and of each search that auto may choose.",
         ),

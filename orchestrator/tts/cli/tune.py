@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .options import DeploymentArgument, ServerOption, usable
+from .completion import datasets, runs
+from .json_output import print_json
+from .options import DeploymentArgument, JsonOption, ServerOption, usable
 
 
 def tune(
@@ -18,12 +20,18 @@ def tune(
             "--run",
             callback=usable,
             metavar="RUN",
+            autocompletion=runs,
             help="Take the requests from this run's log.",
             show_default="a short run of beam search, made first",
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option("--dataset", help="What the short run solves: demo, or a JSONL file.")
+        str,
+        typer.Option(
+            "--dataset",
+            autocompletion=datasets,
+            help="What the short run solves: demo, or a JSONL file.",
+        ),
     ] = "demo",
     seconds: Annotated[
         float,
@@ -46,6 +54,7 @@ def tune(
             show_default="a new one under runs/",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure throughput over the load in flight, and propose how much to keep in flight.
 
@@ -72,6 +81,15 @@ def tune(
             out=out,
             observer=observer,
         )
+    if as_json:
+        from .documents.deployments import TuneDocument
+
+        if changed := bool(write and tuned.changes):
+            write_values(file, tuned.changes)
+        print_json(TuneDocument.of(str(file), tuned, written=changed))
+        if tuned.interrupted:
+            raise tuned.interrupted
+        return
     stdout, _ = consoles()
     print_tuned(stdout, tuned)
     if tuned.interrupted:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .completion import runs
 from .options import usable
 
 
@@ -16,6 +17,7 @@ def watch(
         typer.Argument(
             metavar="RUN",
             callback=usable,
+            autocompletion=runs,
             help="Folder of a run, or of a whole comparison.",
             show_default="the newest under runs/ that has not finished",
         ),

@@ -53,7 +53,14 @@ class Repeat:
     most: int | None
 
 
-Node = Chars | Seq | Choice | Repeat
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A rule of a grammar, by its name: what makes a language more than regular."""
+
+    name: str
+
+
+Node = Chars | Seq | Choice | Repeat | Ref
 EMPTY = Seq(())
 
 
@@ -185,6 +192,8 @@ class Automaton:
                 self.skips[start].append(begin)
                 self.skips[self._add(option, begin)].append(end)
             return end
+        if isinstance(node, Ref):
+            raise TypeError(f"rule {node.name} of a grammar is in no automaton")
         return self._add_repeat(node, start)
 
     def _add_repeat(self, node: Repeat, start: int) -> int:

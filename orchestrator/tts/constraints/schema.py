@@ -20,6 +20,7 @@ from .regex import parse_regex
 from .regular import (
     EMPTY,
     TEXT,
+    Chars,
     Choice,
     Node,
     Repeat,
@@ -39,15 +40,15 @@ bound a model may write digits until its request ends."""
 _IGNORED = {"$schema", "$id", "$comment", "title", "description", "default", "examples"}
 _DIGIT = chars((ord("0"), ord("9")))
 _FIRST_DIGIT = chars((ord("1"), ord("9")))
-_INTEGER = Seq(
+INTEGER = Seq(
     (
         optional(literal("-")),
         Choice((literal("0"), Seq((_FIRST_DIGIT, Repeat(_DIGIT, 0, DIGITS - 1))))),
     )
 )
-_NUMBER = Seq(
+NUMBER = Seq(
     (
-        _INTEGER,
+        INTEGER,
         optional(Seq((literal("."), Repeat(_DIGIT, 1, DIGITS)))),
         optional(Seq((chars_of("eE"), optional(chars_of("+-")), Repeat(_DIGIT, 1, 3)))),
     )
@@ -193,6 +194,8 @@ def _within_text(node: Node, at: str) -> Node:
         return Choice(tuple(_within_text(option, at) for option in node.options))
     if isinstance(node, Repeat):
         return Repeat(_within_text(node.node, at), node.least, node.most)
+    if not isinstance(node, Chars):
+        raise TypeError("a pattern is regular")
     left = without(node, chars_of('"\\{}'))
     if not left.ranges:
         _refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
@@ -239,8 +242,8 @@ _MAKERS: dict[str, Callable[[Mapping[str, Any], str], Node]] = {
     "object": _object,
     "array": _array,
     "string": _string,
-    "integer": lambda schema, at: _INTEGER,
-    "number": lambda schema, at: _NUMBER,
+    "integer": lambda schema, at: INTEGER,
+    "number": lambda schema, at: NUMBER,
     "boolean": lambda schema, at: Choice((literal("true"), literal("false"))),
     "null": lambda schema, at: literal("null"),
 }

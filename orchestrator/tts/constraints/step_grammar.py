@@ -13,7 +13,8 @@ may end the output: at the end of the sequence, at a stop word, or at the reques
 
 from __future__ import annotations
 
-from .regular import Chars, Choice, Node, Repeat, Seq
+from .counts import in_blocks
+from .regular import Chars, Choice, Node, Ref, Repeat, Seq
 
 BOXES = ("\\boxed", "\\fbox")
 TEXT_RULE = "text"
@@ -30,7 +31,7 @@ def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
         _ESCAPE_RULE: _escape_rule(),
         **_letter_rules(),
         _BOX_RULE: f'"{{" answer "}}" {TEXT_RULE}',
-        "answer": ebnf(answer),
+        **{name: ebnf(node) for name, node in in_blocks({"answer": answer}).items()},
     }
     return "".join(f"{name} ::= {rule}\n" for name, rule in rules.items())
 
@@ -93,7 +94,7 @@ def ebnf(node: Node) -> str:
         return " ".join(_pieces(node)) or '""'
     if isinstance(node, Choice):
         return "(" + " | ".join(ebnf(option) for option in node.options) + ")"
-    return _repeat(node)
+    return node.name if isinstance(node, Ref) else _repeat(node)
 
 
 def _pieces(node: Seq) -> list[str]:
@@ -113,7 +114,7 @@ def _pieces(node: Seq) -> list[str]:
 
 def _repeat(node: Repeat) -> str:
     inner = ebnf(node.node)
-    if not isinstance(node.node, Chars | Choice):
+    if not isinstance(node.node, Chars | Choice | Ref):
         inner = f"({inner})"
     least, most = node.least, node.most
     if most == 0:

@@ -8,12 +8,57 @@ that another server, or a later attempt, may answer it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from tts.build.errors import RequestRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """Changes to the distribution that tokens are drawn from, by the names that vLLM gives them.
+
+    The defaults change nothing. Penalties look at what has been generated, `repetition_penalty` at
+    the prompt, too.
+    """
+
+    min_tokens: int = 0
+    """The end of the sequence and stop words are kept away for so many tokens."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    min_p: float = 0.0
+    """Least probability of a token that may be drawn, as a part of the likeliest one's."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """What is added to the logits of single tokens: each a token id and a number."""
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that change something, with their values."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in given.items() if value != getattr(_SHAPELESS, name)}
+
+
+_SHAPELESS = Shaping()
+
+
+def shaped(call: GenerateCall, known: Iterable[str], engine: str) -> dict[str, Any]:
+    """How a call changes the distribution, by the names of `Shaping`; raises RequestRefused.
+
+    `known` are the changes that the engine can make.
+    """
+    changes = {} if call.shaping is None else call.shaping.changes()
+    for name in changes:
+        if name not in known:
+            raise RequestRefused(
+                f"{name} is not supported by {engine}; leave it out.",
+                hint="Of what changes the distribution it takes "
+                f"{', '.join(sorted(known)) or 'nothing'}.",
+            )
+    return changes
 
 
 @dataclass(slots=True)  # frozen it would take three times as long to make, once for each thought
@@ -39,6 +84,8 @@ class GenerateCall:
     """Whether `stream` gives the natural logarithm of each token's probability."""
     streaming: bool = True
     """Whether `stream` gives tokens as they come, rather than all at the end."""
+    shaping: Shaping | None = None
+    """How the distribution is changed before a token is drawn; None: not at all."""
 
 
 @dataclass(slots=True)

@@ -38,9 +38,10 @@ from tts.engines.generate_request import (
 from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
 
-from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
+from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult, shaped
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, error_of_failure
+from .triton_requests import WIRE_SHAPING
 
 logger = logging.getLogger(__name__)
 
@@ -335,6 +336,7 @@ class EmbeddedGenerator(StreamingGenerator):
             0 if greedy else call.top_k,
             0 if greedy else call.seed,
             guide=call.guide,
+            **shaped(call, WIRE_SHAPING, "this engine"),
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:

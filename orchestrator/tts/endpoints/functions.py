@@ -31,6 +31,7 @@ from .base import (
     StreamingGenerator,
     Verifier,
     VerifierResult,
+    shaped,
 )
 
 Chain = tuple[str, list[str]]
@@ -252,6 +253,7 @@ class FunctionGenerator:
                 f"{self._call.name} cannot hold an output to a grammar: it is a text function.",
                 hint="Leave answer_regex and answer_schema out.",
             )
+        shaped(call, (), self._call.name)
         prompt_ids: list[int] = call.input_ids.tolist()
         stop = [self._delimiter] if call.stop_at_step and self._delimiter else []
         options = {

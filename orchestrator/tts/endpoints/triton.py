@@ -24,10 +24,11 @@ from tts.build.owner import require_unforked
 from tts.compat import Self
 from tts.engines import wire
 
-from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
+from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult, shaped
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, ErrorAnswer, Translation
 from .triton_requests import (
+    WIRE_SHAPING,
     Draw,
     Encode,
     RequestTemplate,
@@ -334,8 +335,15 @@ class TritonGenerator(StreamingGenerator):
             if call.top_k:
                 draw = "top_k"
                 scalars.append(call.top_k)
+        shaping = tuple(shaped(call, WIRE_SHAPING, "this engine").items()) if call.shaping else ()
         template = self._template(
-            call.stop_at_step, call.stop_words, call.ignore_end, draw, guide is not None, flags
+            call.stop_at_step,
+            call.stop_words,
+            call.ignore_end,
+            draw,
+            guide is not None,
+            flags,
+            shaping,
         )
         texts = () if guide is None else (wire.GUIDE_TYPE, guide)
         return Row(template, ids, scalars, texts)
@@ -348,6 +356,7 @@ class TritonGenerator(StreamingGenerator):
         draw: Draw,
         guided: bool,
         flags: tuple[bool, bool] | None,
+        shaping: tuple[tuple[str, float], ...],
     ) -> RequestTemplate:
         end_id = wire.NO_END_ID if ignore_end else self._end_id
         words = [
@@ -355,7 +364,7 @@ class TritonGenerator(StreamingGenerator):
             *(() if ignore_end else self._end_stop_words),
             *(self._step_stop_words if at_step else ()),
         ]
-        return generate_template(end_id, words, draw, guided=guided, flags=flags)
+        return generate_template(end_id, words, draw, guided=guided, flags=flags, shaping=shaping)
 
 
 class TritonVerifier:

@@ -29,6 +29,9 @@ _DRAWN_BY: dict[Draw, tuple[str, ...]] = {
     "top_k": ("temperature", "runtime_top_p", "seed", "runtime_top_k"),
 }
 
+WIRE_SHAPING = ("min_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty")
+"""Inputs of the contract that change the distribution that tokens are drawn from."""
+
 _MODEL_NAME, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = 1, 3, 4, 5, 6, 7  # of ModelInferRequest
 _KEY, _VALUE, _INT64 = 1, 2, 2  # of a parameter, and of its value
 _NAME, _DATATYPE, _SHAPE = 1, 2, 3  # of the tensors in it
@@ -169,10 +172,12 @@ def generate_template(
     *,
     guided: bool,
     flags: tuple[bool, bool] | None,
+    shaping: Sequence[tuple[str, float]] = (),
 ) -> RequestTemplate:
     """Samples. `flags` are whether tokens come one by one, and with their log-probabilities.
 
     Without flags, as a search sends them, they are answered once: the wire's default is off.
+    `shaping` are inputs of WIRE_SHAPING with their values.
     """
     constants = [_constant("end_id", end_id), _constant("exclude_input_in_output", True)]
     outputs = ["output_ids", "sequence_length"]
@@ -181,6 +186,7 @@ def generate_template(
         given = [_constant(name, flag) for name, flag in zip(names, flags, strict=True)]
         constants = [constants[1], *given, constants[0]]
         outputs += ["output_log_probs"] * flags[1]
+    constants += [_constant(name, value) for name, value in shaping]
     if stop_words:
         layout = wire.encode_stop_words(stop_words)
         constants.append(Constant("stop_words_list", layout.tobytes(), layout.shape))
@@ -228,7 +234,7 @@ def _by_hand(message: service_pb2.ModelInferRequest, **scalars: int) -> bytes:
     return data
 
 
-def _constant(name: str, value: int) -> Constant:
+def _constant(name: str, value: float) -> Constant:
     return Constant(name, wire.scalar(name, value).tobytes())
 
 

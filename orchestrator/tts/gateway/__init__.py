@@ -3,6 +3,7 @@ docs/reference/gateway-api.md.
 
     HTTP (granian) ──► app ──► completions ──► plain ─────► generation: streams of the generator
                                           └──► searches ──► tts.session: the driver
+                                          └──► candidates: a search's turn with tools
                                pooling, tokens, status, page
 
 | module | job |
@@ -20,7 +21,11 @@ docs/reference/gateway-api.md.
 | prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
 | generation, sample_text | samples of the generator; their text while the tokens come |
 | plain | samples as a response |
+| structured | the form that a request asks of its answer, as a grammar. Pure |
+| tools/ | calls of tools in texts, chats and grammars; votes of candidates. Pure |
+| tool_turns, candidates | a turn with tools; the same for a search |
 | search_request, searches | which search is asked for; its response |
+| closing | a search's answer in the form that was asked for |
 | running_searches | searches while they run; the same request twice is one search |
 | pooling, tokens | scores of steps; texts and token ids |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |

@@ -29,10 +29,14 @@ from .tokens import detokenize, tokenize, tokenizer_info
 
 logger = logging.getLogger(__name__)
 
+CHAT_COMPLETIONS, COMPLETIONS, POOLING = "/v1/chat/completions", "/v1/completions", "/pooling"
+ID_PREFIXES = {CHAT_COMPLETIONS: "chatcmpl-", COMPLETIONS: "cmpl-", POOLING: "pool-"}
+"""What the ids begin with that are made here."""
 FOLDERS = (MODEL, FOLDER, REPORTS)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
 """Paths that need no key: the page asks for one, and a report's name is as good as one."""
+SERVED = f"{CHAT_COMPLETIONS}, {COMPLETIONS} and {POOLING} (scores) are served: see /openapi.json"
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 
@@ -42,11 +46,11 @@ class App:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._routes: dict[str, tuple[str, Handler]] = {
-            "/v1/chat/completions": ("POST", chat_completions),
-            "/v1/completions": ("POST", completions),
+            CHAT_COMPLETIONS: ("POST", chat_completions),
+            COMPLETIONS: ("POST", completions),
             "/v1/models": ("GET", list_models),
             MODEL: ("GET", one_model),
-            "/pooling": ("POST", pooling),
+            POOLING: ("POST", pooling),
             "/tokenize": ("POST", tokenize),
             "/detokenize": ("POST", detokenize),
             "/tokenizer_info": ("GET", tokenizer_info),
@@ -69,6 +73,7 @@ class App:
         method, handler = self._routes.get(path, ("", _nothing))
         record = service.recorder.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
+        exchange.identify(ID_PREFIXES.get(path, "req-"))
         record.trace_parent = exchange.header(b"traceparent")
         drain, task = service.drain, asyncio.current_task()
         probes = path in PROBES  # a gateway that drains answers those, but waits for none
@@ -83,7 +88,8 @@ class App:
                 await exchange.respond(b"", 204)
                 record.outcome = "ok"
                 return
-            if method and exchange.method != method:
+            head = method == "GET" and exchange.method == "HEAD"
+            if method and exchange.method != method and not head:
                 raise _not_allowed(exchange, method)
             if path not in OPEN:
                 authenticate(service, exchange)
@@ -141,7 +147,7 @@ class App:
 
 
 async def _nothing(service: Service, exchange: Exchange) -> None:
-    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}.")
+    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}; {SERVED}.")
 
 
 def _not_allowed(exchange: Exchange, method: str) -> ApiError:

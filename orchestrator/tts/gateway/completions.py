@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 
-from . import plain, searches
+from . import candidates, plain, searches
+from .candidates import CandidateTurn
 from .exchange import Exchange
 from .openai.answers import CHAT, TEXT
 from .openai.errors import bad_request
-from .openai.requests import MAX_CHOICES, ChatMessage, ChatRequest, CompletionRequest
+from .openai.messages import ChatMessage
+from .openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
 from .prompts import (
     chat_text,
     filter_messages,
+    filter_tools,
     filtered,
     known_ids,
     prompt_text,
     require_length,
     tokenised,
+    tool_chat_text,
 )
 from .search_request import wants_search
-from .service import Service, read
+from .service import Service, read, strategy_of
+from .structured import OutputForm, output_form, require_guides
+from .tool_turns import tool_turn
+from .tools.forms import form_of
+from .tools.grammar import plain_tools
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's."""
@@ -28,14 +36,17 @@ DEFAULT_MAX_TOKENS = 16
 async def completions(service: Service, exchange: Exchange) -> None:
     """Complete prompts, given as texts or as token ids."""
     request, body = await read(service, exchange, CompletionRequest)
-    strategy = service.strategy_of(request.model)
+    strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
+    form = await _form(service, request, body)
     if wants_search(request, strategy):
         (prompt, *others) = request.prompts
         if others or not isinstance(prompt, str):
             raise bad_request("A search takes one prompt, as text.", "prompt")
         asked = [ChatMessage("user", prompt)]
-        await searches.answer_by_search(service, exchange, request, strategy, asked, body, TEXT)
+        await searches.answer_by_search(
+            service, exchange, request, strategy, asked, body, TEXT, form
+        )
         return
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
@@ -50,7 +61,17 @@ async def completions(service: Service, exchange: Exchange) -> None:
     ]
     logs = request.logprobs is not None
     key = str(request.prompts[0])
-    await plain.answer(service, exchange, request, prompts, TEXT, key=key, logs=logs, echo=echo)
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        prompts,
+        TEXT,
+        key=key,
+        logs=logs,
+        echo=echo,
+        guide=form.guide if form else None,
+    )
 
 
 async def _tokenised(service: Service, request: CompletionRequest) -> list[list[int]]:
@@ -130,11 +151,15 @@ def _check(request: CompletionRequest) -> None:
 async def chat_completions(service: Service, exchange: Exchange) -> None:
     """Answer a chat."""
     request, body = await read(service, exchange, ChatRequest)
-    strategy = service.strategy_of(request.model)
+    strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
+    form = await _form(service, request, body)
+    if request.asks_tools:
+        await _with_tools(service, exchange, request, strategy, form, body)
+        return
     if wants_search(request, strategy):
         await searches.answer_by_search(
-            service, exchange, request, strategy, request.messages, body, CHAT
+            service, exchange, request, strategy, request.messages, body, CHAT, form
         )
         return
     tokenizer, context = service.generator.models.generator, service.generator.context
@@ -148,8 +173,72 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         continues=request.continue_final_message,
     )
     prompt = await tokenised(characters, lambda: tokenizer.encode(text()))
-    key = _conversation(request.messages)
-    await plain.answer(service, exchange, request, [prompt], CHAT, key=key, logs=request.logprobs)
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        [prompt],
+        CHAT,
+        key=_conversation(request.messages),
+        logs=request.logprobs,
+        guide=form.guide if form else None,
+    )
+
+
+async def _with_tools(
+    service: Service,
+    exchange: Exchange,
+    request: ChatRequest,
+    strategy: str | None,
+    form: OutputForm | None,
+    body: bytes,
+) -> None:
+    """Answer a chat that has tools, or in which tools were called."""
+    if request.continue_final_message or not request.add_generation_prompt:
+        raise bad_request(
+            "A chat with tools cannot be continued: the model is to answer it.",
+            "continue_final_message",
+        )
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    turn = await tokenised(len(body), lambda: tool_turn(service, request, form))
+    tools = request.tools if turn else []
+    texts = [message.text for message in request.messages]
+    texts += [call.function.arguments for m in request.messages for call in m.tool_calls or ()]
+    characters = require_length(tokenizer, context, *texts, plain_tools(tools))
+    await filter_messages(service.filters, request.messages)
+    await filter_tools(service.filters, request.messages, tools)
+    call_form = turn.form if turn else form_of(tokenizer.chat_template)
+    prefix = turn.prefix if turn else ""
+
+    def ids() -> list[int]:
+        text = tool_chat_text(tokenizer, request.messages, tools, call_form)
+        return tokenizer.encode(text + prefix)
+
+    prompt = await tokenised(characters, ids)
+    guide = turn.guide if turn else form.guide if form else None
+    if wants_search(request, strategy):
+        turns = CandidateTurn(request, prompt, guide, turn)
+        await candidates.answer_by_candidates(service, exchange, turns, strategy)
+        return
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        [prompt],
+        CHAT,
+        key=_conversation(request.messages),
+        logs=request.logprobs,
+        guide=guide,
+        turn=turn,
+    )
+
+
+async def _form(service: Service, request: Request, body: bytes) -> OutputForm | None:
+    """The form that a request asks of its answer, if the engine can hold an output to it."""
+    form = await tokenised(len(body), lambda: output_form(request))
+    if form:
+        require_guides(service.deployment, form.param)
+    return form
 
 
 def _conversation(messages: list[ChatMessage]) -> str:

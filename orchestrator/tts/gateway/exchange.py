@@ -7,6 +7,7 @@ gateway's own end.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -22,6 +23,8 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 JSON = b"application/json"
 EVENTS = b"text/event-stream; charset=utf-8"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+"""What a client may call its request."""
 BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
@@ -103,6 +106,13 @@ class Exchange:
         printable = "".join(char if " " <= char <= "~" else "?" for char in value)
         self.extra_headers.append((name.encode(), printable.encode()))
 
+    def identify(self, prefix: str) -> None:
+        """Name the request as its client did by `x-request-id`, or else, and say how."""
+        given = self.header(b"x-request-id") or ""
+        record = self.record
+        record.id = given if _REQUEST_ID.fullmatch(given) else prefix + record.id
+        self.add_header("x-request-id", record.id)
+
     def close_connection(self) -> None:
         """Have the client send its next request over another connection."""
         self.extra_headers.append((b"connection", b"close"))
@@ -118,7 +128,9 @@ class Exchange:
             *self.extra_headers,
         ]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send(
+            {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}
+        )
         self._ended()
 
     async def start_events(self) -> None:

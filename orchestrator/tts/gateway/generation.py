@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tts.build.errors import CheckpointError
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, Shaping
 from tts.prompting import Models
 from tts.search import node_seed
 from tts.session.endpoints import routed_stream
@@ -21,9 +21,10 @@ from tts.session.replicas import Replicas
 from .chat_shapes import ChatShapes
 from .observability import ServedRequest
 from .openai.errors import bad_request
+from .openai.messages import ToolCall
 from .openai.requests import Request
 from .safety import FilterChain
-from .sample_text import Finish, SampleText, StopStrings, detokenizers
+from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
 
 
 @dataclass(slots=True)
@@ -36,6 +37,14 @@ class Delta:
     log_probs: list[float] = field(default_factory=list)
     finish: Finish | None = None
     """Why the sample ends here; None: it goes on. The sample itself may be further."""
+
+
+@dataclass(slots=True)
+class CallingDelta(Delta):
+    """What a sample has gained that may call tools."""
+
+    calls: Sequence[ToolCall] = ()
+    """Calls of tools, which are in no text."""
 
 
 class TextGenerator:
@@ -59,19 +68,32 @@ class TextGenerator:
         room = self.context - len(prompt)
         if room < 1:
             raise bad_request(
-                f"The prompt is {len(prompt)} tokens long; the generator's context holds "
-                f"{self.context}, prompt and output together.",
+                f"This model's maximum context length is {self.context} tokens. However, your "
+                f"messages resulted in {len(prompt)} tokens, and the answer needs one at least. "
+                "Please reduce the length of the messages.",
                 "messages",
                 "context_length_exceeded",
             )
         return min(wanted or room, room)
 
     def calls(
-        self, prompts: Sequence[list[int]], request: Request, limits: Sequence[int], *, logs: bool
+        self,
+        prompts: Sequence[list[int]],
+        request: Request,
+        limits: Sequence[int],
+        *,
+        logs: bool,
+        guide: str | None = None,
     ) -> list[GenerateCall]:
-        """A call for each choice: n for each prompt, each with a seed of its own."""
+        """A call for each choice: n for each prompt, each with a seed of its own.
+
+        `guide` is the grammar that each output follows.
+        """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = 1.0 if request.temperature is None else request.temperature
+        shaping = request.shaping
+        if shaping is not None:
+            self._require_possible(shaping, limits)
         return [
             GenerateCall(
                 np.asarray(prompt, dtype=np.int32),
@@ -80,26 +102,49 @@ class TextGenerator:
                 temperature,
                 request.top_p or 1.0,
                 stop_at_step=self.models.step_delimiter in request.stops,
+                guide=guide,
                 top_k=max(request.top_k or 0, 0),
                 stop_words=tuple((token,) for token in request.stop_token_ids),
                 ignore_end=request.ignore_eos,
                 log_probs=logs,
                 # else there is nothing to be seen early
                 streaming=request.stream or bool(request.stops),
+                shaping=shaping,
             )
             for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
             for sample in range(request.n)
         ]
 
-    def sample(self, index: int, call: GenerateCall, request: Request) -> SampleText:
-        """What becomes of a call's tokens."""
+    def _require_possible(self, shaping: Shaping, limits: Sequence[int]) -> None:
+        """Raise ApiError for what no engine of this vocabulary and context can do."""
+        size = self.models.generator.vocab_size
+        if wrong := [token for token, _ in shaping.logit_bias if token >= size]:
+            raise bad_request(
+                f"logit_bias names the token id {wrong[0]}; the vocabulary is 0..{size - 1}.",
+                "logit_bias",
+            )
+        if shaping.min_tokens > min(limits):
+            raise bad_request(
+                f"min_tokens is {shaping.min_tokens}; the answer has at most {min(limits)} tokens.",
+                "min_tokens",
+            )
+
+    def sample(
+        self,
+        index: int,
+        call: GenerateCall,
+        request: Request,
+        marks: Mapping[int, str] | None = None,
+    ) -> SampleText:
+        """What becomes of a call's tokens; `marks` are special tokens that its text shall hold."""
+        new = self._new_detokenizer
         ends = set(request.stop_token_ids)
         if not request.ignore_eos:
             ends.update(word[0] for word in self.models.end_stop_words)
         include = request.include_stop_str_in_output
         return SampleText(
             index,
-            self._new_detokenizer(),
+            MarkingDetokenizer(new, marks) if marks else new(),
             StopStrings(request.stops, include=include),
             call.max_new_tokens,
             frozenset(ends),

@@ -33,7 +33,7 @@ from .generation import TextGenerator
 from .local_servers import local_servers
 from .named_servers import NamedServers, follow
 from .observability import Recorder, RequestLog, requests_dir, telemetry_of
-from .safety import FilterChain, Keyring, KeyStore, keys_file
+from .safety import FilterChain, Keyring, KeyStore, UsageBook, keys_file, usage_file
 from .service import Service, Settings
 
 BACKLOG = 1024
@@ -99,9 +99,8 @@ async def serve(
         spec = load_deployment(deployment).served_by(kind)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
-        recorder = Recorder(
-            RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
-        )
+        log, usage = RequestLog(requests_dir(name)), UsageBook(usage_file())
+        recorder = Recorder(log, telemetry, usage, keeps_prompts=settings.keep_prompts)
         stack.callback(recorder.close)
         groups, watch = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(

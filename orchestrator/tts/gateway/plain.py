@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -13,13 +12,16 @@ import msgspec
 from tts.compat.aio import timeout
 
 from .exchange import Exchange
-from .generation import Delta
+from .generation import CallingDelta, Delta
 from .openai.answers import Answer, AnswerForm, usage_of
 from .openai.errors import ApiError, bad_request
 from .openai.events import DONE, Events
+from .openai.messages import ToolCall
 from .openai.requests import Request
 from .sample_text import SampleText
 from .service import Service, admit
+from .tool_turns import ToolTurn, reading_calls
+from .tools.votes import canonical
 
 
 async def answer(
@@ -32,10 +34,13 @@ async def answer(
     key: str,
     logs: bool = False,
     echo: Sequence[str] = (),
+    guide: str | None = None,
+    turn: ToolTurn | None = None,
 ) -> None:
     """Generate n choices for each prompt, and respond. `echo` is put before the choices of each.
 
-    `key` names the conversation, which stays on one replica.
+    `key` names the conversation, which stays on one replica. `guide` is the grammar that outputs
+    follow, `turn` how calls of tools stand in them.
     """
     if logs and service.filters.of_output:
         raise bad_request(
@@ -45,16 +50,21 @@ async def answer(
         )
     generator = service.generator
     limits = [generator.room(prompt, request.limit) for prompt in prompts]
-    calls = generator.calls(prompts, request, limits, logs=logs)
-    samples = [generator.sample(index, call, request) for index, call in enumerate(calls)]
+    calls = generator.calls(prompts, request, limits, logs=logs, guide=guide)
+    marks = turn.marks if turn else None
+    samples = [generator.sample(index, call, request, marks) for index, call in enumerate(calls)]
     admit(service, exchange, sum(limits) * request.n + sum(map(len, prompts)), search=False)
     exchange.record.prompt_tokens = sum(map(len, prompts))
     if service.recorder.keeps_prompts:
         tokenizer = generator.models.generator
         exchange.record.prompt = "\n\n".join(tokenizer.decode(prompt) for prompt in prompts)
     prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
-    response = PlainResponse(service, exchange, request, form, samples, prefixes, logs=logs)
+    response = PlainResponse(
+        service, exchange, request, form, samples, prefixes, logs=logs, calling=turn is not None
+    )
     deltas = generator.merged(calls, samples, exchange.record, key)
+    if turn:
+        deltas = reading_calls(deltas, turn, len(samples))
     limit_s = service.settings.deadline_s
     try:
         async with timeout(limit_s):
@@ -80,8 +90,12 @@ class PlainResponse:
         prefixes: Sequence[str],
         *,
         logs: bool,
+        calling: bool,
     ) -> None:
-        """`prefixes` stand before the samples; `logs`: with log-probabilities."""
+        """`prefixes` stand before the samples; `logs`: with log-probabilities.
+
+        `calling`: the deltas are `CallingDelta`.
+        """
         self._exchange = exchange
         self._request = request
         self._form = form
@@ -92,7 +106,11 @@ class PlainResponse:
         self._keeps_answer = service.recorder.keeps_prompts
         self._texts = list(prefixes)
         """The samples' texts so far, where somebody will ask for them."""
-        self._id = form.prefix + secrets.token_hex(12)
+        self._offsets = [len(prefix) for prefix in prefixes]
+        """How many characters of each text have log-probabilities already, or stand before."""
+        self._calling = calling
+        self._calls: list[list[ToolCall]] = [[] for _ in samples]
+        self._id = exchange.record.id
         self._created = int(time.time())
 
     async def whole(self, deltas: AsyncGenerator[Delta, None]) -> None:
@@ -103,11 +121,14 @@ class PlainResponse:
                 self._keep(delta)
                 gathered[delta.sample.index].ids += delta.ids
                 gathered[delta.sample.index].log_probs += delta.log_probs
+                gathered[delta.sample.index].finish = delta.finish
+                if isinstance(delta, CallingDelta):
+                    self._calls[delta.sample.index] += delta.calls
         choices = [
-            self._form.choice(index, text, sample.finish or "stop", self._log_probs(delta))
-            for index, (sample, text, delta) in enumerate(
-                zip(self._samples, self._texts, gathered, strict=True)
+            self._form.choice(
+                index, text, delta.finish or "stop", self._log_probs(delta), self._calls[index]
             )
+            for index, (text, delta) in enumerate(zip(self._texts, gathered, strict=True))
         ]
         whole = Answer(
             self._id,
@@ -127,6 +148,7 @@ class PlainResponse:
         events = Events(self._id, form.chunk, self._created, request.model, usage=counts)
         begun: set[int] = set()
         running = len(self._samples)
+        calling = self._calling
         exchange.record.stream = True
         async with aclosing(deltas):
             async for delta in deltas:
@@ -143,6 +165,8 @@ class PlainResponse:
                     data += events.choice(index, delta.text, logprobs=self._log_probs(delta))
                 elif delta.text:
                     data += events.text(index, delta.text)
+                if calling:
+                    data += self._called(events, delta)
                 if exchange.record.t5 is None:
                     exchange.record.t4 = time.monotonic()
                     await exchange.start_events()
@@ -164,7 +188,8 @@ class PlainResponse:
     def count(self) -> None:
         """Keep the tokens so far in the request's record, and the answer if that is wanted."""
         if self._keeps_answer:
-            self._exchange.record.answer = "\n\n".join(self._texts)
+            called = [canonical(call) for calls in self._calls for call in calls]
+            self._exchange.record.answer = "\n\n".join([*self._texts, *called])
         self._exchange.record.answer_tokens = self._tokens
 
     @property
@@ -176,11 +201,22 @@ class PlainResponse:
         if self._keeps_answer or not self._request.stream:
             self._texts[delta.sample.index] += delta.text
 
+    def _called(self, events: Events, delta: Delta) -> bytes:
+        """What a stream says of new calls."""
+        if not isinstance(delta, CallingDelta) or not delta.calls:
+            return b""
+        calls = self._calls[delta.sample.index]
+        calls += delta.calls
+        return events.calls(delta.sample.index, len(calls) - len(delta.calls), delta.calls)
+
     def _log_probs(self, delta: Delta) -> Any:
         """The log-probabilities of a delta's tokens; None if nobody asked."""
         if not self._logs:
             return None
-        return self._form.logprobs([self._token_texts[i] for i in delta.ids], delta.log_probs)
+        tokens = [self._token_texts[i] for i in delta.ids]
+        begin = self._offsets[delta.sample.index]
+        self._offsets[delta.sample.index] += sum(map(len, tokens))
+        return self._form.logprobs(tokens, delta.log_probs, begin)
 
 
 def _own_latency(exchange: Exchange) -> dict[str, Any]:

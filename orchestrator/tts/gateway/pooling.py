@@ -6,7 +6,6 @@ process reward models mark it. Each step gives a pair: wrong, right.
 
 from __future__ import annotations
 
-import secrets
 import time
 
 import msgspec
@@ -20,7 +19,7 @@ from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import PoolingRequest
 from .prompts import filter_messages, problem_of, require_length, tokenised
-from .service import Service, admit, read
+from .service import Service, admit, read, strategy_of
 
 QWEN_MARK = "<extra_0>"
 MAX_STEPS = 1024
@@ -30,7 +29,7 @@ MAX_STEPS = 1024
 async def pooling(service: Service, exchange: Exchange) -> None:
     """Score the steps of a chat's last message."""
     request, _ = await read(service, exchange, PoolingRequest)
-    service.strategy_of(request.model)
+    strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     calls = await _calls(service, request)
     tokens = len(calls[-1].input_ids)
@@ -41,7 +40,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
-        "id": "pool-" + secrets.token_hex(12),
+        "id": exchange.record.id,
         "object": "list",
         "created": int(time.time()),
         "model": request.model,

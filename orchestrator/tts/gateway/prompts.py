@@ -23,8 +23,12 @@ from tts.session.questions import as_problem
 
 from .chat_shapes import ChatShapes
 from .openai.errors import ApiError, bad_request
-from .openai.requests import ChatMessage
+from .openai.messages import ChatMessage
+from .openai.tools import Tool
 from .safety import FilterChain
+from .tools.conversation import check_turns, for_template, in_text, lost_of
+from .tools.forms import ToolForm
+from .tools.grammar import plain_tools
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
@@ -63,8 +67,9 @@ def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
     characters = sum(map(len, texts))
     if (over := characters - context * tokenizer.longest_token) > 0:
         raise bad_request(
-            f"The prompt has {characters:,} characters, {over:,} more than a context of "
-            f"{context:,} tokens can hold of the longest tokens.",
+            f"This model's maximum context length is {context} tokens. However, your messages have "
+            f"{characters:,} characters, {over:,} more than that many of its longest tokens. "
+            "Please reduce the length of the messages.",
             "messages",
             "context_length_exceeded",
         )
@@ -149,6 +154,57 @@ def chat_text(
     except CheckpointError as error:
         raise _refused_by_template(error) from None
     return text
+
+
+def tool_chat_text(
+    tokenizer: Tokenizer,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[Tool],
+    form: ToolForm,
+) -> str:
+    """A chat with tools, or with calls of them, to which the model is to answer."""
+    check_turns(messages)
+    shown = [tool.plain() for tool in tools]
+    try:
+        if form.in_template:
+            told = for_template(messages)
+            text = tokenizer.chat(told, generation_prompt=True, tools=shown)
+        else:
+            text = _chat_told_in_text(tokenizer, messages, tools)
+    except CheckpointError as error:
+        raise _refused_by_template(error) from None
+    if (lost := lost_of(messages, tools, text)) is not None:
+        raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
+    return text
+
+
+def _chat_told_in_text(
+    tokenizer: Tokenizer, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+) -> str:
+    """The chat with a system message that tells of the tools, or without one where none can be."""
+    try:
+        told = in_text(messages, tools, system=True)
+        return tokenizer.chat(told, generation_prompt=True)
+    except CheckpointError as error:
+        if not isinstance(error.__cause__, TemplateFailed):
+            raise
+    return tokenizer.chat(in_text(messages, tools, system=False), generation_prompt=True)
+
+
+async def filter_tools(
+    filters: FilterChain, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+) -> None:
+    """Raise ApiError, or ContentBlocked, where the filters would change tools or earlier calls."""
+    if not filters.of_input:
+        return
+    texts = [plain_tools(tools)]
+    texts += [call.function.arguments for each in messages for call in each.tool_calls or ()]
+    if await filtered(filters, texts) != texts:
+        raise bad_request(
+            "The content filters would change the tools, or the arguments of a call.",
+            "tools",
+            "content_filter",
+        )
 
 
 def _refused_by_template(error: CheckpointError) -> ApiError:

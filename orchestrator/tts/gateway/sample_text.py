@@ -10,7 +10,7 @@ bytes that are no UTF-8, as models do write them (0.23).
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -21,7 +21,7 @@ from tts.endpoints.base import NewTokens
 
 from .safety import TextStream
 
-Finish = Literal["stop", "length"]
+Finish = Literal["stop", "length", "tool_calls"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _MOST_BYTES_OF_A_CHARACTER = 4
 
@@ -173,7 +173,33 @@ class TextDetokenizer:
         return self._decode(self._ids[self._start :])[len(before) :]
 
 
-Detokenizer = ByteDetokenizer | TextDetokenizer
+class MarkingDetokenizer:
+    """Spells some special tokens, which are in no text otherwise: those that begin a call."""
+
+    def __init__(self, new: Callable[[], Detokenizer], marks: Mapping[int, str]) -> None:
+        """`new` makes what reads the text between the marks."""
+        self._new = new
+        self._marks = marks
+        self._between = new()
+
+    def push(self, ids: Sequence[int]) -> str:
+        """The text that further ids add."""
+        text, run = "", list[int]()
+        for token in ids:
+            mark = self._marks.get(token)
+            if mark is None:
+                run.append(token)
+                continue
+            text += self._between.push(run) + self._between.finish() + mark
+            self._between, run = self._new(), []
+        return text + self._between.push(run)
+
+    def finish(self) -> str:
+        """The text that was held back: of an output that ends within a character."""
+        return self._between.finish()
+
+
+Detokenizer = ByteDetokenizer | TextDetokenizer | MarkingDetokenizer
 
 
 def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from tts.strategies.names import strategy_name
 
 from .exchange import Exchange
 from .openai.errors import bad_request
-from .openai.requests import Request, SearchOptions
+from .openai.requests import PLAIN, Request, SearchOptions
 from .service import Service
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -43,17 +44,23 @@ def wants_search(request: Request, strategy: str | None) -> bool:
 
 
 def read_search_request(
-    service: Service, exchange: Exchange, request: Request, strategy: str | None, problem: Problem
+    service: Service,
+    exchange: Exchange,
+    request: Request,
+    strategy: str | None,
+    problem: Problem,
+    form: Mapping[str, str] | None = None,
 ) -> SearchRequest:
     """The search that a request asks for; `strategy` is what its model's name says, if anything.
 
+    `form` is the parameter that holds its answers to a form.
     Raises ApiError for what no search can do, what is said twice, and what is not allowed here.
     """
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()
     config = RunConfig(
         strategy=_strategy(strategy, options),
-        parameters=_parameters(request, options),
+        parameters={**_parameters(request, options), **(form or {})},
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, _deadline_s(service, exchange, request, options)),
     )
@@ -105,6 +112,7 @@ def _refuse_unsupported(request: Request) -> None:
         ("stop_token_ids", bool(request.stop_token_ids)),
         ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),
+        *((name, True) for name in (request.shaping or PLAIN).changes()),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("echo", getattr(request, "echo", False)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),

@@ -6,7 +6,6 @@ request ──► SearchRequest ──► RunningSearches: the same is run once 
 from __future__ import annotations
 
 import hashlib
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,16 +19,19 @@ from tts.runs.records import CompletionRecord
 from tts.search import significant
 from tts.session import Result, Step
 
+from .closing import ClosingAnswer
 from .exchange import Exchange
 from .openai.answers import Answer, AnswerForm, SearchUsage, TokenDetails, Usage
 from .openai.errors import ApiError
 from .openai.events import DONE, KEEP_ALIVE, Events
-from .openai.requests import ChatMessage, Request
+from .openai.messages import ChatMessage
+from .openai.requests import Request
 from .page import kept_reports
 from .prompts import filter_messages, problem_of, require_length, search_prompt
 from .running_searches import RunningSearch, StepNote
 from .search_request import SearchRequest, read_search_request
 from .service import Service, admit
+from .structured import OutputForm
 
 KEEP_ALIVE_S = 10.0
 """After so long without a word a stream gets a comment, or proxies would end it."""
@@ -43,14 +45,19 @@ async def answer_by_search(
     messages: Sequence[ChatMessage],
     body: bytes,
     form: AnswerForm,
+    wanted: OutputForm | None = None,
 ) -> None:
-    """Search for an answer to a conversation, or join the search that does, and respond."""
+    """Search for an answer to a conversation, or join the search that does, and respond.
+
+    `wanted` is the form of the answer.
+    """
     record = exchange.record
     models, context = service.session.models, service.generator.context
     # 1. What is asked, as the filters let it pass.
     characters = require_length(models.generator, context, *(each.text for each in messages))
     await filter_messages(service.filters, messages)
-    asked = read_search_request(service, exchange, request, strategy, problem_of(messages))
+    held = wanted.answer if wanted else None
+    asked = read_search_request(service, exchange, request, strategy, problem_of(messages), held)
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
     record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
@@ -65,6 +72,8 @@ async def answer_by_search(
     # 4. The response.
     try:
         response = SearchResponse(service, exchange, request, form, asked, search)
+        if wanted:
+            response.closing = ClosingAnswer(service, exchange, request, prompt.tolist(), wanted)
         await (response.stream() if request.stream else response.whole())
     finally:
         record.replica = search.replica
@@ -113,23 +122,29 @@ class SearchResponse:
         self._form = form
         self._asked = asked
         self._search = search
-        self._id = form.prefix + secrets.token_hex(12)
+        self._id = exchange.record.id
         self._created = int(time.time())
         self._shows_texts = not service.filters.of_output
         """Where answers are filtered, no text is told that has not been through the filters."""
+        self.closing: ClosingAnswer | None = None
+        """What gives the answer the form that was asked for."""
 
     async def whole(self) -> None:
         """Respond when the search has ended."""
         result = await self._search.result()
         self._search_answered()
         text, finish = self._text(result)
+        reasoning, text, finish = await self._formed(result, text, finish)
         self._exchange.record.t4 = time.monotonic()
+        choice = self._form.choice(0, text, finish, None)
+        if reasoning and self._form.chats:
+            choice.message.reasoning = choice.message.reasoning_content = reasoning
         answer = Answer(
             self._id,
             self._form.object,
             self._created,
             self._request.model,
-            [self._form.choice(0, text, finish, None)],
+            [choice],
             self._usage(result),
             await self._outcome(result),
         )
@@ -160,8 +175,10 @@ class SearchResponse:
             self._search_answered()
             await exchange.start_events()
         text, finish = self._text(result)
+        reasoning, text, finish = await self._formed(result, text, finish)
         usage, outcome = self._usage(result), await self._outcome(result)
-        data = events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
+        data = events.reasoning(reasoning) if reasoning and self._form.chats else b""
+        data += events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
         if counts:
             data += events.usage(usage)
         await exchange.end_events(data + DONE)
@@ -200,6 +217,20 @@ class SearchResponse:
             self._exchange.record.answer = text
         return text, "length" if result.limit else "stop"
 
+    async def _formed(self, result: Result, text: str, finish: str) -> tuple[str, str, str]:
+        """What leads to the answer, the answer in the form that was asked for, and why it ends."""
+        if self.closing is None:
+            return "", text, finish
+        _, chosen = _chosen(result)
+        nodes = result.tree.chain(chosen.node) if result.tree else []
+        ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
+        said, finish = await self.closing.of(chosen.text, ids)
+        stream = self._service.filters.output()
+        said = stream.feed(said) + stream.end()
+        if self._service.recorder.keeps_prompts:
+            self._exchange.record.answer = f"{text}\n\n{said}"
+        return text, said, finish
+
     def _usage(self, result: Result) -> Usage:
         """True counts: all that was generated, of which the answer is a part."""
         used = result.usage
@@ -207,6 +238,7 @@ class SearchResponse:
         nodes = result.tree.chain(completion.node) if result.tree else []
         in_answer = sum(len(node.thought.token_ids) for node in nodes if node.thought)
         others = max(0, used.generated_tokens - in_answer)
+        in_answer += self.closing.tokens if self.closing else 0
         record = self._exchange.record
         record.answer_tokens, record.search_tokens = in_answer, others
         record.verifier_tokens = used.verifier_tokens
@@ -227,7 +259,7 @@ class SearchResponse:
     async def _outcome(self, result: Result) -> dict[str, Any]:
         """The field `tts` of the answer."""
         _, chosen = _chosen(result)
-        own = self._exchange.record.own_latency_s()
+        own = self._exchange.record.own_latency_s(time.monotonic())
         outcome = {
             "strategy": self._asked.config.strategy,
             "n": self._asked.n,

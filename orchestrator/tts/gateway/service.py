@@ -22,7 +22,7 @@ from .observability import Recorder
 from .openai.errors import ApiError, quoted
 from .openai.requests import read_request
 from .running_searches import RunningSearches
-from .safety import FilterChain, Keyring, Limiter, Refusal
+from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
 
 MAX_BODY = 4 << 20
 IGNORED = "x-tts-ignored"
@@ -94,14 +94,33 @@ def authenticate(service: Service, exchange: Exchange) -> None:
         return
     scheme, _, key = (exchange.header(b"authorization") or "").partition(" ")
     exchange.key = service.keyring.find(key.strip()) if scheme.lower() == "bearer" else None
+    told = ""
     if exchange.key is None:
-        raise ApiError(
-            401,
-            "The API key is not valid." if key else "An API key is needed: Authorization: Bearer.",
-            code="invalid_api_key",
-            headers={"www-authenticate": "Bearer"},
+        told = (
+            "The API key is not valid." if key else "An API key is needed: Authorization: Bearer."
         )
+    elif exchange.key.expires is not None and exchange.key.expires <= time.time():
+        told = f"The API key {exchange.key.id} has expired."
+    if exchange.key is None or told:
+        headers = {"www-authenticate": "Bearer"}
+        raise ApiError(401, told, code="invalid_api_key", headers=headers)
     exchange.record.key = exchange.key.id
+
+
+def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
+    """The strategy that a model's name stands for; None: plain generation.
+
+    Raises ApiError for a name that is not served, or not to the request's key.
+    """
+    strategy = service.strategy_of(model)
+    if exchange.key is not None and not exchange.key.may_use(model):
+        raise ApiError(
+            403,
+            f"This key may not use {quoted(model)}; GET /v1/models lists what it may.",
+            code="model_not_allowed",
+            param="model",
+        )
+    return strategy
 
 
 async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, bytes]:
@@ -117,11 +136,12 @@ def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) ->
     """Charge the request to its key, which may use so many tokens; raises ApiError (429)."""
     if exchange.key is not None:
         key = exchange.key
+        spent = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
         admitted = service.limiter.admit(
-            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search
+            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search, spent=spent
         )
         exchange.extra_headers += admitted.headers
         if isinstance(admitted, Refusal):
-            raise ApiError(429, admitted.message, code="rate_limit_exceeded")
+            raise ApiError(429, admitted.message, code=admitted.code)
         exchange.admission = admitted
     exchange.record.t1 = time.monotonic()

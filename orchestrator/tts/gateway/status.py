@@ -18,7 +18,7 @@ from tts.compat.aio import timeout
 from .draining import refused
 from .exchange import Exchange
 from .openai.errors import ApiError
-from .service import Service
+from .service import Service, strategy_of
 
 logger = logging.getLogger(__name__)
 
@@ -79,14 +79,15 @@ async def list_models(service: Service, exchange: Exchange) -> None:
     """`/v1/models`: the deployment, and with it every strategy."""
     name = service.deployment.name
     names = [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
-    models = [_model(service, each) for each in names]
+    key = exchange.key
+    models = [_model(service, each) for each in names if key is None or key.may_use(each)]
     await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
 
 
 async def one_model(service: Service, exchange: Exchange) -> None:
     """The model that the path names."""
     name = exchange.path.removeprefix(MODEL)
-    service.strategy_of(name)
+    strategy_of(service, exchange, name)
     await exchange.respond(msgspec.json.encode(_model(service, name)))
 
 

@@ -9,6 +9,7 @@
 | live_run, live_screen, live_server | a run while it goes on: read, on a terminal, for browsers |
 | sheet | tables that are never cut, and bars for their cells |
 | runs, comparison | finished runs, groups of runs side by side, runs problem by problem |
+| listed_runs | the runs in a folder, a row each |
 | trace, perfetto_file | a run's timeline for Perfetto |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules and placements side by side |

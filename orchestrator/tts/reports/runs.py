@@ -111,6 +111,9 @@ def work_lines(summary: Summary) -> list[str]:
     """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
     latency, ahead, waste = summary.latency_s, summary.speculation, summary.waste
     lines = []
+    if summary.mean_completions is not None:
+        of = "" if summary.n is None else f" of n={summary.n:,}"  # a function's searches have no n
+        lines.append(f"completions per problem: {summary.mean_completions:,.1f}{of}")
     for name, did in (summary.servers or {}).items():
         lines.append(
             f"server {name}: {did.generator_requests:,} thoughts, "

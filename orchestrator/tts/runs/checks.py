@@ -93,6 +93,23 @@ def read_summary_fields(folder: Path) -> Json:
     return summary
 
 
+def check_lengths(folder: Path, summary: Json) -> None:
+    """Refuse a summary beside files that are not as long as it says, which takes no reading.
+
+    Raises RunDamaged. What is as long may differ all the same: `read_summary_fields` tells.
+    """
+    files = summary.get(_FILES)
+    for name, then in files.items() if isinstance(files, dict) else ():
+        if name.startswith(ENGINE_STEPS):
+            continue
+        try:
+            now = f"{(folder / name).stat().st_size} bytes,"
+        except OSError as error:
+            raise RunDamaged(f"{folder / name} is missing: {error.strerror or error}.") from error
+        if not str(then).startswith(now):
+            raise RunDamaged(f"{folder / name} is not as long as {SUMMARY} says.")
+
+
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """Keep a finished run's summary, with the checksums of what it was made from; raises RunError.
 

@@ -256,8 +256,9 @@ def _plain(value: Any) -> str:
     return Path(value).name if isinstance(value, str) else str(value)
 
 
-_NOT_SETTINGS = ("problem_ids", "deployment_source")
-"""Keys of run.json: problems are matched by themselves, and a deployment is known by its digest."""
+_NOT_SETTINGS = ("problem_ids", "deployment_source", "command")
+"""Keys of run.json: problems are matched by themselves, a deployment is known by its digest, and a
+command line says again what the others do."""
 
 
 @dataclass(frozen=True, slots=True)

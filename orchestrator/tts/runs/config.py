@@ -126,6 +126,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The engines that ran already, by role. Resolved."""
     sources: dict[str, FunctionSource] = {}
     """Where functions come from that a command takes part with, by what they do."""
+    command: list[str] = []
+    """The command line that asked for the run, word by word and without secrets; none of a
+    program's. It decides nothing of the outcome."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
@@ -150,7 +153,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         found = {
             name: msgspec.to_builtins(value)
             for name, value in written
-            if name not in LEFT_OUT or value not in (None, {}, Limits())
+            if name not in LEFT_OUT or value not in (None, {}, [], Limits())
         }
         return found | self.others
 
@@ -159,8 +162,8 @@ FIELDS = RunConfig.__struct_fields__[:-2]
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
-ENGINES = ("server", "remotes")
-"""Fields that say what ran the engines: a run may go on elsewhere."""
+CIRCUMSTANCES = ("server", "remotes", "command")
+"""Fields that decide nothing of the outcome: a run may go on elsewhere, by another command."""
 _ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
 
 
@@ -197,11 +200,11 @@ def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunCon
 def check_same(now: Json, before: Json, folder: Path) -> None:
     """Refuse to continue what is no longer the same; raises RunError naming what has changed.
 
-    Fields that an older version did not write are not compared, nor is what runs the engines: of
-    those elsewhere only the model counts, where it is named on both sides.
+    Fields that an older version did not write are not compared, nor are the circumstances: of
+    engines elsewhere only the model counts, where it is named on both sides.
     """
     for name in (*before, "functions", "limits"):
-        if name not in (*ENGINES, "sources") and now.get(name) != before.get(name):
+        if name not in (*CIRCUMSTANCES, "sources") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",

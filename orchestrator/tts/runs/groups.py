@@ -15,7 +15,7 @@ from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
 from tts.strategies.names import strategy_name
 
-from .config import ENGINES, RunConfig, parse_config
+from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (
     GROUP,
     Json,
@@ -125,7 +125,7 @@ def read_members(folder: Path) -> list[Member]:
         if isinstance(name := found.get("strategy"), str):
             found = {**found, "strategy": strategy_name(name)}
         for name, value in asked.items():
-            if name not in ENGINES and found.get(name) != value:
+            if name not in CIRCUMSTANCES and found.get(name) != value:
                 raise RunDamaged(
                     f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
                     f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -102,7 +102,7 @@ _LATER = ("waste", "latency_s", "speculation", "verifier_batches")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Summary(Mapping[str, Any]):
-    """What came of a run: summary.json, whose keys are these fields in this order.
+    """The results of a run: summary.json, whose keys are these fields in this order.
 
     As a mapping it has the keys of the file, with plain data: `summary["waste"]["share"]` is
     `summary.waste.share`. A field with a default is missing in files of older versions, or where
@@ -153,7 +153,7 @@ class Summary(Mapping[str, Any]):
     dataset: str
     accuracy_by_rule: dict[Rule, Share | None]
     pass_at_n: Share | None
-    """Share of the judged problems of which any completion is right."""
+    """Share of the judged problems that have a right completion."""
     accuracy_by_level: dict[str, Level]
     undecided: Count
     """Comparisons of answers that could not be decided, which count as wrong."""
@@ -161,12 +161,14 @@ class Summary(Mapping[str, Any]):
     tree_digest: str
     """One hash over every problem's tree and answers."""
     replay: ReplaySource | None = None
-    """What the run was a replay of."""
+    """The run that this one replays."""
     limits: dict[str, int | float] | None = None
-    """What each problem was limited to; missing in runs without limits."""
+    """The limits of each problem; missing in runs without limits."""
     limited: dict[Limit, Count] | None = None
     """How many searches each limit ended; missing in runs without limits."""
-    missing: tuple[str, ...] = ()
+    mean_completions: float | None = None
+    """Completions per problem; missing where every problem has n."""
+    missing: tuple[str, ...] = field(default=(), metadata={"json": False})
     """The fields that summary.json does not have; not one of its keys."""
 
     def __post_init__(self) -> None:
@@ -203,7 +205,7 @@ class Summary(Mapping[str, Any]):
         return len(_KEYS) - len(self.missing)
 
 
-_KEYS = tuple(field.name for field in fields(Summary) if field.name != "missing")
+_KEYS = tuple(each.name for each in fields(Summary) if each.name != "missing")
 """The keys of summary.json, in their order."""
 
 
@@ -268,6 +270,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "tree_digest": _digest(solved),
             "replay": msgspec.to_builtins(config.replay),
             **_limits(config.limits, solved),
+            **_completions(config.parameters["n"], solved),
         }
     )
 
@@ -289,6 +292,13 @@ def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
         return {}
     limited = Counter(problem.limit for problem in solved if problem.limit)
     return {"limits": msgspec.to_builtins(limits), "limited": dict(limited)}
+
+
+def _completions(n: int, solved: Sequence[_Solved]) -> Json:
+    """How many completions came out on average, if not n of every problem."""
+    if all(problem.completions == n for problem in solved):
+        return {}
+    return {"mean_completions": round(sum(each.completions for each in solved) / len(solved), 3)}
 
 
 def accuracy_by_level(
@@ -315,6 +325,7 @@ class _Solved:
     any_correct: bool | None
     undecided: int
     limit: str | None
+    completions: int
 
     @classmethod
     def of(cls, solved: ProblemSolved) -> _Solved:
@@ -326,6 +337,7 @@ class _Solved:
             solved.any_correct,
             solved.undecided,
             solved.limit,
+            len(solved.completions),
         )
 
     def right(self, rule: str) -> bool:

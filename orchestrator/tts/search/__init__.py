@@ -8,17 +8,19 @@
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | config | what the parameters of the strategies have in common |
 | budget | a search whose tokens are limited |
-| early_stop | when no missing completion can change the vote |
+| early_stop | the votes so far, and when no missing completion can change the outcome |
 | candidates | the candidates of a tree strategy, and the requests that make one |
 | tree_search | base of the strategies: collecting asks, building the result |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
 | auto | the policy that chooses a search from a few samples, and that search |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
+| adaptive_vote | sampling in rounds until the vote is probably decided |
 | search_and_learn | three of them exactly as in Hugging Face's code, chosen by `semantics` |
 """
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch
+from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
 from .beam_search import BeamSearch
 from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig
@@ -58,6 +60,8 @@ from .tree import Node, Tree
 __all__ = [
     "AbMctsConfig",
     "AbMctsSearch",
+    "AdaptiveVoteConfig",
+    "AdaptiveVoteSearch",
     "Aggregation",
     "AnswerForm",
     "AnswerOf",

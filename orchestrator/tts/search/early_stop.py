@@ -31,8 +31,38 @@ AnswerOf = Callable[[str], AnswerForm | None]
 """The form of the answer in a completion's text; None if it holds none."""
 
 
+class Votes:
+    """The weight of each answer so far."""
+
+    def __init__(self, answer_of: AnswerOf) -> None:
+        """`answer_of` must be pure: a stop may depend on texts only, never on timing."""
+        self._answer_of = answer_of
+        self._weights: defaultdict[AnswerForm, float] = defaultdict(float)
+
+    def add(self, text: str, weight: float) -> AnswerForm | None:
+        """Count one completion; the form of its answer."""
+        if answer := self._answer_of(text):
+            self._weights[answer] += weight
+        return answer
+
+    @property
+    def first_and_second(self) -> tuple[float, float]:
+        """The weights of the leading answer and of its runner-up, which may weigh more.
+
+        The runner-up is taken at its largest: all forms that are not exact, as if they were one,
+        together with the heaviest exact one.
+        """
+        if not self._weights:
+            return 0.0, 0.0
+        leader = max(self._weights, key=self._weights.__getitem__)
+        others = {form: weight for form, weight in self._weights.items() if form != leader}
+        runner_up = sum(weight for form, weight in others.items() if not form.exact)
+        runner_up += max((weight for form, weight in others.items() if form.exact), default=0.0)
+        return self._weights[leader], runner_up
+
+
 class EarlyStop:
-    """The weight of each answer so far, out of `n` completions."""
+    """The votes so far, out of those of `n` completions."""
 
     @classmethod
     def of(
@@ -51,22 +81,17 @@ class EarlyStop:
     def __init__(
         self, n: int, answer_of: AnswerOf, *, by_vote: bool = True, agree: int | None = None
     ) -> None:
-        """`by_vote` stops when the vote is decided, `agree` when that many have the same answer.
-
-        `answer_of` must be pure: the stop may depend on texts only, never on timing.
-        """
+        """`by_vote` stops when the vote is decided, `agree` when that many have the same answer."""
         self._missing = n
-        self._answer_of = answer_of
         self._by_vote = by_vote
         self._agree = agree
-        self._weights: defaultdict[AnswerForm, float] = defaultdict(float)
+        self._votes = Votes(answer_of)
         self._counts: Counter[AnswerForm] = Counter()
 
     def add(self, text: str, weight: float) -> None:
         """Count one completion."""
         self._missing -= 1
-        if answer := self._answer_of(text):
-            self._weights[answer] += weight
+        if answer := self._votes.add(text, weight):
             self._counts[answer] += 1
 
     @property
@@ -82,15 +107,6 @@ class EarlyStop:
 
     @property
     def _vote_is_decided(self) -> bool:
-        """Whether the leader's lead over the runner-up is more than the missing ones can add.
-
-        The runner-up is taken at its largest: all forms that are not exact, as if they were one,
-        together with the heaviest exact one.
-        """
-        if not self._weights:
-            return False
-        leader = max(self._weights, key=self._weights.__getitem__)
-        others = {form: weight for form, weight in self._weights.items() if form != leader}
-        runner_up = sum(weight for form, weight in others.items() if not form.exact)
-        runner_up += max((weight for form, weight in others.items() if form.exact), default=0.0)
-        return self._weights[leader] - runner_up > self._missing * MAX_WEIGHT + ROUNDING
+        """Whether the leader's lead over the runner-up is more than the missing ones can add."""
+        first, second = self._votes.first_and_second
+        return first - second > self._missing * MAX_WEIGHT + ROUNDING

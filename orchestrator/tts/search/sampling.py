@@ -4,7 +4,7 @@
           └─ 1 ─ 1.0 ...
 
 The four strategies grow the same tree; they differ in n, in whether the chains are scored, and in
-how the answer is chosen.
+how the answer is chosen. `adaptive_vote` samples the same chains in rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class SampleSearchConfig(SearchConfig):
 
 
 class SampleSearch(TreeSearch[SampleSearchConfig]):
-    """The state machine. Nothing is foreseen: all whole chains are asked for at once."""
+    """The state machine. Nothing is foreseen: all whole chains are asked for at once.
+
+    A strategy that samples in rounds defines `_more`.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     ) -> None:
         """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
         super().__init__(config)
+        self._seed = seed
         self._generated: dict[int, NodePath] = {}
         """By chain: the last step of every generated one."""
         self._unscored: dict[int, set[NodePath]] = {}
@@ -54,10 +58,9 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
         self._counted = 0
         """How many chains, from the first on, early stop has counted."""
-        self._wanted = config.n
-        for chain in range(config.n):
-            path = self.tree.add((chain,)).path
-            self._asks.append(Expand(path, seed(path), config.sampling, whole=True))
+        self._wanted = 0
+        """How many chains, from the first on, have been asked for and will come out."""
+        self._open(self._more())
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result."""
@@ -76,6 +79,17 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             self._grow(result)
         if not self._unscored[chain]:
             self._complete(chain)
+
+    def _more(self) -> int:
+        """How many chains to ask for now that all those asked for are complete; 0 ends it."""
+        return self.config.n - self._wanted
+
+    def _open(self, chains: int) -> None:
+        """Ask for so many chains more."""
+        for chain in range(self._wanted, self._wanted + chains):
+            path = self.tree.add((chain,)).path
+            self._asks.append(Expand(path, self._seed(path), self.config.sampling, whole=True))
+        self._wanted += chains
 
     def _grow(self, result: Generated) -> None:
         """Take in one chain, a node per step, and ask for the scores it needs."""
@@ -98,13 +112,18 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         return ask
 
     def _complete(self, chain: int) -> None:
-        """The chain waits for nothing more; the last one that is wanted ends the search."""
+        """The chain waits for nothing more; so the search may be over, or ask for further ones."""
         self._leaves[chain] = self._generated[chain]
-        if self._stop and self._decided_by(self._stop):
+        stopped = self._stop is not None and self._decided_by(self._stop)
+        if stopped:
             self._wanted = self._counted
             self.tree.drop(lambda path: path[0] >= self._wanted)
             self._leaves = {chain: self._leaves[chain] for chain in range(self._wanted)}
-        if len(self._leaves) == self._wanted:
+        if len(self._leaves) < self._wanted:
+            return
+        if more := 0 if stopped else self._more():
+            self._open(more)
+        else:
             self._end(self._ranked())
 
     def _ranked(self) -> tuple[Completion, ...]:

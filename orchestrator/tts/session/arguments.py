@@ -36,6 +36,8 @@ class StrategyParameters(TypedDict, total=False):
     scored: bool
     early_stop: bool
     agree: int | None
+    batch: int
+    threshold: float
     semantics: Literal["native", "search-and-learn", "search-and-learn-stripped"]
     num_iterations: int
     finish: Literal["depth", "eos"]

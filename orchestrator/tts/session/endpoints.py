@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import (
     Connection,
     GenerateCall,
@@ -85,7 +86,8 @@ async def routed_stream(
     Samples with the same `key` go to the same replica if possible; `on_server` is called with the
     name of the replica before each attempt. If its server goes away, a sample continues on another
     one after the tokens that it has; the tokens drawn there differ from those that the first server
-    would have drawn. Closing the generator early ends the sample on the engine.
+    would have drawn; one with a guide, which says what the whole output is, then fails. Closing the
+    generator early ends the sample on the engine.
     """
     attempts = Attempts(replicas, key, most=lambda: max(STREAM_ATTEMPTS, len(replicas) + 1))
     while call.max_new_tokens:
@@ -99,6 +101,8 @@ async def routed_stream(
                     if new.final:
                         return
             break
+        if call.guide and given:
+            raise EndpointUnavailable("The server went away in the middle of a guided sample.")
         ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
         call = replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))
     yield NewTokens([], final=True)  # only the word that it ends here was missing

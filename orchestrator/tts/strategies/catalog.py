@@ -15,6 +15,7 @@ from tts.grading import votes
 from tts.plugins import PluginGroup, package_of
 from tts.search import (
     AbMctsConfig,
+    AdaptiveVoteConfig,
     AnswerOf,
     BeamSearchConfig,
     DvtsConfig,
@@ -55,6 +56,20 @@ _ALL = (
         "majority",
         fixed={"scored": False},
         independent="chains",
+    ),
+    Strategy(
+        "adaptive-vote",
+        "up to n chains, in rounds until one answer is probably the majority's",
+        AdaptiveVoteConfig,
+        "majority",
+        fixed={"scored": False},
+    ),
+    Strategy(
+        "weighted-adaptive-vote",
+        "as adaptive-vote, but equal answers add up their chains' scores",
+        AdaptiveVoteConfig,
+        "weighted",
+        fixed={"scored": True},
     ),
     Strategy(
         "best-of-n",

@@ -3,6 +3,8 @@
 STRATEGY_NAMES = (
     "greedy",
     "majority-vote",
+    "adaptive-vote",
+    "weighted-adaptive-vote",
     "best-of-n",
     "weighted-best-of-n",
     "beam-search",

@@ -29,7 +29,7 @@ from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
 from tts.gateway.chat_shapes import ChatShapes
-from tts.gateway.openai.requests import ChatMessage
+from tts.gateway.openai.messages import ChatMessage
 from tts.gateway.prompts import chat_text
 
 HERE = Path(__file__).parent

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from tests.endpoints.openai.stand_in import END, TOKENIZER, TrtllmServe, drawn, log_prob
 
-from tts.build.errors import EndpointUnavailable
-from tts.endpoints.base import GenerateCall, stream_of
+from tts.build.errors import EndpointUnavailable, RequestRefused
+from tts.endpoints.base import GenerateCall, Shaping, stream_of
 from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import TRTLLM, label_score
 from tts.endpoints.openai.http_client import Http
@@ -64,6 +64,11 @@ def test_ids_are_asked_and_answered():
     assert sampled(output=[40, 41, END, 42])[0] == [40, 41]
     assert sampled(replace(CALL, ignore_end=True), [40, END, 42])[0] == [40, END, 42]
     assert sampled(replace(CALL, stop_words=((40,),)), [40, 41])[0] == [40]
+
+
+def test_a_penalty_that_it_would_ignore_is_refused():
+    with pytest.raises(RequestRefused, match="presence_penalty is not supported"):
+        sampled(replace(CALL, shaping=Shaping(presence_penalty=1.0)))
 
 
 def test_every_token_that_ends_a_step_is_named_to_it():

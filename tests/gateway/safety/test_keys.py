@@ -4,12 +4,14 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
 from tts.build.errors import ConfigError
 from tts.gateway.safety.keys import (
     SEES_CHANGES_S,
+    ApiKey,
     Keyring,
     KeyStore,
     KeysUnusable,
@@ -229,3 +231,29 @@ def test_a_file_that_is_held_by_others_is_waited_for(store, file):
         key, _ = store.create("a", KeyLimits())
     assert Keyring(store).find(key)
     reader.close()
+
+
+def test_a_store_of_an_earlier_version_is_taken_over(file):
+    file.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(file, isolation_level=None)) as old:
+        old.execute(
+            "CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, "
+            "sha256 BLOB NOT NULL UNIQUE, created REAL NOT NULL, revoked REAL, "
+            "requests_per_minute INTEGER, tokens_per_minute INTEGER, concurrent_searches INTEGER)"
+        )
+        digest = hashlib.sha256(b"tts_old").digest()
+        old.execute("INSERT INTO keys VALUES ('1', 'old', ?, 1.0, NULL, 5, NULL, 2)", (digest,))
+    store = KeyStore(file)
+    (found,) = store.all()
+    assert found == ApiKey("1", "old", KeyLimits(5, None, 2), 1.0, None)
+    assert Keyring(store).find("tts_old") == found
+    key, made = store.create("new", KeyLimits(tokens_per_month=7), expires=2.0, models=["demo:*"])
+    assert Keyring(store).find(key) == made
+    store.close()
+
+
+def test_models_of_a_key_may_be_patterns():
+    everything = ApiKey("1", "a", KeyLimits(), 1.0, None)
+    some = ApiKey("1", "a", KeyLimits(), 1.0, None, models=("demo", "other:*"))
+    assert everything.may_use("demo:mcts")
+    assert [some.may_use(each) for each in ("demo", "demo:mcts", "other:mcts")] == [1, 0, 1]

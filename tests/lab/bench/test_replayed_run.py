@@ -69,7 +69,8 @@ def test_the_commands_know_which_options_were_given(recorded):
     _, folder = recorded
 
     def refused(*arguments):
-        return str(CliRunner().invoke(app, [*map(str, arguments), "--replay", folder]).exception)
+        words = map(str, [*arguments, "--replay", folder])
+        return str(CliRunner().invoke(app, list(words)).exception)
 
     assert "seed is 0, but" in refused("bench", "demo", "--seed", 0)
     assert "strategy is 'beam-search'" not in refused("bench", "demo")

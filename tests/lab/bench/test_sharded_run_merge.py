@@ -37,6 +37,20 @@ def shards(engines, tmp_path):
     ]
 
 
+def test_shards_may_come_from_different_commands(engines, tmp_path):
+    for same in (False, True):
+        folders = [
+            run_bench(
+                shard_of(f"{number}/2", command=["tts", "bench", "" if same else str(number)]),
+                tmp_path / f"{same}-{number}",
+                Observer(),
+            )
+            for number in (1, 2)
+        ]
+        merged = read_config(merge_runs(folders, tmp_path / f"{same}-merged"))
+        assert merged.get("command") == (["tts", "bench", ""] if same else None)
+
+
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 9))
 def test_shards_are_a_partition_in_order_and_their_sizes_differ_by_one_at_most(items, count):
     parts = [Shard(number, count).of(items) for number in range(1, count + 1)]

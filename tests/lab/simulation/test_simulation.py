@@ -87,6 +87,7 @@ def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy):
         assert simulate(plain, schedule).digest == expected, schedule
 
 
+@pytest.mark.slow
 def test_placement_memory_and_costs_do_not_change_the_trees():
     plain = scenario(n=16, problems=3)
     others = [
@@ -142,6 +143,7 @@ def test_synchronous_search_waits_for_a_fifth_to_a_half_of_its_time(n):
     assert 0.20 <= outcome.waiting <= 0.55
 
 
+@pytest.mark.slow
 def test_what_a_larger_cache_gains_fades_with_its_size():
     plain = scenario(n=16, problems=6, in_flight=6)
     wall = [

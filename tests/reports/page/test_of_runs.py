@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from tts.build.errors import ConfigError, RunError
 from tts.cli import app
-from tts.reports.page.of_runs import report_of
+from tts.reports.page.of_runs import facts_of, report_of
+from tts.runs.folder import CONFIG, read_config, write_json
 
 
 @pytest.fixture
@@ -104,3 +105,10 @@ def test_a_configuration_that_lacks_something_is_said_by_name(runs):
 def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     assert isinstance(tts("report", runs[0], "--format", "png").exception, ConfigError)
+
+
+def test_the_page_has_the_command_line_that_asked_for_the_run(runs):
+    config = read_config(runs[0])
+    write_json(runs[0] / CONFIG, {**config, "command": ["tts", "bench", "a b"]})
+    assert facts_of(runs[:1])["Configuration"]["command line"] == "tts bench 'a b'"
+    assert "command line" not in facts_of(runs[1:])["Configuration"]

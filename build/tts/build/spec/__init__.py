@@ -17,6 +17,7 @@ Each section of the file is in the module that has its name:
 | module | job |
 |---|---|
 | section | the base of all sections, and types that several have |
+| field_docs | what the source says about a field |
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 

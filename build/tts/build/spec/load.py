@@ -202,6 +202,15 @@ def _shown(value: object) -> str:
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
     """The fields of whatever models may stand at a place below `model`, made of `data`."""
+    return list(
+        dict.fromkeys(name for each in models_at(model, place, data) for name in each.model_fields)
+    )
+
+
+def models_at(
+    model: type[BaseModel], place: Sequence[str | int], data: object
+) -> list[type[BaseModel]]:
+    """Whatever models may stand at a place below `model`, made of `data`."""
     models = [model]
     for part in place:
         fields = [each.model_fields[part] for each in models if part in each.model_fields]
@@ -210,7 +219,7 @@ def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object)
         data = data.get(part) if isinstance(data, dict) else None
         is_remote = isinstance(data, dict) and "url" in data
         models = [each for each in models if issubclass(each, RemoteSpec) == is_remote] or models
-    return list(dict.fromkeys(name for each in models for name in each.model_fields))
+    return models
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:

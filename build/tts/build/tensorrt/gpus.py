@@ -10,6 +10,7 @@ names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -122,6 +123,23 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         source="NVIDIA Ada GPU architecture whitepaper, appendix A",
     ),
 }
+_MODEL: Mapping[Gpu, str] = {kind: kind.partition("-")[0] for kind in GPUS}
+"""The word in the names of NVIDIA's GPUs by which each kind is known."""
+
+
+def kind_of(name: str, memory: int) -> Gpu | None:
+    """The kind of a GPU by its name and memory in bytes, as nvidia-smi says them; None: unknown.
+
+    The name alone does not tell an A100 of 40 GB from one of 80, or a laptop's RTX 4090 from the
+    card.
+    """
+    words = re.split(r"[\s_-]+", name.lower())
+    fits = [
+        kind
+        for kind, facts in GPUS.items()
+        if facts.memory <= memory and _MODEL[kind] in (*words, "".join(words[-2:]))
+    ]
+    return max(fits, key=lambda kind: GPUS[kind].memory, default=None)
 
 
 def gpus_of(deployment: Deployment) -> list[int]:

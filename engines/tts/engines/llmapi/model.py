@@ -89,6 +89,9 @@ def limits_of(
         kv_reuse=cache["enable_block_reuse"],
         labels=labels,
         decoupled=decoupled,
+        # TorchSampler takes penalties and does not apply them (TensorRT-LLM #9442) until #16485,
+        # and which of a request's stops min_tokens holds back is not known
+        shaped=False,
     )
 
 

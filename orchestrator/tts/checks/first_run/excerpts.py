@@ -50,12 +50,18 @@ def telling_lines(lines: Iterable[str]) -> list[str]:
     return told
 
 
+def without_secrets(text: str) -> str:
+    """A text in which tokens, passwords and keys are replaced, as far as their form tells them."""
+    for pattern, instead in _SECRETS:
+        text = re.sub(pattern, instead, text)
+    return text
+
+
 def scrubbed(text: str, deployment: Deployment) -> str:
     """A text without secrets, the deployment's prompts, the machine's name and the home folder."""
     for prompt in sorted(set(_prompts(deployment)), key=len, reverse=True):
         text = text.replace(prompt, "[prompt]")
-    for pattern, instead in _SECRETS:
-        text = re.sub(pattern, instead, text)
+    text = without_secrets(text)
     if (home := str(Path.home())) != "/":
         text = text.replace(home, "~")
     if len(name := platform.node()) > 3:

@@ -48,6 +48,8 @@ class Ask:
     guide: str | None = None
     log_probs: bool = False
     stream: bool = False
+    shaping: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the distribution, by the names of `Shaping`; those of the dialect's `shapes`."""
 
 
 @dataclass
@@ -105,6 +107,8 @@ class Dialect:
     stops_by_ids: bool = False
     """It looks for the tokens of a stop text, not for the text: every token that holds one is named
     to it."""
+    shapes: frozenset[str] = frozenset()
+    """Changes to the distribution that it can make, by the names of `Shaping`."""
     read_streamed: bool = False
     """A whole output is read from a stream, where that gives every token: what asks for an answer
     in one piece is not ended with its connection while others are answered. The server closes the
@@ -117,6 +121,7 @@ class Dialect:
 
 def _completion(model: str, ask: Ask) -> Body:
     body: Body = {
+        **_biases(ask.shaping),
         "model": model,
         "prompt": ask.prompt,
         "max_tokens": ask.max_tokens,
@@ -141,14 +146,32 @@ _NO_PENALTIES = {
 }
 
 
+_PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
+_OPENAI_SHAPES = frozenset({"presence_penalty", "frequency_penalty", "logit_bias"})
+
+
+def _penalties(ask: Ask) -> Body:
+    """The changes to the distribution, as OpenAI's and vLLM's fields have them."""
+    return _NO_PENALTIES | _biases(ask.shaping)
+
+
+def _biases(shaping: Mapping[str, Any]) -> Body:
+    if "logit_bias" not in shaping:
+        return dict(shaping)
+    bias = {str(token): value for token, value in shaping["logit_bias"]}
+    return {**shaping, "logit_bias": bias}
+
+
 def _vllm_sample(model: str, ask: Ask) -> Body:
-    body = _completion(model, ask) | _NO_PENALTIES | {"top_k": ask.top_k, "return_token_ids": True}
+    body = _completion(model, ask) | _penalties(ask)
+    body |= {"top_k": ask.top_k, "return_token_ids": True}
     return body | _stops(ask) | _guide({"structured_outputs": {"grammar": ask.guide}}, ask)
 
 
 def _trtllm_sample(model: str, ask: Ask) -> Body:
     # token ids come in place of text
-    body = _completion(model, ask) | _NO_PENALTIES | {"top_k": ask.top_k, "detokenize": False}
+    body = _completion(model, ask) | _penalties(ask)
+    body |= {"top_k": ask.top_k, "detokenize": False}
     ebnf = {"response_format": {"type": "ebnf", "ebnf": ask.guide}}
     return body | _stops(ask) | _guide(ebnf, ask)
 
@@ -248,6 +271,13 @@ def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
     return {"text" if isinstance(ids, str) else "input_ids": ids, "sampling_params": sampling}
 
 
+def _sglang_penalties(ask: Ask) -> Body:
+    body = _penalties(ask)
+    if "min_tokens" in body:
+        body["min_new_tokens"] = body.pop("min_tokens")
+    return body
+
+
 def _sglang_sample(model: str, ask: Ask) -> Body:
     sampling: Body = {
         "max_new_tokens": ask.max_tokens,
@@ -259,7 +289,7 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
         "stop_token_ids": list(ask.stop_ids),
         "no_stop_trim": True,
         "ignore_eos": ask.ignore_end,
-        **_NO_PENALTIES,
+        **_sglang_penalties(ask),
         **_guide({"ebnf": ask.guide}, ask),
     }
     flags = {"stream": ask.stream, "return_logprob": ask.log_probs}
@@ -330,6 +360,18 @@ _LLAMA_CHAIN: Body = {
 }
 
 
+def _llama_penalties(shaping: Mapping[str, Any]) -> Body:
+    if not shaping:
+        return {}
+    body = dict(shaping)
+    if "repetition_penalty" in body:
+        body["repeat_penalty"] = body.pop("repetition_penalty")
+    if "logit_bias" in body:
+        body["logit_bias"] = [list(each) for each in body["logit_bias"]]
+    chain = ["penalties", *_LLAMA_CHAIN["samplers"], "min_p"]
+    return body | {"samplers": chain, "repeat_last_n": -1}  # all of the context
+
+
 def _llama_sample(model: str, ask: Ask) -> Body:
     body: Body = {
         "model": model,
@@ -342,6 +384,7 @@ def _llama_sample(model: str, ask: Ask) -> Body:
         "return_tokens": True,
         "ignore_eos": ask.ignore_end,
         **_LLAMA_CHAIN,
+        **_llama_penalties(ask.shaping),
         **_guide({"grammar": ask.guide}, ask),
     }
     if ask.stream:
@@ -403,6 +446,7 @@ VLLM = Dialect(
     _completion_piece,
     Labels("ids", _vllm_labels, _top_labels),
     Prompts(_vllm_prompt_body, _vllm_prompt),
+    shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 SGLANG = Dialect(
     "sglang",
@@ -413,6 +457,7 @@ SGLANG = Dialect(
     _sglang_piece,
     Labels("ids", _sglang_labels, _sglang_label_probs),
     Prompts(_sglang_prompt_body, _sglang_prompt),
+    shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 LLAMA = Dialect(
     "llama.cpp",
@@ -422,6 +467,7 @@ LLAMA = Dialect(
     _llama_sample,
     _llama_piece,
     Labels("bias", _llama_labels, _llama_label_probs),
+    shapes=_PENALTIES | {"min_p", "logit_bias"},
     streams=False,  # they leave out a token that ends within a character
     # an answer in one piece looks for its client after a second without the answer to any request
     read_streamed=True,
@@ -434,6 +480,8 @@ TRTLLM = Dialect(
     _trtllm_sample,
     _completion_piece,
     Labels("top", _biased_labels, _top_labels),
+    # it takes penalties, and its sampler ignores them (TensorRT-LLM #9442, mended in #16485)
+    shapes=frozenset(),
     stops_by_ids=True,
 )
 TEXT = Dialect(
@@ -443,6 +491,7 @@ TEXT = Dialect(
     "",
     _completion,
     _completion_piece,
+    shapes=_OPENAI_SHAPES,
     ids=False,
     streams=False,
 )

@@ -11,7 +11,7 @@ from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 
-from ..base import GenerateCall, NewTokens, StreamingGenerator
+from ..base import GenerateCall, NewTokens, StreamingGenerator, shaped
 from . import answers
 from .capabilities import NAMES, Capabilities
 from .dialects import LIMITS, Ask, Dialect, Piece, require_ids
@@ -196,6 +196,7 @@ class OpenAIGenerator(StreamingGenerator):
             call.guide,
             call.log_probs,
             stream=by_text,
+            shaping=shaped(call, self._dialect.shapes, f"this server ({self._dialect.kind})"),
         )
 
     def _new_stops(

@@ -38,6 +38,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """One request. Mutable: filled in while it is handled; no secret is in it."""
 
     id: str
+    """That of its `x-request-id`, and of the answer."""
     endpoint: str
     """The path as routed, such as /v1/chat/completions; never what a client made up."""
     time: float
@@ -74,11 +75,15 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     trace_parent: str | None = None
     """The W3C `traceparent` header that it came with."""
 
-    def own_latency_s(self) -> float | None:
-        """What the gateway itself added to the time to the first byte: (t2-t0) + (t5-t3)."""
-        if self.t2 is None or self.t3 is None or self.t5 is None:
+    def own_latency_s(self, now: float | None = None) -> float | None:
+        """What the gateway itself added to the time to the first byte: (t2-t0) + (t5-t3).
+
+        `now` is t5 while that has not come.
+        """
+        t5 = now if self.t5 is None else self.t5
+        if self.t2 is None or self.t3 is None or t5 is None:
             return None
-        return (self.t2 - self.t0) + (self.t5 - self.t3)
+        return (self.t2 - self.t0) + (t5 - self.t3)
 
     def seconds(self, begin: str, end: str) -> float | None:
         """Between two of its times, by their names; None if it did not reach both."""

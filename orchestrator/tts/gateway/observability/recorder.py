@@ -1,6 +1,7 @@
-"""The one place that a gateway tells of its requests; it passes them on to metrics, log, traces.
+"""The one place that a gateway tells of its requests; it passes them on to metrics, log, traces and
+usage.
 
-    recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # either may be None
+    recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # each may be None
     record = recorder.begin("/v1/chat/completions")                     # t0
     record.model = ...; record.t1 = time.monotonic(); ...
     recorder.end(record)                                                # t6, counted, written
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from ..safety import NO_KEY, NOTHING, Spent, UsageBook
 from .metrics import GatewayMetrics
 from .record import ServedRequest
 from .request_log import RequestLog
@@ -43,15 +45,21 @@ class Recorder:
         self,
         log: RequestLog | None = None,
         telemetry: Telemetry | None = None,
+        usage: UsageBook | None = None,
         *,
         keeps_prompts: bool = False,
     ) -> None:
         self.keeps_prompts = keeps_prompts
         """Whether `prompt` and `answer` of a record are to be filled in."""
         self._kept_by = [each for each in (log, telemetry) if each is not None]
-        self._writer = Writer([each.write for each in self._kept_by]) if self._kept_by else None
+        sinks: list[Sink] = [each.write for each in self._kept_by]
+        if usage is not None:
+            sinks.append(lambda records: usage.write())
+        self._writer = Writer(sinks) if sinks else None
+        self._usage = usage
         self._log = log
-        self._open: dict[str, ServedRequest] = {}
+        self._open: dict[int, ServedRequest] = {}
+        """By identity: clients may name several requests alike."""
         self.metrics = GatewayMetrics(self._open.values(), self._lost)
 
     def begin(self, endpoint: str, trace_parent: str | None = None) -> ServedRequest:
@@ -63,25 +71,34 @@ class Recorder:
             t0=time.monotonic(),
             trace_parent=trace_parent,
         )
-        self._open[record.id] = record
+        self._open[id(record)] = record
         return record
 
     def end(self, record: ServedRequest) -> None:
         """A request has ended, however it did; further calls change nothing."""
-        if self._open.pop(record.id, None) is None:
+        if self._open.pop(id(record), None) is None:
             return
         if record.t6 is None:
             record.t6 = time.monotonic()
         if not self.keeps_prompts:
             record.prompt = record.answer = None
         self.metrics.count(record)
+        if self._usage and record.t1 is not None and record.model:
+            tokens = record.prompt_tokens, record.answer_tokens, record.search_tokens
+            self._usage.add(record.key or NO_KEY, record.model, (*tokens, record.verifier_tokens))
         if self._writer and record.endpoint not in PROBES:
             self._writer.add(record)
 
+    def spent(self, key: str) -> Spent:
+        """What the key with this id has used today and this month."""
+        return self._usage.spent(key) if self._usage else NOTHING
+
     def close(self) -> None:
-        """Write what has not been written yet, and close the log and the telemetry."""
+        """Write what has not been written yet, and close what it is kept by."""
         if self._writer:
             self._writer.close()
+        if self._usage:
+            self._usage.close()
         for each in self._kept_by:
             each.close()
 

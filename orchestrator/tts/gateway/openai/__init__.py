@@ -3,7 +3,9 @@
 | module | job |
 |---|---|
 | errors | an error as clients read it, and which of ours becomes which |
-| requests | the requests as typed structures, and the fields that cannot be honoured |
+| requests | the requests as typed structures |
+| messages, tools, formats | what they hold: messages, tools, what is asked of an answer's form |
+| fields | fields that are ignored, and those that cannot be honoured |
 | answers | answers as structures, in the forms of completions and of chat |
 | events | the events of a streamed answer, from templates of bytes |
 """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from .events import CHAT_CHUNK, TEXT_CHUNK
+from .messages import ToolCall
 
 
 class TokenDetails(Struct):
@@ -55,11 +56,12 @@ class TextChoice(Struct):
 class Message(Struct):
     """What the assistant says."""
 
-    content: str
+    content: str | None
     role: str = "assistant"
     refusal: None = None
     reasoning: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
+    tool_calls: Sequence[ToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(Struct):
@@ -84,18 +86,25 @@ class Answer(Struct):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
+class ChoiceOf(Protocol):
+    """What makes a whole choice."""
+
+    def __call__(
+        self, index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
+    ) -> Any:
+        """The choice at a place."""
+
+
 @dataclass(frozen=True)
 class AnswerForm:
     """In what the answers of completions and of chat differ."""
 
     object: str
     chunk: str
-    prefix: str
-    """What an answer's id begins with."""
-    choice: Callable[[int, str, str, Any], Any]
-    """A whole choice: its place, its text, why it ends, its log-probabilities."""
-    logprobs: Callable[[Sequence[str], Sequence[float]], Any]
-    """The log-probabilities of some tokens."""
+    choice: ChoiceOf
+    """A whole choice: its place, its text, why it ends, its log-probabilities, calls of tools."""
+    logprobs: Callable[[Sequence[str], Sequence[float], int], Any]
+    """The log-probabilities of some tokens, the first of which begins at this character."""
 
     @property
     def chats(self) -> bool:
@@ -103,12 +112,23 @@ class AnswerForm:
         return self.chunk == CHAT_CHUNK
 
 
-def _chat_choice(index: int, text: str, finish: str, logs: Any) -> ChatChoice:
-    return ChatChoice(index, Message(text), finish, logs)
+def _text_choice(
+    index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
+) -> TextChoice:
+    return TextChoice(index, text, finish, logs)
 
 
-def _text_log_probs(tokens: Sequence[str], log_probs: Sequence[float]) -> Any:
-    offsets = [0]
+def _chat_choice(
+    index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
+) -> ChatChoice:
+    message = Message(text)
+    if calls:
+        message.content, message.tool_calls = text or None, calls
+    return ChatChoice(index, message, finish, logs)
+
+
+def _text_log_probs(tokens: Sequence[str], log_probs: Sequence[float], begin: int) -> Any:
+    offsets = [begin]
     for token in tokens:
         offsets.append(offsets[-1] + len(token))
     return {
@@ -119,7 +139,7 @@ def _text_log_probs(tokens: Sequence[str], log_probs: Sequence[float]) -> Any:
     }
 
 
-def _chat_log_probs(tokens: Sequence[str], log_probs: Sequence[float]) -> Any:
+def _chat_log_probs(tokens: Sequence[str], log_probs: Sequence[float], begin: int) -> Any:
     return {
         "content": [
             {
@@ -139,7 +159,7 @@ def _shortest(number: float) -> float:
     return float(str(np.float32(number)))
 
 
-TEXT = AnswerForm("text_completion", TEXT_CHUNK, "cmpl-", TextChoice, _text_log_probs)
+TEXT = AnswerForm("text_completion", TEXT_CHUNK, _text_choice, _text_log_probs)
 """`/v1/completions`."""
-CHAT = AnswerForm("chat.completion", CHAT_CHUNK, "chatcmpl-", _chat_choice, _chat_log_probs)
+CHAT = AnswerForm("chat.completion", CHAT_CHUNK, _chat_choice, _chat_log_probs)
 """`/v1/chat/completions`."""

@@ -7,10 +7,12 @@ comment, which clients skip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+from .messages import ToolCall
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -64,6 +66,14 @@ class Events:
         rest = {**content, "logprobs": logprobs, "finish_reason": finish}
         return self._chunk(json([{"index": index, **rest}])[1:-1], tts)
 
+    def calls(self, index: int, first: int, calls: Sequence[ToolCall]) -> bytes:
+        """A chunk with whole calls of tools, of which the choice has had `first` before."""
+        told = [
+            {"index": place, "id": call.id, "type": call.type, "function": call.function}
+            for place, call in enumerate(calls, start=first)
+        ]
+        return self._with_delta(index, {"tool_calls": told})
+
     def reasoning(self, text: str) -> bytes:
         """A chunk with text that is no part of the answer, by both names that clients know."""
         return self._with_delta(0, {"reasoning": text, "reasoning_content": text})
@@ -79,7 +89,7 @@ class Events:
         return b"data: " + self._head + b',"choices":[]' + counted + extra + b"}\n\n"
 
     def _with_delta(
-        self, index: int, delta: dict[str, str], tts: Mapping[str, Any] | None = None
+        self, index: int, delta: dict[str, Any], tts: Mapping[str, Any] | None = None
     ) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
         return self._chunk(json(choice), tts)

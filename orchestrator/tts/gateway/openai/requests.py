@@ -1,9 +1,4 @@
-"""The requests as typed structures, and the fields that cannot be honoured. Pure.
-
-Half support is worse than none: a client that asks for tools and gets prose, or for scores of its
-prompt and gets none, goes on with what is wrong. So such a field is refused unless it asks for what
-happens anyway. Fields that nobody knows are ignored, and named to the client.
-"""
+"""The requests as typed structures. Pure."""
 
 from __future__ import annotations
 
@@ -14,53 +9,26 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from .errors import MOST_QUOTED, bad_request
+from tts.endpoints.base import Shaping
 
+from .errors import MOST_QUOTED, bad_request, quoted
+from .fields import settled
+from .formats import ResponseFormat, StructuredOutputs
+from .messages import ChatMessage
+from .tools import NamedTool, Tool
+
+PLAIN = Shaping()
+TOKEN_ID = re.compile("[0-9]{1,10}")
 MAX_CHOICES = 128
 """Samples of one request at most, over all its prompts."""
 MAX_STOPS = 16
-HONOURED_ONLY_AS: dict[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),  # says nothing without tools
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "logit_bias": ({},),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "length_penalty": (1,),
-    "use_beam_search": (False,),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "top_logprobs": (0,),
-    "prompt_logprobs": (),
-    "suffix": ("",),
-    "modalities": (["text"],),
-    "audio": (),
-    "prediction": (),
-    "web_search_options": (),
-    "store": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "bad_words": ([],),
-    "allowed_token_ids": (),
-    "truncate_prompt_tokens": (),
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": (),
-    "guided_grammar": (),
-    "structured_outputs": (),
-    "chat_template": (),
-    "documents": (),
-}
-"""Fields of OpenAI's and vLLM's requests, and the values with which they change nothing."""
-WITHOUT_EFFECT = frozenset({"user", "safety_identifier", "prompt_cache_key", "service_tier"})
-"""Fields that need nothing of us: they tell a provider who asks, or what it may charge."""
+MAX_TOOLS = 128
+MAX_BIASES = 1024
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
 Stop = Annotated[str, Meta(min_length=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 """A token id as engines have it, int32."""
@@ -108,10 +76,23 @@ class Request(Struct, kw_only=True):
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=MAX_STOPS)] = []
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    logit_bias: Annotated[dict[str, Bias], Meta(max_length=MAX_BIASES)] = {}
+    """Added to the logits of tokens, by the token id as a text."""
     stream: bool = False
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
     tts: SearchOptions | None = None
     budget: Count | None = None
+    response_format: ResponseFormat | None = None
+    guided_json: dict[str, Any] | bool | str | None = None
+    """A schema, or its JSON text. This and the three below are vLLM's names."""
+    guided_regex: str | None = None
+    guided_choice: Annotated[list[str], Meta(min_length=1)] | None = None
+    structured_outputs: StructuredOutputs | None = None
     return_response_only: bool = True
     """False: `metadata` says what the answer was chosen from, as its_hub's server does."""
 
@@ -119,6 +100,26 @@ class Request(Struct, kw_only=True):
     def limit(self) -> int | None:
         """Tokens to generate at most, by either of its two names."""
         return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def shaping(self) -> Shaping | None:
+        """How it changes the distribution that tokens are drawn from; None: not at all.
+
+        Raises ApiError for a bias of what is no token id.
+        """
+        if wrong := [token for token in self.logit_bias if not TOKEN_ID.fullmatch(token)]:
+            raise bad_request(
+                f"logit_bias names {quoted(wrong[0])}, which is no token id.", "logit_bias"
+            )
+        shaping = Shaping(
+            self.min_tokens,
+            self.repetition_penalty,
+            self.presence_penalty,
+            self.frequency_penalty,
+            self.min_p,
+            tuple((int(token), bias) for token, bias in self.logit_bias.items()),
+        )
+        return shaping if shaping != PLAIN else None
 
     @property
     def stops(self) -> list[str]:
@@ -151,42 +152,25 @@ class CompletionRequest(Request, kw_only=True):
         return cast(list[str | list[int]], prompt)
 
 
-class TextPart(Struct, tag_field="type", tag="text"):
-    """A part of a message's content; there is no other kind."""
-
-    text: str
-
-
-class ChatMessage(Struct):
-    """One message; other fields of it (name, tool_calls) are refused by `chat`."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart] | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The content as one text."""
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
-
-    def plain(self) -> dict[str, str]:
-        """The message as chat templates take it."""
-        return {
-            "role": "system" if self.role == "developer" else self.role,
-            "content": self.text,
-        }
-
-
 class ChatRequest(Request, kw_only=True):
     """`/v1/chat/completions`."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] = []
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool = True
     logprobs: bool = False
     add_generation_prompt: bool = True
     continue_final_message: bool = False
+
+    @property
+    def asks_tools(self) -> bool:
+        """Whether tools are offered or asked for, or were called in the conversation."""
+        return (
+            bool(self.tools)
+            or self.tool_choice not in (None, "none", "auto")
+            or any(message.of_tools for message in self.messages)
+        )
 
 
 class PoolingRequest(Struct, kw_only=True):
@@ -241,36 +225,3 @@ _PLACE = re.compile(r"- at `\$\.?(.*)`$")
 @cache
 def _fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(kind.__struct_fields__)
-
-
-def settled(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
-    """The fields that say something, and the names of those that are ignored.
-
-    A literal `extra_body`, which belongs into OpenAI's Python client and is sent as it stands by
-    others, is read as part of the request. Raises ApiError for a field that cannot be honoured.
-    """
-    extra = fields.get("extra_body")
-    if isinstance(extra, dict):
-        fields = {**fields, **extra}
-    said: dict[str, Any] = {}
-    ignored = []
-    for name, value in fields.items():
-        if value is None or name == "extra_body":
-            continue
-        if name in known:
-            said[name] = value
-        elif name in HONOURED_ONLY_AS:
-            _require_neutral(name, value)
-        elif name not in WITHOUT_EFFECT:
-            ignored.append(name)
-    return said, ignored
-
-
-def _require_neutral(name: str, value: Any) -> None:
-    neutral = HONOURED_ONLY_AS[name]
-    if value in neutral:
-        return
-    allowed = f"; it may only be {' or '.join(map(repr, neutral))}" if neutral else ""
-    raise bad_request(
-        f"{name} is not supported here{allowed}. Leave it out.", name, "unsupported_parameter"
-    )

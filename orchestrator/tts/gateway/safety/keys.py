@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tts.build import paths
@@ -48,14 +50,27 @@ CREATE TABLE IF NOT EXISTS keys (
     revoked REAL,
     requests_per_minute INTEGER,
     tokens_per_minute INTEGER,
-    concurrent_searches INTEGER
+    concurrent_searches INTEGER,
+    tokens_per_day INTEGER,
+    tokens_per_month INTEGER,
+    expires REAL,
+    models TEXT
 )
 """
+_ADDED = (
+    ("tokens_per_day", "INTEGER"),
+    ("tokens_per_month", "INTEGER"),
+    ("expires", "REAL"),
+    ("models", "TEXT"),
+)
+"""Columns that a file may lack which an earlier version made."""
+_LIMITS = ", ".join(field.name for field in fields(KeyLimits))
+_COLUMNS = f"id, name, created, revoked, expires, models, {_LIMITS}"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key. The key itself is not."""
+    """A key, without its secret. The key itself is not."""
 
     id: str
     """Public: what logs and `tts gateway keys` call it."""
@@ -65,6 +80,14 @@ class ApiKey:
     """Unix time."""
     revoked: float | None
     """Unix time; None while it is valid."""
+    expires: float | None = None
+    """Unix time after which it is refused; None: never."""
+    models: tuple[str, ...] = ()
+    """Names of models that it may use, `*` for any characters; none: all."""
+
+    def may_use(self, model: str) -> bool:
+        """Whether it may use the model of this name."""
+        return not self.models or any(fnmatchcase(model, each) for each in self.models)
 
 
 class KeysUnusable(ConfigError):
@@ -97,21 +120,30 @@ class KeyStore:
             self._reader = None
         self._read = ()
 
-    def create(self, name: str, limits: KeyLimits) -> tuple[str, ApiKey]:
+    def create(
+        self,
+        name: str,
+        limits: KeyLimits,
+        *,
+        expires: float | None = None,
+        models: Sequence[str] = (),
+    ) -> tuple[str, ApiKey]:
         """A new key, which is not kept and can never be shown again, and what is known of it."""
         key = PREFIX + secrets.token_hex(32)
-        made = ApiKey(secrets.token_hex(4), name, limits, time.time(), None)
+        now = time.time()
+        made = ApiKey(secrets.token_hex(4), name, limits, now, None, expires, tuple(models))
         with self._usable(), self._writing() as connection:
             connection.execute(
-                "INSERT INTO keys VALUES (?, ?, ?, ?, NULL, ?, ?, ?)",
+                f"INSERT INTO keys ({_COLUMNS}, sha256) VALUES ({', '.join('?' * 12)})",
                 (
                     made.id,
                     name,
-                    _digest(key),
                     made.created,
-                    limits.requests_per_minute,
-                    limits.tokens_per_minute,
-                    limits.concurrent_searches,
+                    made.revoked,
+                    made.expires,
+                    json.dumps(made.models),
+                    *astuple(limits),
+                    _digest(key),
                 ),
             )
         return key, made
@@ -155,15 +187,23 @@ class KeyStore:
         with self._usable():
             rows = (
                 self._reading()
-                .execute(
-                    "SELECT sha256, id, name, requests_per_minute, tokens_per_minute, "
-                    "concurrent_searches, created, revoked FROM keys ORDER BY created, id"
-                )
+                .execute(f"SELECT {_COLUMNS}, sha256 FROM keys ORDER BY created, id")
                 .fetchall()
             )
         return [
-            (digest, ApiKey(key, name, KeyLimits(*limits), created, revoked))
-            for digest, key, name, *limits, created, revoked in rows
+            (
+                digest,
+                ApiKey(
+                    key,
+                    name,
+                    KeyLimits(*limits),
+                    created,
+                    revoked,
+                    expires,
+                    tuple(json.loads(models or "[]")),
+                ),
+            )
+            for key, name, created, revoked, expires, models, *limits, digest in rows
         ]
 
     def _reading(self) -> sqlite3.Connection:
@@ -194,6 +234,10 @@ class KeyStore:
             self._file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(_TABLE)
+            there = {column[1] for column in connection.execute("PRAGMA table_info(keys)")}
+            for name, kind in _ADDED:
+                if name not in there:
+                    connection.execute(f"ALTER TABLE keys ADD COLUMN {name} {kind}")
             yield connection
 
     @contextmanager

@@ -1,11 +1,13 @@
-"""What a key may use: requests and tokens per minute, searches at a time. Pure: times are given.
+"""What a key may use: requests and tokens per minute, tokens per day and month, searches at a time.
+Pure: times, and what was used before, are given.
 
     admitted = limiter.admit(key, now_ns, tokens=prompt + max_tokens, search=False)
     if isinstance(admitted, Refusal): answer 429 with admitted.message and admitted.headers
     ...
     admitted.end(now_ns, tokens=used)
 
-Limits hold for one gateway process; several behind one address each grant them.
+Limits per minute and of searches hold for one gateway process; several behind one address each
+grant them. Budgets per day and month hold for all of them, since what was used is kept (usage.py).
 
 A limit of r units per minute is a leaky bucket that holds r units and leaks r a minute (the generic
 cell rate algorithm). Its whole state is one time, the *theoretical arrival time* (TAT): when the
@@ -98,12 +100,34 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key may use; None: as much as there is."""
+    """The limits of a key; None: no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     """Counts prompts, answers and searches; tokens that the verifier reads are not counted."""
     concurrent_searches: int | None = None
+    tokens_per_day: int | None = None
+    """Of a day in UTC, counted as those per minute; so is the next."""
+    tokens_per_month: int | None = None
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it matters what was used before."""
+        return self.tokens_per_day is not None or self.tokens_per_month is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The tokens that a key has used, without requests that run."""
+
+    today: int = 0
+    month: int = 0
+    day_left_s: float = 0.0
+    """How long the day lasts yet."""
+    month_left_s: float = 0.0
+
+
+NOTHING = Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +139,8 @@ class Refusal:
     headers: Headers
     retry_after_ns: int | None
     """When it would be admitted if nothing else came; None if time alone does not admit it."""
+    code: str = "rate_limit_exceeded"
+    """The kind of it, in OpenAI's words."""
 
 
 @dataclass(slots=True)
@@ -125,6 +151,8 @@ class _Usage:
     requests: Bucket | None
     tokens: Bucket | None
     searches: int = 0
+    reserved: int = 0
+    """The most that requests that run may use."""
 
     @classmethod
     def of(cls, limits: KeyLimits) -> _Usage:
@@ -145,6 +173,7 @@ class Admission:
     _usage: _Usage | None = None
     _charge: Charge | None = None
     _search: bool = False
+    _reserved: int = 0
 
     def end(self, now_ns: int, tokens: int) -> None:
         """Settle on the tokens that the request has truly used; further calls change nothing."""
@@ -152,6 +181,7 @@ class Admission:
         if usage is None:
             return
         usage.searches -= self._search
+        usage.reserved -= self._reserved
         if usage.tokens and self._charge:
             usage.tokens.settle(self._charge, now_ns, tokens)
 
@@ -163,25 +193,34 @@ class Limiter:
     _keys: dict[str, _Usage] = field(default_factory=dict)
 
     def admit(
-        self, key: str | None, limits: KeyLimits, now_ns: int, *, tokens: int, search: bool
+        self,
+        key: str | None,
+        limits: KeyLimits,
+        now_ns: int,
+        *,
+        tokens: int,
+        search: bool,
+        spent: Spent = NOTHING,
     ) -> Admission | Refusal:
         """Admit a request of the key with this id and charge it, or say why not.
 
-        `tokens` is the most that it may use; `now_ns` is a monotonic time. Without a key there is
-        no limit.
+        `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
+        key with a budget. Without a key there is no limit.
         """
         if key is None or limits == _UNLIMITED:
             return Admission([])
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = _Usage.of(limits)
-        if refusal := _refusal(usage, now_ns, tokens, search):
+        refusal = _over_budget(usage, now_ns, tokens, spent)
+        if refusal := refusal or _refusal(usage, now_ns, tokens, search):
             return refusal
         if usage.requests:
             usage.requests.charge(now_ns, 1)
         charge = usage.tokens.charge(now_ns, tokens) if usage.tokens else None
         usage.searches += search
-        return Admission(_headers(usage, now_ns), usage, charge, search)
+        usage.reserved += tokens
+        return Admission(_headers(usage, now_ns), usage, charge, search, tokens)
 
 
 _UNLIMITED = KeyLimits()
@@ -222,12 +261,43 @@ def _refusal(usage: _Usage, now_ns: int, tokens: int, search: bool) -> Refusal |
     )
 
 
-def _refused(usage: _Usage, now_ns: int, message: str, wait_ns: int | None = None) -> Refusal:
+def _over_budget(usage: _Usage, now_ns: int, tokens: int, spent: Spent) -> Refusal | None:
+    """Why the budget of the month or of the day does not admit so many tokens."""
+    limits = usage.limits
+    for budget, used, left_s, period in (
+        (limits.tokens_per_month, spent.month, spent.month_left_s, "month"),
+        (limits.tokens_per_day, spent.today, spent.day_left_s, "day"),
+    ):
+        if budget is None or used + usage.reserved + tokens <= budget:
+            continue
+        running = f", running requests may use {usage.reserved:,}" if usage.reserved else ""
+        message = (
+            f"This key may use {budget:,} tokens per {period} (UTC). It used {used:,}{running}, "
+            f"and this request may use {tokens:,}. Ask for less: fewer max_tokens, a smaller n"
+        )
+        wait_ns = None
+        if used + tokens <= budget:
+            message += "; or try again when they have ended"
+        elif tokens <= budget:
+            wait_ns = round(left_s * 1e9)
+            message += f"; or try again in {duration(wait_ns)}"
+        return _refused(usage, now_ns, message + ".", wait_ns, code="insufficient_quota")
+    return None
+
+
+def _refused(
+    usage: _Usage,
+    now_ns: int,
+    message: str,
+    wait_ns: int | None = None,
+    *,
+    code: str = "rate_limit_exceeded",
+) -> Refusal:
     headers = _headers(usage, now_ns)
     if wait_ns is not None:
         headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
         headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
-    return Refusal(message, headers, wait_ns)
+    return Refusal(message, headers, wait_ns, code)
 
 
 def _headers(usage: _Usage, now_ns: int) -> Headers:

@@ -246,6 +246,7 @@ def longest(node: Node) -> int | None:
         if len(known) < len(lengths):
             return None
         return sum(known) if isinstance(node, Seq) else max(known)
+    assert isinstance(node, Repeat)  # what is searched for is regular: it has no rules
     length = longest(node.node)
     if length == 0 or node.most == 0:
         return 0
@@ -260,6 +261,7 @@ def may_be_empty(node: Node) -> bool:
         return all(map(may_be_empty, node.parts))
     if isinstance(node, Choice):
         return any(map(may_be_empty, node.options))
+    assert isinstance(node, Repeat)
     return node.least == 0 or may_be_empty(node.node)
 
 
@@ -300,6 +302,7 @@ def _edged(node: Node, never: Chars, at_end: bool) -> Node | None:
         most = None if node.most is None else node.most - 1
         rest = Repeat(node.node, max(0, node.least - 1), most)
         return Seq((rest, edge) if at_end else (edge, rest))
+    assert isinstance(node, Seq)
     parts = node.parts[::-1] if at_end else node.parts
     options: list[Node] = []
     for place, part in enumerate(parts):
@@ -322,5 +325,6 @@ def _text(node: Node, ignores_case: bool) -> str:
         return f"(?:{''.join(_text(part, ignores_case) for part in node.parts)})"
     if isinstance(node, Choice):
         return f"(?:{'|'.join(_text(option, ignores_case) for option in node.options)})"
+    assert isinstance(node, Repeat)
     most = "" if node.most is None else node.most
     return f"(?:{_text(node.node, ignores_case)}{{{node.least},{most}}})"

@@ -55,6 +55,7 @@ def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunCon
         speculation=config.speculation,
         in_flight=config.in_flight,
         replay=replay,
+        command=config.command,
     )
 
 

@@ -39,7 +39,7 @@ SHARDS = "shards"
 """The folder of a run's shards, in its own."""
 SHARDS_EACH = 4
 """Shards per server: more even out what differs in speed, fewer keep the engines fuller."""
-_OF_A_SHARD = {"shard", "problem_ids", "deployment_source"}
+_OF_A_SHARD = {"shard", "problem_ids", "deployment_source", "command"}
 """What shards of one run do not share: each may name the deployment as its machine does."""
 
 
@@ -170,7 +170,14 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
             "The shards' problems do not fit together: they are not parts of one dataset.",
             hint="Run all of them with the same dataset, --limit and --dataset-seed.",
         )
-    whole = msgspec.structs.replace(parts[0].config, shard=None, problem_ids=problem_ids)
+    first = parts[0].config
+    same_command = all(part.config.command == first.command for part in parts)
+    whole = msgspec.structs.replace(
+        first,
+        shard=None,
+        problem_ids=problem_ids,
+        command=first.command if same_command else [],
+    )
     out = out.resolve()
     with locked(out):
         create_run(out, whole.to_json())

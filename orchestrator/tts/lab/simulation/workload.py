@@ -12,18 +12,19 @@ import math
 import random
 import zlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, correlation, fmean
+from typing import Any
 
 import numpy as np
 
 from tts.build.errors import DatasetError
 from tts.build.spec import Deployment
-from tts.build.tokenizer import Ids, Message, Tokenizer
+from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.running_text import RunningText
 from tts.endpoints.base import GenerateCall
 from tts.prompting import Models
@@ -63,7 +64,13 @@ class CharacterTokenizer(Tokenizer):
         """See Tokenizer."""
         return "".join(map(chr, ids))
 
-    def chat(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
         """The messages alone."""
         return "".join(message["content"] for message in messages)
 

@@ -32,7 +32,7 @@ FIELDS: dict[Role, Field] = {
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What was measured at one load; medians over its repeats."""
+    """Measurements at one load; medians over its repeats."""
 
     load: int
     tokens_per_s: float
@@ -47,7 +47,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class SaturationPoint:
-    """The load from which on throughput gains little, with a 95% interval.
+    """The load above which throughput gains little, with a 95% interval.
 
     None stands for a load beyond what was measured.
     """

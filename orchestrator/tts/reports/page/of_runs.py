@@ -88,6 +88,8 @@ def _facts(run: Path) -> dict[str, Cell]:
         facts[f"{role}: runs at"] = ", ".join(remote.url)
         facts[f"{role}: server"] = "; ".join(remote.servers)
         facts[f"{role}: honours seeds"] = remote.reproducible
+    if config.command:
+        facts["command line"] = shlex.join(config.command)
     if command := command_of(config):
         facts["the same search again"] = command
     if config.replay:

@@ -178,15 +178,14 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
       const scores = data.completions.filter((each) => each.group === number).map((each) => each.score);
       const known = scores.filter((score) => score !== null);
       return [
-        group.answer, group.correct, scores.length,
+        group.answer === entry.answer ? `→ ${group.answer}` : group.answer, group.correct, scores.length,
         known.length ? +known.reduce((sum, score) => sum + score, 0).toFixed(4) : null,
         known.length ? Math.max(...known) : null,
-        group.answer === entry.answer ? "← the answer" : "",
       ];
     });
     const none = data.completions.filter((each) => each.group < 0).length;
-    if (none) rows.push(["(no answer)", null, none, null, null, ""]);
-    if (rows.length) place.append(table(["answer", "right", "completions", "sum of scores", "best score", ""], rows));
+    if (none) rows.push(["(no answer)", null, none, null, null]);
+    if (rows.length) place.append(table(["answer", "right", "completions", "sum of scores", "best score"], rows));
     if (data.limit) place.append(element("p", { class: "hint" }, `Its ${data.limit === "tokens" ? "budget of tokens" : "deadline"} ended the search.`));
   }
 

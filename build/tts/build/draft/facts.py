@@ -1,0 +1,89 @@
+"""What a new deployment file is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..spec import Gpu, HeadKind, Target
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine that is to run a deployment."""
+
+    cores: int
+    """CPU cores that may be used."""
+    memory: int | None = None
+    """Bytes of main memory; None where it is not told."""
+    bf16: bool = False
+    """Whether the CPU computes in bf16."""
+    triton: bool = True
+    """Whether a Triton server for target openvino is installed."""
+    gpu: Gpu | None = None
+    """The kind of its NVIDIA GPUs, or of those that the file is for."""
+    gpus: int = 0
+    """How many of them there are here; 0: unknown, or none."""
+    gpu_name: str = ""
+    """What nvidia-smi calls the first GPU here, whether its kind is known or not."""
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A checkpoint that is compiled here."""
+
+    checkpoint: str
+    """Its path as the file is to give it."""
+    folder: Path
+    """The same as an absolute path: the folder of its config.json, once it is there."""
+    positions: int | None
+    """The longest sequence that it has positions for; None where its shape is not known."""
+    repository: str = ""
+    """Its name on the Hugging Face hub, if it has to be downloaded first."""
+    head: HeadKind = "labels"
+    """What it judges with, if it is a verifier."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.repository.rpartition("/")[2] or self.folder.name
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model on a server that runs already."""
+
+    url: str
+    tokenizer: str
+    """A folder as the file is to give it, or OWNER/NAME of the hub."""
+    context: int | None = None
+    """Tokens of a prompt and its output together, if the server said so."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.tokenizer.rstrip("/").rpartition("/")[2]
+
+
+Model = CompiledModel | ServedModel
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the user wants."""
+
+    name: str
+    """The name of the deployment."""
+    target: Target
+    generator: Model
+    verifier: Model
+    format: str = "rlhflow"
+    """How the verifier is asked: a key of `FORMATS`."""
+    why_format: str = ""
+    """Why this one, as a sentence."""
+    prompt: str = ""
+    """The text of format prompted."""
+    function: str = ""
+    """FILE.py:NAME of the function that is to score in the verifier's place."""
+    system_prompt: str = ""
+    """The system message; empty: none, but one is suggested."""

@@ -1,0 +1,126 @@
+"""Precision, placement and KV pools with which a new deployment fits a machine.
+
+The memory plans decide (`plan_host_memory` on a CPU, `place` on GPUs). What changes the models
+least is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import ConfigError
+from ..openvino.memory import gib, plan_host_memory
+from ..spec import PRECISIONS, Deployment, EngineSpec, GeneratorSpec, Precision
+from ..tensorrt.contract import precision_problem
+from ..tensorrt.placements import Placement, place, placements
+from .facts import Machine
+
+_EXACT_SHARE = 1 / 4
+"""Of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
+_SHARE = 3 / 4
+"""Of the machine's memory: what a pair may take beside everything else."""
+_MOST_GPUS = 8
+"""Considered where the file is for GPUs that are not here."""
+_FEW = 16
+"""Requests of a pair that has little memory."""
+_SEQUENCES = 8
+"""Of full length, that a pool should hold."""
+_BATCHES = (512, 128)
+"""Requests of a generator on GPUs."""
+
+
+def fitted(deployment: Deployment, machine: Machine) -> Deployment:
+    """The deployment with sizes that fit; raises ConfigError with the figures if none do."""
+    if deployment.target == "openvino":
+        return _on_cpu(deployment, machine)
+    return _on_gpus(deployment, machine)
+
+
+def _on_cpu(deployment: Deployment, machine: Machine) -> Deployment:
+    there = machine.memory
+    for precision, share, batch in _host_choices(machine):
+        tried = _with(deployment, precision, batch)
+        needed = plan_host_memory(tried).needed
+        if there is None or needed <= share * there:
+            return tried
+    raise ConfigError(
+        f"The models need {gib(needed)} of memory even with int8 weights, and this machine has "
+        f"{gib(there or 0)}.",
+        hint="Use smaller models, a machine with more memory, or a server elsewhere (--generator "
+        "URL).",
+    )
+
+
+def _host_choices(machine: Machine) -> Iterator[tuple[Precision, float, int | None]]:
+    """Precisions, the share of the memory that they may take, and how many requests."""
+    yield "fp32", _EXACT_SHARE, None
+    if machine.bf16:
+        yield "bf16", _SHARE, None
+    yield "int8", _SHARE, None
+    yield "int8", _SHARE, _FEW
+    yield "int8", 1.0, 1
+
+
+def _on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
+    refused: ConfigError | None = None
+    narrow: Deployment | None = None
+    for precision in _gpu_precisions(deployment):
+        for placement in _gpu_placements(machine.gpus or _MOST_GPUS):
+            for batch in _BATCHES:
+                try:
+                    placed = place(_with(deployment, precision, batch), placement)
+                except ConfigError as error:
+                    refused = refused or error
+                    continue
+                if _has_room(placed):
+                    return placed
+                narrow = narrow or placed
+    if narrow:
+        return narrow
+    assert refused is not None  # every kind of GPU has a precision
+    raise refused
+
+
+def _has_room(deployment: Deployment) -> bool:
+    """Whether the pools hold enough for engines to be busy."""
+    engines = deployment.engines().values()
+    return all(spec.kv_cache.tokens >= _SEQUENCES * spec.max_seq_len for spec in engines)
+
+
+def _gpu_precisions(deployment: Deployment) -> Iterator[Precision]:
+    assert deployment.tensorrt is not None
+    for precision in PRECISIONS[deployment.target]:
+        usual = precision != "fp16"  # which has the size of bf16 and less of its range
+        if usual and precision_problem(deployment.tensorrt.gpu, precision) is None:
+            yield precision
+
+
+def _gpu_placements(most: int) -> Iterator[Placement]:
+    """Ways to place one server, on few GPUs first."""
+    for gpus in range(1, most + 1):
+        yield from (each for each in placements(gpus) if each.servers == 1)
+
+
+def _with(deployment: Deployment, precision: Precision, batch: int | None) -> Deployment:
+    """The deployment in another precision, with at most so many requests and pools for them."""
+    return deployment.model_copy(
+        update={
+            role: _smaller(spec, precision, batch) for role, spec in deployment.engines().items()
+        }
+    )
+
+
+def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> EngineSpec:
+    update: dict[str, object] = {"precision": precision}
+    if batch is not None and batch < spec.max_batch_size:
+        tokens = pool(batch, spec.max_seq_len, spec.kv_cache.block_size)
+        update["max_batch_size"] = batch
+        update["kv_cache"] = spec.kv_cache.model_copy(update={"tokens": tokens})
+        if isinstance(spec, GeneratorSpec):
+            update["in_flight_requests"] = batch
+    return spec.model_copy(update=update)
+
+
+def pool(batch: int, length: int, block: int = 32) -> int:
+    """Tokens of a pool for so many requests, most of which are far from the greatest length."""
+    return -(-max(length, batch * min(length, 1024)) // block) * block

@@ -1,0 +1,281 @@
+"""What a new deployment file is drafted from: this machine, checkpoints, running servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from tts.build import paths
+from tts.build.draft import Answers, CompiledModel, Machine, Model, ServedModel
+from tts.build.draft.values import SYSTEM_PROMPT
+from tts.build.errors import CheckpointError, ConfigError, TtsError
+from tts.build.gguf.folder import checkpoint_folder
+from tts.build.hub_tokenizer import names_repository
+from tts.build.input_files import Unreadable, is_file, read_text, require_path
+from tts.build.machine_cores import usable_cores
+from tts.build.machine_memory import memory_limit
+from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
+from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
+from tts.build.spec.remote import Url
+from tts.build.tensorrt.gpus import kind_of
+from tts.build.tensorrt.model_shape import known_model, shape_of
+from tts.build.tokenizer import Tokenizer
+from tts.build.user_paths import is_there
+from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
+from tts.serving.command.tritonserver import find_tritonserver
+
+from .first_run import machine as first_run
+from .model_pair import is_named_generator, is_named_verifier, trained_format
+
+if TYPE_CHECKING:
+    from tts.endpoints.openai.capabilities import Capabilities
+
+_BY_HEAD: Mapping[HeadKind, str] = {
+    "classification": "qwen2.5-math-prm",
+    "value": "skywork-o1-prm",
+}
+"""The format of the published verifiers with such a head."""
+DEMO = "demo"
+"""The name by which the bundled pair is meant."""
+_PATIENCE_S = 2.0
+_HUB = "https://huggingface.co/"
+_INSTRUCT = re.compile(r"instruct|chat|(?<![a-z])it(?![a-z])", re.IGNORECASE)
+
+
+def this_machine() -> Machine:
+    """Cores, memory and GPUs of this machine, as far as a file depends on them."""
+    limit = memory_limit()
+    gpus = first_run.gpus()
+    kinds = [kind_of(gpu.name, gpu.total) for gpu in gpus]
+    try:
+        triton = bool(find_tritonserver())
+    except TtsError:
+        triton = False
+    return Machine(
+        cores=usable_cores(),
+        memory=limit.size if limit else None,
+        bf16=BF16_FLAG in cpu_flags(),
+        triton=triton,
+        gpu=kinds[0] if kinds else None,
+        gpus=kinds.count(kinds[0]) if kinds else 0,
+        gpu_name=gpus[0].name if gpus else "",
+    )
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is to be a server's address."""
+    return "://" in text
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that was named, and what it said of itself."""
+
+    url: str
+    said: Capabilities | None
+    """None: it did not answer."""
+    why: str = ""
+    """Why it did not."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Where its model's tokenizer is, if the model's name at the server says it."""
+        name = self.said.model if self.said else ""
+        here = is_file(Path(name) / "tokenizer.json") and Path(name).is_absolute()
+        return name if here or names_repository(name) else None
+
+
+def ask_server(url: str) -> Server:
+    """What a server is and can do; raises ConfigError for what is no URL."""
+    from tts.endpoints.openai.server import OpenAIServer
+
+    try:
+        url = TypeAdapter(Url).validate_python(url)
+    except ValidationError as error:
+        raise ConfigError(f"{url!r:.200} {_reason(error)}.") from error
+
+    async def probed() -> Capabilities:
+        async with OpenAIServer(url, patience_s=_PATIENCE_S) as server:
+            return await server.probe()
+
+    try:
+        return Server(url, asyncio.run(probed()))
+    except TtsError as error:
+        return Server(url, None, error.message)
+
+
+def _reason(error: ValidationError) -> str:
+    return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+
+
+def served_model(server: Server, tokenizer: str, base: Path) -> ServedModel:
+    """The model of a server, for a file in the folder `base`; raises ConfigError.
+
+    `tokenizer` is a folder or GGUF file, or OWNER/NAME of the hub.
+    """
+    _require_path(tokenizer)
+    if is_there(Path(tokenizer).expanduser()):
+        tokenizer = _from(base, tokenizer)
+    elif not _may_be_on_hub(tokenizer):
+        raise ConfigError(
+            f"There is no tokenizer {tokenizer!r:.300}.",
+            hint="Name the folder of the model's tokenizer.json, or OWNER/NAME on the Hugging Face "
+            "hub.",
+        )
+    return ServedModel(server.url, tokenizer, server.said.context if server.said else None)
+
+
+def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
+    """The model of a checkpoint folder, a GGUF file or a name of the hub, for a file in `base`.
+
+    Raises ConfigError if there is none, CheckpointError for one that cannot be used.
+    """
+    _require_path(named)
+    path = Path(named).expanduser()
+    if named == DEMO and not is_there(path):
+        path = paths.deployments_dir().parent / "checkpoints" / f"demo-{role}"
+        named = str(path)
+    if is_there(path):
+        folder = checkpoint_folder(path.resolve(), _say)
+        return _compiled(_from(base, named), folder)
+    if _may_be_on_hub(named):
+        written = f"checkpoints/{named.rpartition('/')[2]}"
+        return _compiled(written, base.resolve() / written, named)
+    if known := known_model(path):
+        return _compiled(_from(base, named), path.absolute(), known.source.removeprefix(_HUB))
+    raise ConfigError(
+        f"There is no checkpoint {named!r:.300}.",
+        hint="Name a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, or the "
+        "URL of a server that runs already.",
+    )
+
+
+def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel:
+    here = is_there(folder)
+    shape = shape_of(folder) if here or known_model(folder) else None
+    return CompiledModel(
+        written,
+        folder,
+        shape.max_position_embeddings if shape else None,
+        "" if here else repository,
+        shape.head.kind if shape and shape.head else "labels",
+    )
+
+
+def _from(base: Path, named: str) -> str:
+    """A path as a file in the folder `base` is to give it: absolute ones stay so."""
+    path = Path(named).expanduser()
+    return str(path) if path.is_absolute() else os.path.relpath(path.resolve(), base.resolve())
+
+
+def _may_be_on_hub(named: str) -> bool:
+    return names_repository(named) and not is_there(Path(named.partition("/")[0]))
+
+
+def _require_path(named: str) -> None:
+    try:
+        require_path(named)
+    except Unreadable as error:
+        raise ConfigError(f"{named!r:.100}: {error}.") from error
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def with_format(
+    answers: Answers, base: Path, given: str | None = None, said: Capabilities | None = None
+) -> Answers:
+    """The answers with the format of the verifier, as far as anything tells it.
+
+    `given` is the user's choice, `said` what the verifier's server said of itself.
+    """
+    prompt = paths.deployments_dir() / "prompts" / "right-step.txt"
+    answers = replace(answers, prompt=read_text(prompt).strip())
+    choices = [(given, "")] if given else list(_formats(answers, said))
+    for form, why in choices:
+        if _can_be_asked(answers.verifier, form, answers.prompt, base):
+            return replace(answers, format=form, why_format=why)
+    form, why = choices[0]
+    return replace(answers, format=form, why_format=why)
+
+
+def with_system_prompt(answers: Answers) -> Answers:
+    """The answers with a system prompt, where the generator is published as one to talk to."""
+    talks = bool(_INSTRUCT.search(answers.generator.name))
+    return replace(answers, system_prompt=SYSTEM_PROMPT) if talks else answers
+
+
+def _formats(answers: Answers, said: Capabilities | None) -> Iterator[tuple[str, str]]:
+    """Formats that may be the verifier's, the likeliest first, and why."""
+    verifier, target = answers.verifier, answers.target
+    named = Path(verifier.name)
+    likelihood = (said is None or said.prompt_log_probs) and (
+        isinstance(verifier, ServedModel) or target in FORMATS["likelihood"].targets
+    )
+    if trained := trained_format(named):
+        yield trained, f"{verifier.name} was trained with it."
+    if (head := _head(verifier, said)) != "labels":
+        guess = "The checkpoint has a head of its own and does not say its format: check it."
+        yield _BY_HEAD[head], guess
+        yield "custom", guess
+    if answers.function and likelihood:
+        yield "likelihood", "It needs no other model; without the function it would be used."
+    own = verifier.name == answers.generator.name
+    if own and likelihood:
+        yield "likelihood", "The generator itself: a larger model of its family judges better."
+    if own or (
+        (is_named_generator(named) or _INSTRUCT.search(verifier.name))
+        and not (is_named_verifier(named))
+    ):
+        yield "prompted", "It was not trained to judge, so it is asked in words."
+        if likelihood:
+            yield "likelihood", "It was not trained to judge."
+    yield (
+        "rlhflow",
+        (
+            "A guess: the checkpoint does not say how it was trained to be asked. Check it."
+            if not trained
+            else ""
+        ),
+    )
+
+
+def _head(verifier: Model, said: Capabilities | None) -> HeadKind:
+    if isinstance(verifier, CompiledModel):
+        return verifier.head
+    return "classification" if said and said.pooling and not said.generates else "labels"
+
+
+def _can_be_asked(verifier: Model, form: str, prompt: str, base: Path) -> bool:
+    """Whether the verifier's tokenizer can make the dialogue; True where it is not here."""
+    if form == "custom":
+        return True  # what is written then has to be completed
+    folder = verifier.folder if isinstance(verifier, CompiledModel) else base / verifier.tokenizer
+    if not is_file(folder / "tokenizer.json"):
+        return True
+    asked = {"format": form, **({"prompt": prompt} if form == "prompted" else {})}
+    spec = RemoteVerifier.model_validate(
+        {
+            "url": "http://localhost",
+            "tokenizer": folder,
+            "max_seq_len": 1,
+            "in_flight_tokens": 1,
+            **asked,
+        }
+    )
+    try:
+        tokenizer = Tokenizer(folder)
+        verifier_dialogue(tokenizer, spec)
+        column_tokens(tokenizer, spec)
+    except CheckpointError:
+        return False
+    return True

@@ -1,0 +1,13 @@
+"""What commands print with `--json`: a type for each document, and how it is made.
+
+| module | documents of |
+|---|---|
+| errors | every command that fails |
+| names | `tts list` |
+| runs | `tts solve`, `bench`, `report` and `runs` |
+| deployments | `tts plan`, `lint`, `doctor`, `tune` and `simulate` |
+| gateway | `tts gateway requests`, `keys list` and `usage` |
+| index | all of them by command, for the reference page and the tests |
+
+Fields are only added: programs read them. Sizes and times have their unit in their name.
+"""

@@ -1,0 +1,420 @@
+"""`tts init`: a new deployment file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from tts.compat import StrEnum
+
+from .options import usable
+
+if TYPE_CHECKING:
+    from tts.build.draft import Answers, Machine, Model
+    from tts.build.spec import Role
+    from tts.checks.drafting import Server
+
+
+class Target(StrEnum):
+    """The targets of a deployment, here as importing its model takes too long for a help text."""
+
+    openvino = "openvino"
+    tensorrt = "tensorrt"
+    llmapi = "llmapi"
+    openai = "openai"
+
+
+_ON_GPUS = (Target.tensorrt, Target.llmapi)
+_DEMO = "demo"
+_Value = TypeVar("_Value")
+_MODEL = (
+    "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
+    "that runs already, or demo"
+)
+
+
+def init(
+    file: Annotated[
+        Path, typer.Argument(callback=usable, metavar="FILE", help="The file to write.")
+    ] = Path("deployment.yaml"),
+    generator: Annotated[
+        str | None,
+        typer.Option(
+            "--generator",
+            metavar="MODEL",
+            help=f"The model that writes steps: {_MODEL}.",
+            show_default="asked for; demo",
+        ),
+    ] = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            "--verifier",
+            metavar="MODEL",
+            help="The model that scores steps: the same kinds; or, beside a generator with a URL, "
+            "a Python function, FILE.py:NAME.",
+            show_default="asked for; the generator itself",
+        ),
+    ] = None,
+    target: Annotated[
+        Target | None,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs), or openai (both models "
+            "on servers that run already).",
+            show_default="what suits this machine",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu",
+            metavar="KIND",
+            help="The kind of NVIDIA GPU, as tensorrt.gpu names it, such as h100.",
+            show_default="this machine's",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="How the verifier is asked (docs/reference/verifiers.md).",
+            show_default="recognised, as far as it can be",
+        ),
+    ] = None,
+    generator_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--generator-tokenizer",
+            metavar="MODEL",
+            help="For a generator with a URL: the folder of its tokenizer, or OWNER/NAME.",
+            show_default="the model's name at the server",
+        ),
+    ] = None,
+    verifier_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--verifier-tokenizer",
+            metavar="MODEL",
+            help="The same for a verifier with a URL.",
+            show_default="the model's name at the server",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that is there already.")
+    ] = False,
+) -> None:
+    """Write a deployment file for your models and this machine; each field is explained in it.
+
+    On a terminal it asks for what you leave out. In a pipe it takes the defaults.
+    """
+    from tts.build.draft import as_text, draft
+    from tts.build.errors import ConfigError
+    from tts.checks.drafting import this_machine, with_format, with_system_prompt
+    from tts.reports.console import say
+
+    _require_free(file, force=force)
+    base = file.expanduser().parent
+    machine = this_machine()
+    say(_machine_line(machine))
+
+    def read_generator(text: str) -> _Named:
+        return _named("generator", text, generator_tokenizer, base)
+
+    writes = _chosen(generator, _GENERATOR, "--generator", _DEMO, read_generator)
+
+    def read_verifier(text: str) -> _Named:
+        return _judge(text, writes, verifier_tokenizer, base)
+
+    judges = _chosen(verifier, _VERIFIER, "--verifier", writes.text, read_verifier)
+
+    def read_target(text: str) -> Target:
+        return _possible(text, writes, judges)
+
+    usual = _usual_target(writes, judges, machine)
+    if target is None and (writes.server or judges.server):
+        target = usual  # the only one that they can have
+    chosen = _chosen(target, _TARGET, "--target", usual.value, read_target)
+    if chosen in _ON_GPUS:
+        machine = _with_gpu(machine, gpu)
+        if verifier is None and judges == writes and not _interactive():
+            raise ConfigError("--verifier is missing.", hint=_VERIFIER)
+    answers = _answers(file, chosen, writes, judges)
+    said = judges.server.said if judges.server else None
+    answers = with_system_prompt(with_format(answers, base, _format(format_, chosen, judges), said))
+    text = as_text(draft(answers, machine))
+    _write(file, text, force=force)
+    _print_end(file, answers)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """One of the two models, as the user named it."""
+
+    text: str
+    model: Model
+    server: Server | None = None
+    function: str = ""
+    """FILE.py:NAME of a function that scores; the model is then the generator."""
+
+
+_GENERATOR = f"The generator writes steps: {_MODEL}."
+_VERIFIER = "The verifier scores them: the same kinds; or, beside a URL, a function FILE.py:NAME."
+_TARGET = "The target: openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs)."
+_GPU = "The kind of GPU: {}."
+_TOKENIZER = "The tokenizer of the model at {}: a folder, or OWNER/NAME on the hub."
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _chosen(
+    given: str | None,
+    about: str,
+    option: str,
+    default: str | None,
+    read: Callable[[str], _Value],
+) -> _Value:
+    """What an option says, or the user, who is asked again until the answer can be used.
+
+    In a pipe nobody is asked: the default holds, or the option is missing.
+    """
+    from tts.build.errors import ConfigError, TtsError
+    from tts.reports.console import consoles
+
+    if given is not None:
+        return read(given)
+    if not _interactive():
+        if default is None:
+            raise ConfigError(f"{option} is missing.", hint=about)
+        return read(default)
+    _, err = consoles()
+    err.print(about, style="dim", markup=False)
+    label = option.removeprefix("--").replace("-", " ")
+    while True:
+        try:
+            return read(typer.prompt(label, default=default, err=True).strip())
+        except TtsError as error:
+            for line in filter(None, (error.message, error.hint)):
+                err.print(line, style="red", markup=False)
+
+
+def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
+    """A model by what the user says; a server is asked what it is."""
+    from tts.checks.drafting import ask_server, compiled_model, is_url, served_model
+    from tts.reports.console import say
+
+    if not is_url(text):
+        return _Named(text, compiled_model(text, role, base))
+    server = ask_server(text)
+    say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
+
+    def read(named: str) -> Model:
+        return served_model(server, named, base)
+
+    about, option = _TOKENIZER.format(server.url), f"--{role}-tokenizer"
+    if tokenizer is None and server.tokenizer and not _interactive():
+        tokenizer = server.tokenizer
+    return _Named(text, _chosen(tokenizer, about, option, server.tokenizer, read), server)
+
+
+def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Named:
+    from tts.build.errors import ConfigError
+    from tts.session.function_files import names_function
+
+    if names_function(text):
+        if writes.server is None:
+            raise ConfigError(
+                f"{text} can score beside a generator on a server; this one is compiled, and so is "
+                "its verifier.",
+                hint="Name a model here, and the function to `tts solve` or `tts bench`.",
+            )
+        return replace(writes, function=text)
+    if text == writes.text and text != _DEMO and tokenizer is None:
+        return writes
+    return _named("verifier", text, tokenizer, base)
+
+
+def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
+    if writes.server and judges.server:
+        return Target.openai
+    if writes.server or judges.server:
+        return Target.openvino
+    return Target.tensorrt if machine.gpu else Target.openvino
+
+
+def _possible(text: str, writes: _Named, judges: _Named) -> Target:
+    """A target by its name; raises ConfigError for one that these models cannot have."""
+    from tts.build.errors import ConfigError, did_you_mean
+
+    if text not in list(Target):
+        names = ", ".join(Target)
+        raise ConfigError(
+            f"There is no target {text!r:.100}; there are {names}.",
+            hint=did_you_mean(text, list(Target)),
+        )
+    compiled = [name for name, each in _both(writes, judges) if each.server is None]
+    if text == Target.openai and compiled:
+        raise ConfigError(
+            f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
+            hint="Name the URL of a server that runs already, or another --target.",
+        )
+    if text != Target.openai and not compiled:
+        raise ConfigError("Both models run already, so the target is openai.")
+    if text in _ON_GPUS and len(compiled) == 1:
+        raise ConfigError(
+            f"Beside a server the {compiled[0]} can be compiled for target openvino only.",
+            hint=f"Serve it by itself, and give --{compiled[0]} its URL.",
+        )
+    return Target(text)
+
+
+def _both(writes: _Named, judges: _Named) -> list[tuple[str, _Named]]:
+    return [("generator", writes), ("verifier", judges)]
+
+
+def _with_gpu(machine: Machine, given: str | None) -> Machine:
+    """The machine that the file is for: with the GPUs that are here, or of a kind that is named."""
+    from tts.build.errors import ConfigError, did_you_mean
+    from tts.build.tensorrt.gpus import GPUS
+
+    def read(text: str) -> Machine:
+        for kind in GPUS:
+            if kind == text.lower():
+                return machine if kind == machine.gpu else replace(machine, gpu=kind, gpus=0)
+        raise ConfigError(
+            f"{text!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
+            hint=did_you_mean(text, list(GPUS)),
+        )
+
+    if given is None and machine.gpu:
+        return machine
+    return _chosen(given, _GPU.format(", ".join(GPUS)), "--gpu", None, read)
+
+
+def _format(given: str | None, target: Target, judges: _Named) -> str | None:
+    from tts.build.errors import ConfigError, did_you_mean
+    from tts.build.spec import FORMATS
+
+    if given is not None and given not in FORMATS:
+        raise ConfigError(
+            f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
+            hint=did_you_mean(given, list(FORMATS)),
+        )
+    if given and judges.server is None and target.value not in FORMATS[given].targets:
+        raise ConfigError(
+            f"Format {given} is not for target {target.value}: {FORMATS[given].why_not}.",
+            hint=f"The nearest is --format {FORMATS[given].instead}.",
+        )
+    return given
+
+
+def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answers:
+    from tts.build.draft import Answers
+    from tts.build.spec import bundled_deployments
+
+    name = _name(file)
+    if name in bundled_deployments():
+        name += "-own"  # whose engines would be taken for those of the bundled one
+    return Answers(
+        name,
+        target.value,
+        writes.model,
+        judges.model,
+        function=judges.function,
+    )
+
+
+def _name(file: Path) -> str:
+    """The name of a deployment in a file; that of the folder, where the file's says nothing."""
+    usual = file.stem.lower() in ("deployment", "tts")
+    text = file.expanduser().resolve().parent.name if usual else file.stem
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).lstrip("._-")[:48] or "deployment"
+
+
+def _machine_line(machine: Machine) -> str:
+    from tts.build.openvino.memory import gib
+
+    cores = "1 core" if machine.cores == 1 else f"{machine.cores} cores"
+    memory = f"{gib(machine.memory)} of memory" if machine.memory else "memory unknown"
+    counted = "1 GPU" if machine.gpus == 1 else f"{machine.gpus} GPUs"
+    gpus = f"{counted} ({machine.gpu})" if machine.gpu else _no_gpu(machine)
+    return f"This machine: {cores}, {memory}, {gpus}."
+
+
+def _no_gpu(machine: Machine) -> str:
+    return f"no GPU that tts knows ({machine.gpu_name})" if machine.gpu_name else "no NVIDIA GPU"
+
+
+def _require_free(file: Path, *, force: bool) -> None:
+    from tts.build.errors import ConfigError
+    from tts.build.user_paths import is_folder, is_there
+
+    place = file.expanduser()
+    if is_folder(place):
+        raise ConfigError(f"{file} is a folder.", hint="Name the file to write.")
+    if is_there(place) and not force:
+        raise ConfigError(
+            f"{file} is there already.", hint="Name another file, or replace it with --force."
+        )
+    if not is_folder(place.parent):
+        raise ConfigError(f"There is no folder {place.parent} to write {file.name} to.")
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    from tts.build.errors import ConfigError
+
+    try:
+        with file.expanduser().open("w" if force else "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error
+
+
+def _print_end(file: Path, answers: Answers) -> None:
+    """What was written, and what to do next, as commands that can be pasted."""
+    from tts.reports.console import consoles
+
+    named = shlex.quote(str(file))
+    itself = answers.verifier == answers.generator
+    scores = answers.function or ("itself" if itself else answers.verifier.name)
+    lines = [f"Written: {file}", f"  {answers.generator.name} with {scores}, {answers.target}"]
+    if downloads := _downloads(file, answers):
+        lines += ["Download first:", *(f"  {command}" for command in downloads)]
+    lines += ["Next:", *(f"  {command}" for command in _next(named, answers))]
+    out, _ = consoles()
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _next(named: str, answers: Answers) -> list[str]:
+    """The two commands that come next."""
+    if answers.target == Target.openai:
+        scored = f" --verifier {shlex.quote(answers.function)}" if answers.function else ""
+        return [f"tts doctor {named}", f'tts solve {named} "QUESTION"{scored}']
+    return [f"tts lint {named}", f"tts build-engines {named}"]
+
+
+def _downloads(file: Path, answers: Answers) -> list[str]:
+    """The checkpoints that are not here."""
+    from tts.build.draft import CompiledModel
+
+    missing = {
+        model.repository: file.expanduser().parent / model.checkpoint
+        for model in (answers.generator, answers.verifier)
+        if isinstance(model, CompiledModel) and model.repository
+    }
+    return [
+        f"hf download {repository} --local-dir {shlex.quote(str(folder))} --exclude 'original/*'"
+        for repository, folder in missing.items()
+    ]

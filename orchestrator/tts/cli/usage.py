@@ -1,0 +1,84 @@
+"""`tts gateway usage`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tts.compat import StrEnum
+
+from .json_output import print_json
+from .options import JsonOption
+
+
+class By(StrEnum):
+    """What the rows of the table are."""
+
+    key = "key"
+    model = "model"
+    day = "day"
+
+
+DAY = "%Y-%m-%d"
+
+
+def usage(
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            "--since", metavar="DATE", formats=[DAY], help="First day.", show_default="this month's"
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option("--until", metavar="DATE", formats=[DAY], help="Last day.", show_default="-"),
+    ] = None,
+    by: Annotated[
+        list[By] | None,
+        typer.Option("--by", help="What to add up by; several times.", show_default="key"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add up the requests and tokens of each API key; days are UTC."""
+    from rich import box
+    from rich.table import Table
+
+    from tts.gateway.safety import KeyStore, keys_file, read_usage, usage_file
+    from tts.gateway.safety.usage import COUNTS, totals
+    from tts.reports.console import consoles, say
+
+    first = (since or datetime.now(timezone.utc).replace(day=1)).strftime(DAY)
+    last = until.strftime(DAY) if until else "9999-12-31"
+    kinds = [each.value for each in By if each in (by or [By.key])]
+    rows = totals(read_usage(usage_file(), first, last), kinds)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        say(f"Nothing has been used since {first}.")
+        return
+    names = {key.id: key.name for key in KeyStore(keys_file()).all()}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for kind in kinds:
+        table.add_column(kind, no_wrap=kind == "day")
+    for heading in (
+        "requests",
+        "prompt\ntokens",
+        "answer\ntokens",
+        "search\ntokens",
+        "verifier\ntokens",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        shown = [_shown(kind, getattr(row, kind), names) for kind in kinds]
+        table.add_row(*shown, *(f"{getattr(row, count):,}" for count in COUNTS))
+    consoles()[0].print(table)
+
+
+def _shown(kind: str, value: str, names: dict[str, str]) -> str:
+    if kind == "key" and value:
+        return escape(f"{names.get(value, '?')} ({value})")
+    return escape(value) or "-"

@@ -1,0 +1,87 @@
+"""The answer of a search in the form that was asked for.
+
+Where a box can hold every answer of the form, the search holds its boxes to it, and the answer is
+what stands in the box. Otherwise, and where the chosen completion has no box, the generator goes on
+from the completion and writes the answer under the form's grammar.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import numpy as np
+
+from tts.compat.aio import timeout
+from tts.endpoints.base import GenerateCall
+from tts.grading.extract import boxed_answer
+
+from .exchange import Exchange
+from .openai.errors import ApiError, bad_request
+from .openai.requests import Request
+from .service import Service
+from .structured import OutputForm
+
+LEAD = "\n\n\\boxed{"
+"""What stands between a completion and the answer that is added to it."""
+LEAST_ROOM = 16
+"""Tokens that must be left for an answer, or it is written without the completion before it."""
+
+
+class ClosingAnswer:
+    """What gives the answer of one search its form."""
+
+    def __init__(
+        self,
+        service: Service,
+        exchange: Exchange,
+        request: Request,
+        prompt: list[int],
+        form: OutputForm,
+    ) -> None:
+        self._service = service
+        self._exchange = exchange
+        self._request = request
+        self._prompt = prompt
+        self._form = form
+        self.tokens = 0
+        """Tokens that were generated for it."""
+
+    async def of(self, text: str, ids: list[int]) -> tuple[str, str]:
+        """The answer of a completion, given as text and as token ids, and why it ends."""
+        if self._form.answer and (answer := boxed_answer(text)) is not None:
+            return answer, "stop"
+        generator = self._service.generator
+        lead = generator.models.generator.encode(LEAD)
+        prompt = [*self._prompt, *ids, *lead]
+        if generator.context - len(prompt) < LEAST_ROOM:
+            prompt = [*self._prompt, *lead]
+        room = generator.context - len(prompt)
+        if room < 1:
+            raise bad_request(
+                "The context has no room for the answer.", "messages", "context_length_exceeded"
+            )
+        call = GenerateCall(
+            np.asarray(prompt, dtype=np.int32),
+            room,
+            0,
+            0.0,
+            1.0,
+            stop_at_step=False,
+            guide=self._form.guide,
+            streaming=False,
+        )
+        sample = generator.sample(0, call, self._request)
+        said, limit_s = "", self._service.settings.deadline_s
+        try:
+            async with timeout(limit_s):
+                deltas = generator.deltas(call, sample, self._exchange.record, "")
+                async with aclosing(deltas):
+                    async for delta in deltas:
+                        said += delta.text
+        except (TimeoutError, asyncio.TimeoutError):
+            raise ApiError(
+                504, f"The answer was not complete within {limit_s:g} s.", code="deadline_exceeded"
+            ) from None
+        self.tokens += sample.tokens
+        return said, sample.finish or "stop"

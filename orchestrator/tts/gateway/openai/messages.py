@@ -1,0 +1,60 @@
+"""The messages of a chat, calls of tools among them. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class TextPart(Struct, tag_field="type", tag="text"):
+    """A part of a message's content; there is no other kind."""
+
+    text: str
+
+
+class CalledFunction(Struct):
+    """Which function is called, and with which arguments: a JSON object as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct):
+    """A call of a tool, as an assistant's message has it."""
+
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class ChatMessage(Struct):
+    """One message; other fields of it are ignored."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    """What the assistant called."""
+    tool_call_id: str | None = None
+    """Of a tool's message: the call that it answers."""
+
+    @property
+    def text(self) -> str:
+        """The content as one text."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+    @property
+    def of_tools(self) -> bool:
+        """Whether it calls tools, or answers a call."""
+        return self.role == "tool" or bool(self.tool_calls)
+
+    def plain(self) -> dict[str, str]:
+        """The message as chat templates take it."""
+        return {
+            "role": "system" if self.role == "developer" else self.role,
+            "content": self.text,
+        }

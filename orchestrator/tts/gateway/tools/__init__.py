@@ -1,0 +1,10 @@
+"""Calls of tools: how a model is told of tools, and how it says that it calls one. Pure.
+
+| module | job |
+|---|---|
+| forms | the forms of calls that chat templates know, and one of our own for the others |
+| conversation | chats with tools as messages for a template |
+| parser | calls in the text of a sample, while it comes |
+| grammar | the guides of outputs that must call a tool, or that call it with valid arguments |
+| votes | which of several candidates is the answer |
+"""

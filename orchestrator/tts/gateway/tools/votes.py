@@ -1,0 +1,74 @@
+"""Which of several candidates is the answer: by votes, or by the verifier's scores. Pure.
+
+First it is decided whether tools are called, then which calls, or which text: equal ones add up.
+Calls are equal if their names and arguments are, whatever the order of keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tts.grading import extract_answer
+
+from ..openai.messages import ToolCall
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One whole answer of the model."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    score: float | None = None
+    tokens: int = 0
+    cut: bool = False
+    """Whether the limit of its tokens ended it."""
+
+    @property
+    def key(self) -> str:
+        """What is the same for equal candidates."""
+        if self.calls:
+            return "\n".join(map(canonical, self.calls))
+        try:
+            return json.dumps(json.loads(self.text), sort_keys=True)
+        except (ValueError, RecursionError):
+            return extract_answer(self.text) or self.text.strip()
+
+
+def canonical(call: ToolCall) -> str:
+    """A call as it is compared and counted."""
+    arguments = json.loads(call.function.arguments)
+    return f"{call.function.name}({json.dumps(arguments, sort_keys=True, ensure_ascii=False)})"
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The outcome: the place of the chosen candidate, and what each key has gathered."""
+
+    chosen: int
+    weights: dict[str, float]
+
+
+def vote(candidates: Sequence[Candidate]) -> Vote:
+    """The best candidate of the key with most weight; of equal weights the first.
+
+    A candidate weighs its score, or one where there are no scores.
+    """
+    weighed = [1.0 if each.score is None else each.score for each in candidates]
+    calling = sum(w for w, each in zip(weighed, candidates, strict=True) if each.calls)
+    calls = calling > sum(weighed) - calling
+    if not any(weighed):
+        calls = bool(candidates[0].calls)
+    weights: dict[str, float] = {}
+    for weight, each in zip(weighed, candidates, strict=True):
+        if bool(each.calls) == calls:
+            weights[each.key] = weights.get(each.key, 0.0) + weight
+    best = max(weights, key=lambda key: weights[key])
+    places = [
+        place
+        for place, each in enumerate(candidates)
+        if bool(each.calls) == calls and each.key == best
+    ]
+    return Vote(max(places, key=lambda place: weighed[place]), weights)

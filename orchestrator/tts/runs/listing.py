@@ -1,0 +1,183 @@
+"""The runs in a folder at a glance: `tts runs list`. No log of a finished run is read whole."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tts.build.errors import RunDamaged, RunError
+from tts.build.user_paths import is_closed, is_folder, is_there
+
+from .checks import check_lengths
+from .config import RunConfig, parse_config
+from .folder import CONFIG, EVENTS, GROUP, SUMMARY, has_begun, has_finished, read_config, read_json
+from .going_on import is_worked_on
+from .groups import is_group, read_group
+from .log import first_session
+from .summary import Summary
+
+State = Literal["finished", "interrupted", "running", "damaged"]
+"""interrupted: not finished, and no process works on it."""
+
+_SOLVED = re.compile(rb'"event": ?"problem_solved"')
+"""Only events have it: within a text quotes are escaped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """A recorded run in a few words. Of a damaged run, all that cannot be read is null."""
+
+    name: str
+    """Its folder's name; of a run in a comparison behind that of the comparison's folder."""
+    folder: str
+    began: str | None
+    """When it was started (ISO 8601, UTC)."""
+    state: State
+    deployment: str | None = None
+    dataset: str | None = None
+    strategy: str | None = None
+    schedule: str | None = None
+    n: int | None = None
+    """Completions of a problem."""
+    problems_done: int | None = None
+    problems: int | None = None
+    accuracy: float | None = None
+    """Share of the judged problems that are right; null until the run has finished."""
+    damage: str | None = None
+    """Why the state is `damaged`."""
+
+
+def list_runs(folder: Path) -> list[ListedRun]:
+    """The runs in a folder, those of comparisons included, newest first.
+
+    A folder that is a run, or a comparison, lists itself. Raises RunError if there is no folder.
+    """
+    if not is_folder(folder):
+        raise RunError(
+            f"There is no folder {folder}.", hint="Name a folder in which runs were recorded."
+        )
+    if _is_recorded(folder):
+        found = list(_listed(folder, folder.resolve().name))
+    else:
+        found = [
+            run
+            for below in folder.iterdir()
+            if not is_closed(below) and is_folder(below) and _is_recorded(below)
+            for run in _listed(below, below.name)
+        ]
+    return sorted(found, key=lambda run: (run.began or "", run.name), reverse=True)
+
+
+def _is_recorded(folder: Path) -> bool:
+    """Whether a folder holds a run or a comparison, or what is left of one."""
+    return any(is_there(folder / name) for name in (CONFIG, GROUP, EVENTS, SUMMARY))
+
+
+def _listed(folder: Path, name: str) -> Iterator[ListedRun]:
+    if not is_group(folder):
+        yield _run(folder, name)
+        return
+    try:
+        members = [folder / member.folder for member in read_group(folder)[1]]
+    except RunError as error:
+        yield _damaged(folder, name, error)
+        return
+    begun = [member for member in members if has_begun(member)]
+    for member in begun:
+        yield _run(member, f"{name}/{member.name}")
+    if not begun:
+        state: State = "running" if is_worked_on(folder) else "interrupted"
+        yield ListedRun(name=name, folder=str(folder), began=_began(folder), state=state)
+
+
+def _run(folder: Path, name: str) -> ListedRun:
+    try:
+        config = parse_config(read_config(folder), folder / CONFIG)
+        finished = _finished(folder) if has_finished(folder) else None
+        began = _time_of(folder)
+        done = _solved(folder / EVENTS) if finished is None else finished.problems
+    except RunError as error:
+        return _damaged(folder, name, error)
+    if finished:
+        state: State = "finished"
+    else:
+        state = "running" if is_worked_on(folder) else "interrupted"
+    return ListedRun(
+        name=name,
+        folder=str(folder),
+        began=began,
+        state=state,
+        deployment=config.deployment,
+        dataset=config.dataset,
+        strategy=config.strategy,
+        schedule=config.schedule,
+        n=_n(config),
+        problems_done=min(done, len(config.problem_ids)),
+        problems=len(config.problem_ids),
+        accuracy=finished.accuracy if finished else None,
+    )
+
+
+def _finished(folder: Path) -> Summary:
+    """The summary as it stands; raises RunError if files beside it are of other lengths."""
+    fields = read_json(folder / SUMMARY, f"The run in {folder} has not finished")
+    if not is_there(folder / EVENTS):
+        raise RunDamaged(f"The log of the run in {folder} is gone: {EVENTS} is missing.")
+    check_lengths(folder, fields)
+    try:
+        return Summary.of_json(fields)
+    except msgspec.ValidationError as error:
+        raise RunDamaged(f"{folder / SUMMARY} is not the summary of a run: {error}.") from error
+
+
+def _solved(log: Path) -> int:
+    """Problems that a log shows as solved, counted without decoding its lines."""
+    try:
+        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return sum(1 for _ in _SOLVED.finditer(text))
+    except (FileNotFoundError, ValueError):  # there is none yet, or nothing in it
+        return 0
+    except OSError as error:
+        raise RunError(f"{log} cannot be read: {error.strerror or error}.") from error
+
+
+def _n(config: RunConfig) -> int | None:
+    n = config.parameters.get("n")
+    return n if isinstance(n, int) else None
+
+
+def _damaged(folder: Path, name: str, error: RunError) -> ListedRun:
+    return ListedRun(
+        name=name, folder=str(folder), began=_began(folder), state="damaged", damage=error.message
+    )
+
+
+def _time_of(folder: Path) -> str | None:
+    """When the first session of a run began, by its log, or by run.json; raises RunError."""
+    first = first_session(folder) if is_there(folder / EVENTS) else None
+    if first is None:
+        return _began(folder)
+    try:
+        return _iso(datetime.fromisoformat(first.time))
+    except ValueError as error:
+        raise RunDamaged(f"{folder / EVENTS}: {first.time!r:.60} is no time.") from error
+
+
+def _began(folder: Path) -> str | None:
+    """When the file that is written first was written; None if there is none."""
+    for name in (CONFIG, GROUP, EVENTS):
+        with suppress(OSError):
+            return _iso(datetime.fromtimestamp((folder / name).stat().st_mtime, timezone.utc))
+    return None
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(timezone.utc).isoformat(timespec="seconds")

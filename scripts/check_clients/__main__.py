@@ -1,0 +1,122 @@
+"""Check forms of answers, tools and agents with the clients that people have, against a gateway.
+
+Each client's own package is installed into an environment beside this one and run against two
+gateways: that of the demo pair, whose answers and arguments are held to schemas by grammars, and
+that of a scripted model, which uses two tools as an agent's task needs it. Prints a table; the exit
+code is 1 if a check failed.
+
+    scripts/run check_clients                          # everything: some minutes of downloads
+    scripts/run check_clients --client openai --environment ~/clients   # kept for the next time
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scripts.check_clients.deployment import write_deployment
+from scripts.robustness.commands import run
+from scripts.robustness.gateway import running
+
+PACKAGES = ("openai", "langchain-openai", "instructor", "openai-agents", "langgraph", "its_hub")
+UNSAID = ("backoff", "aiohttp")
+"""What its_hub 1.2.0 imports and does not ask for."""
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def main() -> None:
+    """Install, start both gateways, run the checks, print the table."""
+    parser = argparse.ArgumentParser(prog="check_clients", description=__doc__.partition("\n")[0])
+    parser.add_argument("--client", choices=PACKAGES, action="append", default=[])
+    parser.add_argument("--environment", type=Path, help="where the clients are kept")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary:
+        folder = Path(temporary)
+        python = environment((given.environment or folder / "environment").resolve())
+        with running.engines() as home:
+            demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
+            run(home, "build-engines", demo, "--no-verify")
+            with (
+                running.gateway(deployment=str(demo)) as gateway,
+                agent_gateway(agent) as scripted,
+            ):
+                seen = checked(python, gateway.address, scripted, given.client)
+            if "Traceback" in (said := "".join(gateway.said)):
+                sys.exit(f"The gateway said:\n{said}")
+    print(table(seen))
+    sys.exit(0 if seen and all(each["passed"] for each in seen) else 1)
+
+
+def environment(folder: Path) -> Path:
+    """The Python of an environment with the clients, made if it is not there."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        done = subprocess.run(
+            [*pip, *PACKAGES, *UNSAID], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            sys.exit(f"pip install failed:\n{done.stderr[-3000:]}")
+    return python
+
+
+@contextmanager
+def agent_gateway(deployment: Path) -> Iterator[str]:
+    """The address of the scripted model's gateway, for as long as the block lasts."""
+    program = "from scripts.check_clients.agent_gateway import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(deployment)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    said = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if found := running.SERVING.search(line):
+                break
+        else:
+            sys.exit("".join(said))
+        yield found[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def checked(python: Path, demo: str, agent: str, clients: list[str]) -> list[dict[str, Any]]:
+    """What the checks have found, in order."""
+    program = f"import sys; sys.path.insert(0, {str(HERE)!r}); import clients; clients.main()"
+    done = subprocess.run(
+        [str(python), "-c", program, demo, agent, *clients],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"client"')]
+
+
+def table(seen: list[dict[str, Any]]) -> str:
+    """The findings as Markdown."""
+    lines = ["| client | version | feature | engine | result |", "|---|---|---|---|---|"]
+    for each in seen:
+        result = each["result"].replace("|", "\\|").replace("\n", " ")
+        said = f"`{result}`" if each["passed"] else f"**failed**: {result}"
+        cells = each["client"], each["version"], each["feature"], each["models"], said
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

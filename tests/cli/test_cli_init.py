@@ -1,0 +1,278 @@
+"""`tts init`: options, questions on a terminal, a pipe, and what it does not overwrite."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.commands import prepared
+from tests.endpoints.openai.stand_in import StandIn, answering
+from typer.testing import CliRunner
+
+from tts.build import paths
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.spec import PRECISIONS, load_deployment
+from tts.checks import has_errors, lint
+from tts.checks.drafting import this_machine
+from tts.checks.first_run import machine as first_run
+from tts.cli import app
+from tts.cli.init import Target, _name
+
+CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
+GENERATOR, VERIFIER = (CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier"))
+ONE_B, PRM = "meta-llama/Llama-3.2-1B-Instruct", "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data"
+
+
+PROGRAM = "import sys; from tts.cli import main; sys.argv[0] = 'tts'; main()"
+
+
+@pytest.fixture(scope="module")
+def url():
+    with answering(StandIn("vllm")) as found:
+        yield found
+
+
+@pytest.fixture
+def init(tmp_path, monkeypatch):
+    """`tts init` in a folder of its own; what it wrote, as plain data, and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+
+    def init(*arguments, file="mine.yaml"):
+        done = CliRunner().invoke(app, ["init", file, *map(str, arguments)])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == 0, done.output
+        return yaml.safe_load((tmp_path / file).read_text()), done.output
+
+    return init
+
+
+def test_the_targets_are_those_of_a_deployment():
+    assert {each.value for each in Target} == PRECISIONS.keys()
+
+
+def test_in_a_pipe_it_writes_the_demo_pair(tmp_path):
+    file = tmp_path / "mine.yaml"
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TTS_HOME": str(tmp_path)}
+    code, out, err = prepared().run(["init", str(file)], variables, 60)
+    assert code == 0, err
+    assert out.splitlines()[-3:] == ["Next:", f"  tts lint {file}", f"  tts build-engines {file}"]
+    assert "This machine: " in err
+    deployment = load_deployment(file)
+    assert deployment.generator.checkpoint == GENERATOR
+    assert deployment.verifier.checkpoint == VERIFIER
+    assert not has_errors(lint(deployment))
+
+
+def test_a_file_that_is_there_is_kept(init, tmp_path):
+    (tmp_path / "mine.yaml").write_text("precious")
+    with pytest.raises(ConfigError, match="there already") as refused:
+        init("--generator", "http://nobody.is.asked")
+    assert "--force" in refused.value.hint
+    assert (tmp_path / "mine.yaml").read_text() == "precious"
+    assert init("--force")[0]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("file", "why"), [("no/where.yaml", "There is no folder no"), (".", "is a folder")]
+)
+def test_a_place_where_nothing_can_be_written_is_refused(init, file, why):
+    with pytest.raises(ConfigError, match=why):
+        init(file=file)
+
+
+@pytest.mark.parametrize("verifier", ["verifier", "value", "classification"])
+def test_checkpoints_that_are_here_pass_lint(init, tmp_path, verifier):
+    values, _ = init("--generator", GENERATOR, "--verifier", CHECKPOINTS / f"demo-{verifier}")
+    assert values["verifier"]["format"] == {
+        "verifier": "rlhflow",
+        "value": "skywork-o1-prm",
+        "classification": "custom",
+    }.get(verifier)
+    assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+
+
+def test_without_a_verifier_the_generator_scores_itself(init, tmp_path):
+    values, _ = init("--generator", GENERATOR)
+    assert values["verifier"]["format"] == "likelihood"
+    assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+
+
+def test_paths_are_relative_to_the_file(init, tmp_path):
+    (tmp_path / "models").symlink_to(CHECKPOINTS)
+    (tmp_path / "below").mkdir()
+    values, _ = init("--generator", "models/demo-generator", file="below/mine.yaml")
+    assert not Path(values["generator"]["checkpoint"]).is_absolute()
+    assert load_deployment(tmp_path / "below" / "mine.yaml").generator.checkpoint == GENERATOR
+
+
+def test_names_of_the_hub_are_downloaded_first(init, tmp_path):
+    gpu = ("--target", "tensorrt", "--gpu", "h100")
+    values, said = init("--generator", ONE_B, "--verifier", PRM, *gpu)
+    assert values["generator"]["checkpoint"] == "checkpoints/Llama-3.2-1B-Instruct"
+    assert f"hf download {ONE_B} --local-dir checkpoints/Llama-3.2-1B-Instruct" in said
+    assert values["tensorrt"] == {"gpu": "h100"}
+    assert "boxed" in values["generator"]["system_prompt"]
+    assert values["verifier"]["format"] == "rlhflow"
+    assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+    planned = CliRunner().invoke(app, ["plan", "mine.yaml"])
+    assert "kv_cache.tokens in the file: as planned." in planned.output
+
+
+def test_a_server_is_asked_what_it_is(init, url, tmp_path):
+    tokenizer = ("--generator-tokenizer", GENERATOR)
+    values, said = init("--generator", url, *tokenizer)
+    assert values["target"] == "openai"
+    assert values["generator"]["max_seq_len"] == 2048, "as the server says"
+    assert values["verifier"]["format"] == "likelihood"
+    assert "vLLM" in said
+    assert said.splitlines()[-2:] == ["  tts doctor mine.yaml", '  tts solve mine.yaml "QUESTION"']
+    assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+    assert CliRunner().invoke(app, ["doctor", "mine.yaml"]).exit_code in (0, 1)
+
+
+def test_a_server_with_a_function_that_scores(init, url, tmp_path):
+    tokenizer = ("--generator-tokenizer", GENERATOR)
+    _, said = init("--generator", url, *tokenizer, "--verifier", "my_prm.py:score")
+    assert said.rstrip().endswith('tts solve mine.yaml "QUESTION" --verifier my_prm.py:score')
+    text = (tmp_path / "mine.yaml").read_text()
+    assert "Not asked while --verifier my_prm.py:score is given." in " ".join(
+        text.replace("#", "").split()
+    )
+
+
+def test_servers_that_do_not_answer_are_written_as_they_are_named(init):
+    values, said = init(
+        *("--generator", "http://127.0.0.1:9", "--verifier", "http://127.0.0.1:10"),
+        *("--generator-tokenizer", "Qwen/Qwen2.5-1.5B-Instruct"),
+        *("--verifier-tokenizer", "Qwen/Qwen2.5-7B-Instruct"),
+    )
+    assert values["target"] == "openai"
+    assert values["verifier"]["format"] == "prompted"
+    assert "{question}" in values["verifier"]["prompt"]
+    assert "Nothing answers at http://127.0.0.1:9" in said
+
+
+def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_path):
+    tokenizer = ("--generator-tokenizer", GENERATOR)
+    values, _ = init("--generator", url, *tokenizer, "--verifier", VERIFIER)
+    assert values["target"] == "openvino"
+    assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--generator", "no/where/x"], "There is no checkpoint"),
+        (["--generator", "http://user@host"], "neither a user"),
+        (["--target", "openai"], "compiles nothing"),
+        (["--target", "tensort"], "is not one of"),
+        (["--target", "tensorrt"], "--gpu is missing"),
+        (["--target", "tensorrt", "--gpu", "h1000"], "no kind of GPU"),
+        (["--target", "tensorrt", "--gpu", "h100", "--generator", ONE_B], "--verifier is missing"),
+        (["--target", "tensorrt", "--gpu", "h100", "--format", "likelihood"], "not for target"),
+        (["--format", "rlhflo"], "no verifier format"),
+        (["--verifier", "my_prm.py:score"], "is compiled"),
+        (["--generator", "http://127.0.0.1:9"], "--generator-tokenizer is missing"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence_and_nothing_is_written(
+    init, tmp_path, monkeypatch, arguments, why
+):
+    monkeypatch.setattr(first_run, "gpus", list)
+    with pytest.raises((ConfigError, SystemExit, AssertionError)) as refused:
+        init(*arguments)
+    assert why in str(getattr(refused.value, "message", refused.value))
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused(init, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        init("--generator", "empty")
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "kind"), [("NVIDIA H200", 143771, "h200"), ("Tesla T4", 15360, None)]
+)
+def test_the_gpus_of_the_machine_are_found(init, monkeypatch, name, memory, kind):
+    gpus = [first_run.Gpu(n, name, memory * 2**20, 0, "590.44.01", "9.0") for n in range(2)]
+    monkeypatch.setattr(first_run, "gpus", lambda: gpus)
+    machine = this_machine()
+    assert machine.gpu == kind
+    values, said = init("--generator", ONE_B, "--verifier", PRM, "--format", "rlhflow")
+    assert values["target"] == ("tensorrt" if kind else "openvino")
+    assert name in said or f"2 GPUs ({kind})" in said
+
+
+def test_names():
+    assert _name(Path("/a/My Project/deployment.yaml")) == "my-project"
+    assert _name(Path("/a/b/Llama 3.2.yaml")) == "llama-3.2"
+    assert _name(Path("/a/b/---.yaml")) == "deployment"
+
+
+def test_a_name_is_not_that_of_a_bundled_deployment(init):
+    assert init(file="demo.yaml")[0]["name"] == "demo-own"
+
+
+class Terminal:
+    """`tts` on a terminal of 80 columns."""
+
+    def __init__(self, *arguments, **variables):
+        self.screen, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "COLUMNS": "80", "TERM": "dumb", **variables},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def until(self, pattern):
+        while not re.search(pattern, self.seen):
+            select.select([self.screen], [], [], 60)
+            try:
+                got = os.read(self.screen, 4096)
+            except OSError:  # the other end is closed
+                got = b""
+            if not got:
+                raise AssertionError(f"{pattern!r} was not said: {self.seen}")
+            self.seen += got.decode().replace("\r", "")
+        self.seen = self.seen[re.search(pattern, self.seen).end() :]
+
+    def answer(self, text):
+        os.write(self.screen, f"{text}\n".encode())
+
+    def end(self):
+        code = self.process.wait(60)
+        os.close(self.screen)
+        return code
+
+
+def test_on_a_terminal_it_asks_for_what_is_missing(tmp_path):
+    file = tmp_path / "mine.yaml"
+    terminal = Terminal("init", str(file), TTS_HOME=str(tmp_path), PATH="/nowhere")
+    terminal.until(r"generator \[demo\]: ")
+    terminal.answer("nowhere")
+    terminal.until(r"There is no checkpoint 'nowhere'")
+    terminal.until(r"generator \[demo\]: ")
+    terminal.answer("")
+    terminal.until(r"verifier \[demo\]: ")
+    terminal.answer(str(VERIFIER))
+    terminal.until(r"target \[openvino\]: ")
+    terminal.answer("tensorrt")
+    terminal.until(r"gpu: ")
+    terminal.answer("rtx4090")
+    terminal.until(r"Next:\n  tts lint \S+\n  tts build-engines \S+\n")
+    assert terminal.end() == 0
+    deployment = load_deployment(file)
+    assert (deployment.target, deployment.tensorrt.gpu) == ("tensorrt", "rtx4090")

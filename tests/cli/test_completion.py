@@ -1,0 +1,130 @@
+"""What a shell completes: the names that there are, and quickly."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+
+from tts.build.spec import bundled_deployments
+from tts.cli import app, completion
+from tts.datasets.known import KNOWN
+from tts.lab.study.folder import STUDY
+from tts.runs.folder import CONFIG, GROUP
+from tts.strategies.names import STRATEGY_NAMES
+
+PROGRAM = "import sys; from tts.cli import main; sys.argv[0] = 'tts'; main()"
+HEAVY = ("numpy", "pydantic", "yaml", "tokenizers", "aiohttp", "grpc", "torch")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_deployments_are_bundled_ones_and_files_here(folder):
+    (folder / "mine.yaml").touch()
+    (folder / ".hidden.yaml").touch()
+    (folder / "notes.txt").touch()
+    assert completion.deployments("") == [*bundled_deployments(), "mine.yaml"]
+    assert completion.deployments("mi") == ["mine.yaml"]
+    assert completion.deployments("./m") == [], "the shell completes paths"
+
+
+def test_strategies():
+    assert completion.strategies("") == list(STRATEGY_NAMES)
+    assert completion.strategies("be") == ["best-of-n", "beam-search"]
+    assert completion.strategies_or_all("a") == ["adaptive-vote", "ab-mcts", "auto", "all"]
+
+
+def test_datasets(folder):
+    (folder / "mine.jsonl").touch()
+    assert completion.datasets("") == ["demo", *KNOWN, "mine.jsonl"]
+
+
+def test_runs_are_those_here_and_those_that_are_kept_the_newest_first(folder):
+    kinds = {"old": CONFIG, "comparison": GROUP, "study": STUDY}
+    for place in (folder / "runs", folder / "home" / "runs"):
+        for age, (name, file) in enumerate(kinds.items()):
+            (place / name).mkdir(parents=True)
+            (place / name / file).touch()
+            os.utime(place / name, (age, age))
+        (place / "not-a-run").mkdir()
+    newest_first = ["study", "comparison", "old"]
+    here = [f"runs/{name}" for name in newest_first]
+    assert completion.runs("") == here + [f"home/runs/{name}" for name in newest_first]
+    assert completion.runs("runs/s") == ["runs/study"]
+
+
+def test_without_a_usable_home_nothing_is_said(folder, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", "/dev/null")
+    assert completion.runs("") == []
+
+
+def test_files_that_mark_runs_have_the_names_that_runs_give_them():
+    assert set(completion.RUN_FILES) == {CONFIG, GROUP, STUDY}
+
+
+def completed(words, **variables):
+    """What the shell is offered for the last word."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={
+            **os.environ,
+            "_TTS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("tts plan dem", "demo"),
+        ("tts gateway dem", "demo"),
+        ("tts gateway ke", "keys"),
+        ("tts bench demo --strategy bea", "beam-search"),
+        ("tts bench demo --dataset gs", "gsm8k"),
+        ("tts init --target open", "openvino"),
+    ],
+)
+def test_the_shell_is_offered_names(words, offered):
+    assert offered in completed(words.split(" "))
+
+
+@pytest.mark.parametrize("kind", ["deployments", "strategies_or_all", "datasets", "runs"])
+def test_completing_imports_nothing_heavy(kind):
+    program = (
+        f"import sys, tts.cli\nfrom tts.cli.completion import {kind}\n{kind}('')\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_every_argument_that_takes_such_a_name_is_completed():
+    takes = {"DEPLOYMENT", "[DEPLOYMENT]", "RUN", "RUN|FILE"}
+
+    def check(command, words):
+        for name, part in getattr(command, "commands", {}).items():
+            check(part, (*words, name))
+        for parameter in command.params:
+            if getattr(parameter, "hidden", False) or command.hidden:
+                continue
+            named = parameter.name in ("strategy", "dataset", "deployment")
+            if named or parameter.metavar in takes:
+                assert parameter._custom_shell_complete is not None, (words, parameter.name)
+
+    check(get_command(app), ())

@@ -1,0 +1,300 @@
+"""`--json`: one document on stdout, of the type that the reference page describes."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.documents import document, error
+from tests.cli.test_cli import tts as in_a_process
+from tests.golden.folders import unpacked
+from tests.lab.tuning.samples import LOADS, samples_of
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tts.build import paths
+from tts.build.errors import Interrupted
+from tts.build.spec import load_deployment
+from tts.checks.first_run import steps
+from tts.checks.first_run.outcomes import Outcome
+from tts.cli import app
+from tts.cli.documents.index import DOCUMENTS
+from tts.cli.json_output import plain
+from tts.gateway.observability import Recorder, RequestLog, requests_dir
+from tts.gateway.safety import UsageBook, usage_file
+from tts.lab.study.plan import limits_digest
+from tts.lab.tuning import tune as tuning
+from tts.lab.tuning.analysis import analyse
+from tts.lab.tuning.measure import Measured
+from tts.lab.tuning.tune import Tuned
+
+LLAMA = "llama-1b-prm-8b-h100-bf16"
+
+
+def printed(command, *words, code=0):
+    """The document that a command prints."""
+    done = CliRunner().invoke(app, [*command.split()[1:], *map(str, words), "--json"])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return document(command, done.stdout)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    where = tmp_path_factory.mktemp("runs")
+    for name in ("decoupled", "lockstep", "budget", "servers", "v1-beam", "interrupted", "group"):
+        unpacked(name, where)
+    for name in ("unreferenced", "replayed", "program"):
+        unpacked(name, where)
+    return where
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+
+
+def test_every_command_with_the_option_has_a_document_on_the_page():
+    def with_json(group, name):
+        for called, command in group.commands.items():
+            if not command.hidden:
+                if hasattr(command, "commands"):
+                    yield from with_json(command, f"{name} {called}")
+                elif any("--json" in parameter.opts for parameter in command.params):
+                    yield f"{name} {called}"
+
+    described = {" ".join(name.split(" --")[:1]) for name in DOCUMENTS}
+    described = {"tts list" if name.startswith("tts list ") else name for name in described}
+    assert set(with_json(get_command(app), "tts")) == described
+
+
+@pytest.mark.parametrize("kind", ["deployments", "strategies", "datasets"])
+def test_lists_of_names(kind):
+    assert printed(f"tts list {kind}")
+
+
+def test_plan_of_gpus_of_this_machine_and_of_engines_elsewhere(tmp_path):
+    plan = printed("tts plan", LLAMA)
+    assert plan["host_memory"] is plan["written"] is None
+    gpus = plan["gpu_memory"]
+    (gpu,) = gpus["gpus"]
+    used = sum(sum(rank[part] for part in rank if part.endswith("_bytes")) for rank in gpu["ranks"])
+    assert used + gpu["server_bytes"] + gpu["free_bytes"] == gpu["total_bytes"]
+    assert gpus["excess_bytes"] == {}
+    host = printed("tts plan", "demo")["host_memory"]
+    assert host["resident_bytes"] == host["server_bytes"] + sum(
+        engine["resident_bytes"] for engine in host["engines"].values()
+    )
+    elsewhere = printed("tts plan", "vllm-openai")
+    assert elsewhere["target"] is elsewhere["gpu_memory"] is None
+    assert elsewhere["remotes"].keys() == {"generator", "verifier"}
+
+
+def test_plan_says_what_it_has_written(tmp_path):
+    folder = paths.deployments_dir()
+    text = (folder / "demo-gpu.yaml").read_text()
+    file = tmp_path / "own.yaml"
+    text = text.replace("../checkpoints", str(folder.parent / "checkpoints"))
+    file.write_text(text.replace("tokens: 40960", "tokens: 320  "))
+    before = printed("tts plan", file)
+    assert before["written"] is None
+    assert before["gpu_memory"]["engines"]["generator"]["kv_cache_tokens_in_file"] == 320
+    assert printed("tts plan", file, "--write")["written"] == str(file)
+    assert load_deployment(file).generator.kv_cache.tokens == 40960
+    assert printed("tts plan", file, "--write")["written"] is None
+
+
+def test_lint_counts_and_keeps_its_exit_code(tmp_path):
+    assert printed("tts lint", "demo-gpu")["errors"] == 0
+    text = (paths.deployments_dir() / f"{LLAMA}.yaml").read_text()
+    file = tmp_path / "own.yaml"
+    file.write_text(text.replace(" tokens: ", " tokens: 4000000 #", 1))
+    found = printed("tts lint", file, code=1)
+    assert found["errors"] == 1
+    assert [each["severity"] for each in found["findings"]].count("error") == 1
+
+
+def test_doctor_and_its_first_run(monkeypatch, tmp_path):
+    done = CliRunner().invoke(app, ["doctor", "demo", "--json"])
+    seen = document("tts doctor", done.stdout)
+    missing = any(each["state"] == "missing" for each in seen["observations"])
+    assert done.exit_code == int(missing)
+    assert (seen["deployment"], seen["first_run"]) == ("demo", None)
+
+    def take_steps(run, tell, say):
+        run.outcomes.append(Outcome("GPU", "not here", "one", "none"))
+        tell(run.outcomes[0])
+
+    monkeypatch.setattr(steps, "take_steps", take_steps)
+    first = printed("tts doctor", "demo-gpu", "--first-run", code=3)
+    assert first["observations"] == []
+    assert [each["state"] for each in first["first_run"]["steps"]] == ["not here"]
+    assert Path(first["first_run"]["report"]).is_file()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_tune(monkeypatch, tmp_path, stopped):
+    spec = load_deployment("demo")
+    samples = samples_of(1.0, 0.5, LOADS, (1.0, 1.0))
+    engines = (
+        analyse(Measured("generator", 64, samples), spec),
+        analyse(Measured("verifier", 4096, samples[:1]), spec),
+    )
+    tuned = Tuned(engines, tmp_path / "tune.json", Interrupted("Stopped.") if stopped else None)
+    monkeypatch.setattr(tuning, "tune", lambda *words, **options: tuned)
+    done = CliRunner().invoke(app, ["tune", "demo", "--json"])
+    found = document("tts tune", done.stdout)
+    generator, verifier = found["engines"]
+    assert isinstance(done.exception, Interrupted) == found["stopped"] == stopped
+    assert (generator["proposal"] is None) == stopped
+    assert (verifier["proposal"], verifier["levels"], found["written"]) == (None, [], False)
+
+
+def test_simulate_and_its_placements():
+    found = printed("tts simulate", "--limit", 2, "--n", 4, "--schedule", "lockstep")
+    assert found["simulated"] is True
+    (outcome,) = found["outcomes"]
+    assert (outcome["schedule"], len(outcome["latencies_s"])) == ("lockstep", 2)
+    words = ("simulate", LLAMA, "--placements", "--concurrency", "1", "--gpus", "1", "--n", "4")
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0
+    placed = document("tts simulate --placements", done.stdout)
+    assert placed["simulated"] is True
+    assert placed["runs"][0]["placement"] == placed["advice"][0]["placement"]
+
+
+def test_requests_and_keys_of_the_gateway():
+    recorder = Recorder(RequestLog(requests_dir("demo")), keeps_prompts=True)
+    record = recorder.begin("/v1/chat/completions")
+    record.model, record.outcome, record.status, record.prompt = "demo", "ok", 200, "wäre\n\ud800?"
+    record.t1 = record.t2 = record.t0 + 0.001
+    record.t3 = record.t4 = record.t5 = record.t0 + 0.5
+    record.prompt = "wäre\n?"
+    recorder.end(record)
+    recorder.close()
+    (found,) = printed("tts gateway requests")
+    assert (found["id"], found["prompt"]) == (record.id, "wäre\n?")
+    assert found["gateway_latency_s"] == pytest.approx(0.001)
+    assert printed("tts gateway requests", "--status", 500) == []
+    done = CliRunner().invoke(app, ["gateway", "requests", "--json", "--format", "csv"])
+    assert done.exit_code == 2
+    book = UsageBook(usage_file())
+    book.add("k", "demo", (1, 2, 3, 4))
+    book.close()
+    (used,) = printed("tts gateway usage", "--by", "key", "--by", "model")
+    assert (used["key"], used["model"], used["day"], used["search_tokens"]) == ("k", "demo", "", 3)
+    assert printed("tts gateway keys list") == []
+    CliRunner().invoke(app, ["gateway", "keys", "create", "a", "--tokens-per-minute", "9"])
+    (key,) = printed("tts gateway keys list")
+    assert (key["name"], key["limits"]["tokens_per_minute"], key["revoked"]) == ("a", 9, None)
+
+
+def test_report_of_runs_old_and_new(kept):
+    names = ("decoupled", "budget", "servers", "v1-beam", "unreferenced", "replayed")
+    for name in names:
+        found = printed("tts report", kept / name)
+        (run,) = found["runs"]
+        summary = json.loads((kept / name / "summary.json").read_text())
+        for field in ("accuracy", "wall_s", "tree_digest", "problems"):
+            assert run["summary"][field] == summary[field]
+        assert [row["run"] for row in found["rows"]] == [run["folder"]]
+        assert Path(found["page"]).is_file()
+    both = printed("tts report", kept / "decoupled", kept / "lockstep", "--format", "csv")
+    assert [run["summary"]["schedule"] for run in both["runs"]] == ["decoupled", "lockstep"]
+    assert both["figures"]
+    assert all(Path(file).is_file() for file in both["figures"])
+
+
+def test_report_of_a_comparison(kept):
+    found = printed("tts report", kept / "group")
+    assert len(found["rows"]) > len(found["runs"]) > 5
+    assert found["unfinished"] == {str(kept / "group"): []}
+    assert {row["run"] for row in found["rows"]} == {run["folder"] for run in found["runs"]}
+
+
+def test_report_of_a_study(tmp_path):
+    file = unpacked("study", tmp_path) / "study.json"
+    study = json.loads(file.read_text())
+    limits = limits_digest(load_deployment("demo"))  # its checkpoints lie elsewhere now
+    file.write_text(json.dumps({**study, "limits_digest": limits}))
+    found = printed("tts report", tmp_path / "study")
+    assert (found["runs"], found["rows"]) == ([], [])
+    assert all(each["text"] for each in found["advice"])
+
+
+def test_compare(kept):
+    found = printed("tts runs compare", kept / "decoupled", kept / "lockstep", kept / "interrupted")
+    assert [run["name"] for run in found["runs"]] == ["decoupled", "lockstep", "interrupted"]
+    assert "schedule" in [setting["name"] for setting in found["settings"]]
+    assert [pair["other"] for pair in found["pairs"]] == [
+        str(kept / "lockstep"),
+        str(kept / "interrupted"),
+    ]
+    assert {cost["name"] for cost in found["pairs"][0]["costs"]} >= {"seconds", "generated_tokens"}
+
+
+def test_runs(kept, tmp_path):
+    listed = {run["name"]: run for run in printed("tts runs list", kept)}
+    assert listed["decoupled"]["state"] == "finished"
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text("{")
+    (bad,) = printed("tts runs list", tmp_path)
+    assert (bad["state"], bad["strategy"]) == ("damaged", None)
+    assert "run.json" in bad["damage"]
+    assert printed("tts runs list") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (("plan", "nowhere"), "ConfigError", 2),
+        (("plan",), "UsageError", 2),
+        (("lint", "demo", "--nope"), "UsageError", 2),
+        (("runs", "compare", "/nowhere"), "UsageError", 2),
+        (("report", "/nowhere"), "RunError", 1),
+        (("bench", "demo", "--strategy", "beem-search"), "ConfigError", 2),
+        (("solve", ""), "ConfigError", 2),
+        (("runs", "list", "/nowhere"), "RunError", 1),
+    ],
+)
+def test_an_error_is_a_document_and_said_on_stderr(tmp_path, words, kind, code):
+    ended, out, err = in_a_process(*words, "--json", home=tmp_path)
+    found = error(out)
+    assert (ended, found["kind"], found["exit_code"]) == (code, kind, code)
+    if kind != "UsageError":
+        assert f"error: {found['message']}" in err
+    ended, out, _ = in_a_process(*words, home=tmp_path)
+    assert (ended, out) == (code, "")
+
+
+def test_a_document_stays_alone_where_the_exit_code_tells_of_an_error(tmp_path):
+    text = (paths.deployments_dir() / f"{LLAMA}.yaml").read_text()
+    file = tmp_path / "own.yaml"
+    file.write_text(text.replace(" tokens: ", " tokens: 4000000 #", 1))
+    code, out, _ = in_a_process("lint", file, "--json", home=tmp_path / "home")
+    assert code == 1
+    assert document("tts lint", out)["errors"] == 1
+
+
+@dataclass(frozen=True)
+class Numbers:
+    values: tuple[float, ...]
+    by_name: dict[str, float]
+
+
+@given(st.lists(st.floats()))
+def test_a_number_is_as_python_writes_it_or_null(values):
+    data = plain(Numbers(tuple(values), {str(i): value for i, value in enumerate(values)}))
+    text = json.dumps(data, allow_nan=False)
+    expected = [value if math.isfinite(value) else None for value in values]
+    assert json.loads(text)["values"] == expected == list(data["by_name"].values())
+    assert all(repr(value) in text for value in values if math.isfinite(value))
+
+
+def test_what_has_no_place_in_a_document_is_a_bug():
+    with pytest.raises(TypeError, match="set has no place"):
+        plain({"x": {1}})

@@ -1,0 +1,67 @@
+"""Penalties and a least length change what is drawn as their formulas say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.engines.host_requests import prompt, sampled
+from tests.engines.numpy_llama import llama_logits
+
+from tts.build import paths
+from tts.engines.generate_request import GenerateRequest
+
+
+def penalised(logits, asked, given, request):
+    """Logits after the penalties: as vLLM, transformers and OpenAI define them."""
+    changed = logits.astype(np.float64).copy()
+    seen = sorted({*asked, *given})
+    factor = request.repetition_penalty
+    changed[seen] = np.where(changed[seen] > 0, changed[seen] / factor, changed[seen] * factor)
+    for token in set(given):
+        changed[token] -= request.presence_penalty + request.frequency_penalty * given.count(token)
+    return changed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"repetition_penalty": 1.7},
+        {"repetition_penalty": 0.6},
+        {"presence_penalty": 1.5},
+        {"frequency_penalty": 0.8},
+        {"frequency_penalty": -0.5},
+        {"repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.4},
+    ],
+    ids=lambda fields: ",".join(f"{name}={value}" for name, value in fields.items()),
+)
+def test_penalties_are_those_of_their_formulas(generator, pair, fields):
+    folder = paths.engine_dir(pair.name, "generator")
+    checkpoint = pair.generator.checkpoint
+    assert folder.is_dir()
+    request = GenerateRequest(prompt(3, 12), 16, **fields)
+    (response,) = generator.run(request)
+    asked, given = request.input_ids.tolist(), []
+    for token in response.token_ids:
+        logits = llama_logits(checkpoint, np.array(asked + given))[-1]
+        changed = penalised(logits, asked, given, request)
+        assert changed[token] >= changed.max() - 1e-3  # equal ones but for rounding
+        given.append(token)
+
+
+def test_penalties_change_an_output_and_do_not_outlive_their_request(generator):
+    plain = GenerateRequest(prompt(3, 12), 16)
+    before, changed, after = (
+        generator.run(each)[0].token_ids
+        for each in (plain, replace(plain, repetition_penalty=3.0), plain)
+    )
+    assert before == after != changed
+
+
+def test_an_output_does_not_end_before_its_least_length(generator):
+    (free,) = generator.run(sampled(5, n=20))
+    end = free.token_ids[2]
+    (short,) = generator.run(sampled(5, n=20, end_id=end))
+    (longer,) = generator.run(sampled(5, n=20, end_id=end, min_tokens=9))
+    assert len(short.token_ids) <= 2
+    assert len(longer.token_ids) >= 9
+    assert end not in longer.token_ids[:9]

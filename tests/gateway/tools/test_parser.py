@@ -1,0 +1,247 @@
+"""Calls of tools in texts: every form is read as it was written, however the text is cut."""
+
+import itertools
+import json
+import random
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.constraints.grammars import Grammar
+
+from tts.constraints.regular import literal
+from tts.gateway.openai.errors import ApiError
+from tts.gateway.openai.tools import Function, Tool
+from tts.gateway.tools import grammar
+from tts.gateway.tools.forms import (
+    FORMS,
+    HERMES,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_ARGS,
+    OWN,
+    form_of,
+    new_call,
+)
+from tts.gateway.tools.grammar import forced_call, free_guide
+from tts.gateway.tools.parser import CallParser
+from tts.gateway.tools.votes import Candidate, canonical, vote
+
+NAMES = ("add", "get-weather", "x.y_1")
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.sampled_from('ab"\\{}[]<>/\n é|;'), max_size=8)
+    | st.sampled_from(["</tool_call>", "<tool_call>", "[TOOL_CALLS]", "[ARGS]"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", 'c"}']), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+calls = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.dictionaries(st.sampled_from("abc"), values, max_size=3)),
+    min_size=1,
+    max_size=3,
+)
+PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    "<",
+    ">",
+    ";",
+    '"',
+    "add",
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "<|python_tag|>",
+    "<tool",
+    "[TOOL",
+    '{"name":"add","arguments":{}}',
+    '{"name":"none"}',
+    '{"name":"add","parameters":{"a":1}}',
+    '{"a":[1]}',
+    "word",
+]
+fragments = st.lists(st.sampled_from([*PIECES, " ", "\n"]), max_size=12).map("".join)
+forms = st.sampled_from(FORMS)
+
+
+def read(form, text, cuts=(), **options):
+    """Text and calls of a text that comes in pieces."""
+    parser = CallParser(form, NAMES, **options)
+    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    said, found = "", []
+    for begin, end in itertools.pairwise(places):
+        new, more = parser.feed(text[begin:end])
+        said, found = said + new, found + more
+    new, more = parser.end()
+    assert parser.calls == found + more
+    return said + new, [(c.function.name, json.loads(c.function.arguments)) for c in found + more]
+
+
+@given(forms, calls, st.lists(st.integers(0, 10**6), max_size=20))
+def test_calls_are_read_as_they_were_written_wherever_they_are_cut(form, calls, cuts):
+    assert read(form, form.write(calls), cuts) == ("", calls)
+
+
+@given(forms, st.sampled_from(["", "Sure, ", "Sure.\n\n"]), calls, st.lists(st.integers(0, 10**6)))
+def test_text_before_calls_is_kept_apart(form, text, calls, cuts):
+    if form is LLAMA:  # after text only what is marked is a call
+        calls = calls[:1]
+        written = f"{text}<|python_tag|>{form.write(calls)}"
+    else:
+        written = text + form.write(calls)
+    assert read(form, written, cuts) == (text.rstrip(), calls)
+
+
+@settings(max_examples=500)
+@given(forms, fragments, st.lists(st.integers(0, 10**6), max_size=30))
+def test_any_text_is_read_the_same_wherever_it_is_cut(form, text, cuts):
+    whole = read(form, text)
+    assert read(form, text, cuts) == whole
+    assert read(form, text, range(len(text))) == whole
+    if not whole[1]:
+        assert whole[0] == text
+
+
+@given(forms, st.text(max_size=40), st.lists(st.integers(0, 10**6)))
+def test_text_without_calls_is_left_as_it_is(form, text, cuts):
+    if form.opener not in text and not text.lstrip().startswith("{"):
+        assert read(form, text, cuts) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (HERMES, '<tool_call>{"name": "other", "arguments": {}}</tool_call>'),
+        (HERMES, '<tool_call>{"name": "add", "arguments": [1]}</tool_call>'),
+        (HERMES, '<tool_call>{"name": "add", "arguments": {"a": '),
+        (HERMES, "<tool_call>add(1)</tool_call>"),
+        (HERMES, '<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>'),
+        (HERMES, "<tool_call>" + '{"a":' * 5000 + "1" + "}" * 5000),
+        (LLAMA, '{"answer": 42}'),
+        (LLAMA, 'The call is {"name": "add", "parameters": {}}'),
+        (MISTRAL, "[TOOL_CALLS][]"),
+        (MISTRAL, '[TOOL_CALLS]other[ARGS]{"a": 1}'),
+    ],
+)
+def test_what_is_no_call_stays_text(form, text):
+    assert read(form, text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (HERMES, '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'),
+        (HERMES, '<tool_call>{"name": "add", "parameters": "{\\"a\\": 1}"}'),
+        (LLAMA, '{"name": "add", "parameters": {"a": 1}}'),
+        (LLAMA, '<|python_tag|>{"type": "function", "name": "add", "parameters": {"a": 1}}'),
+        (MISTRAL, '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "123456789"}]'),
+        (MISTRAL, '[TOOL_CALLS]add{"a": 1}'),
+        (MISTRAL_ARGS, '[TOOL_CALLS]add[CALL_ID]abc[ARGS]{"a": 1}'),
+    ],
+)
+def test_the_spellings_of_models_are_read(form, text):
+    assert read(form, text) == ("", [("add", {"a": 1})])
+
+
+def test_calls_beyond_those_that_are_wanted_are_dropped():
+    written = HERMES.write([("add", {"a": place}) for place in range(3)])
+    assert read(HERMES, written, most=1) == ("", [("add", {"a": 0})])
+
+
+@pytest.mark.parametrize(
+    ("template", "form"),
+    [
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", OWN),
+        ("{% if tools %}<tool_call>{% endif %}", HERMES),
+        ("{% if tools %}<|python_tag|>{% endif %}", LLAMA),
+        ("{% if tools %}[AVAILABLE_TOOLS][TOOL_CALLS]{% endif %}", MISTRAL),
+        ("{% if tools %}[AVAILABLE_TOOLS][TOOL_CALLS][ARGS]{% endif %}", MISTRAL_ARGS),
+        ("{% if tools %}in some other way{% endif %}", OWN),
+        ("{# <tool_call> #}{{ messages }}", OWN),
+    ],
+)
+def test_the_form_is_that_of_the_template(template, form):
+    assert form_of(template) is form
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "minimum": 0}, "b": {"type": "string"}},
+    "required": ["a"],
+}
+TOOLS = [Tool(Function("add", parameters=SCHEMA)), Tool(Function("x.y_1"))]
+
+
+def rules_of(monkeypatch):
+    """The grammars that are made, as rules."""
+    seen = []
+    text_of = grammar.guide_text
+    monkeypatch.setattr(grammar, "guide_text", lambda rules: seen.append(rules) or text_of(rules))
+    return seen
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("tools", [TOOLS, TOOLS[:1]])
+def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools, monkeypatch):
+    seen = rules_of(monkeypatch)
+    forced = forced_call(form, tools, several=several)
+    for seed in range(20):
+        text = forced.prefix + Grammar(seen[0]).drawn(random.Random(seed))
+        said, found = read(form, text)
+        assert (said, bool(found)) == ("", True)
+        assert several or len(found) == 1
+        for name, arguments in found:
+            assert name in [tool.function.name for tool in tools]
+            jsonschema.validate(arguments, SCHEMA if name == "add" else {"maxProperties": 0})
+
+
+@pytest.mark.parametrize("form", [HERMES, LLAMA, OWN])
+def test_an_output_that_may_call_calls_with_valid_arguments(form, monkeypatch):
+    seen = rules_of(monkeypatch)
+    assert free_guide(form, TOOLS, several=True)
+    free = Grammar(seen[0])
+    assert free.accepts("It is 42 < 43.")
+    assert free.accepts(form.write([("add", {"a": 1})]))
+    assert not free.accepts(form.write([("add", {"a": "1"})]))
+    assert not free.accepts(form.write([("other", {})]))
+    assert free_guide(form, TOOLS, several=True, answer={"root": literal("[42]")})
+    assert Grammar(seen[1]).accepts("[42]")
+    assert not Grammar(seen[1]).accepts("It is 42.")
+    assert Grammar(seen[1]).accepts(form.write([("x.y_1", {})]))
+    assert free_guide(MISTRAL, TOOLS, several=True) is None
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"type": "string"}, {"$ref": "#/x"}, {"properties": {"a": {"type": "x"}}}]
+)
+def test_parameters_that_are_no_schema_of_arguments_are_named(parameters):
+    with pytest.raises(ApiError) as refused:
+        forced_call(HERMES, [*TOOLS, Tool(Function("f", parameters=parameters))], several=False)
+    assert refused.value.param == "tools[2].function.parameters"
+
+
+def test_candidates_vote_by_equal_names_and_arguments():
+    def calling(arguments, score=None):
+        return Candidate("", (new_call("add", arguments),), score)
+
+    same, other = calling('{"a": 1, "b": 2}'), calling('{"a": 2}')
+    found = vote([other, same, calling('{"b": 2, "a": 1}'), Candidate("text")])
+    assert found.chosen == 1
+    assert found.weights == {canonical(same.calls[0]): 2.0, canonical(other.calls[0]): 1.0}
+    scored = [calling('{"a": 1}', 0.2), calling('{"a": 2}', 0.9), calling('{"a": 1}', 0.3)]
+    assert vote(scored).chosen == 1
+    assert vote([Candidate("It is 4.", score=0.9), calling("{}", 0.4)]).chosen == 0
+    assert vote([Candidate(r"so \boxed{4}"), Candidate("no"), Candidate(r"\boxed{4}")]).chosen == 0
+    assert vote([calling("{}", 0.0), Candidate("", score=0.0)]).chosen == 0
