@@ -1,7 +1,7 @@
 """Build the documentation's site into site/, or serve it while you write: --serve, --to DIR.
 
-Needs the extra `docs`: `.venv/bin/pip install -e '.[docs]'`. Warnings, such as a broken link, fail
-the build.
+Needs the extra `docs`, which `scripts/setup dev` installs. Warnings, such as a broken link, fail the
+build; tests/test_site.py builds it with every run of the tests.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=ROOT / "site", help="default: site/")
     given = parser.parse_args()
     if importlib.util.find_spec("mkdocs") is None:
-        sys.exit("error: mkdocs is not installed here: .venv/bin/pip install -e '.[docs]'")
+        sys.exit("error: mkdocs is not installed here: scripts/setup dev")
     command = [sys.executable, "-m", "mkdocs"]
     if given.serve:
         command += ["serve", "--livereload"]
     else:
         command += ["build", "--strict", "--clean", "--site-dir", str(given.to.resolve())]
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # a page of advice, about versions that we do not pin
     os.execv(command[0], [*command, "--config-file", str(ROOT / "mkdocs.yml")])
 
 

@@ -65,7 +65,7 @@ def test_the_lock_has_first_what_the_demo_needs_and_then_the_rest() -> None:
     )
     assert set(demo) == lock.needed([*lock.build_system(), lock.DEMO]).keys()
     assert {"torch", "openvino", "nvidia-pytriton", "hatchling"} <= set(demo)
-    assert {"ray", "pytest", "mypy", "playwright"} <= set(besides)
+    assert {"ray", "pytest", "mypy", "playwright", "mkdocs-material"} <= set(besides)
     assert [part.packages for part in install.parts()] == [len(demo), len(besides)]
     assert lock.in_parts(text, {}).count("--hash=") == text.count("--hash=")
 
