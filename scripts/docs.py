@@ -1,7 +1,7 @@
 """Build the documentation's site into site/, or serve it while you write: --serve, --to DIR.
 
-Needs the extra `docs`, which `scripts/setup dev` installs. Warnings, such as a broken link, fail the
-build; tests/test_site.py builds it with every run of the tests.
+Needs the extra `docs`, which `scripts/setup dev` installs. A warning, such as a broken link, fails
+the build; tests/test_site.py builds it with every run of the tests.
 """
 
 from __future__ import annotations
