@@ -19,6 +19,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,15 @@ from scripts.check_clients.deployment import write_deployment
 from scripts.robustness.commands import run
 from scripts.robustness.gateway import running
 
-PACKAGES = ("openai", "langchain-openai", "instructor", "openai-agents", "langgraph", "its_hub")
+PACKAGES = (
+    "openai",
+    "langchain-openai",
+    "instructor",
+    "openai-agents",
+    "langgraph",
+    "litellm",
+    "its_hub",
+)
 UNSAID = ("backoff", "aiohttp")
 """What its_hub 1.2.0 imports and does not ask for."""
 HERE = Path(__file__).parent
@@ -108,14 +118,24 @@ def checked(python: Path, demo: str, agent: str, clients: list[str]) -> list[dic
 
 
 def table(seen: list[dict[str, Any]]) -> str:
-    """The findings as Markdown."""
-    lines = ["| client | version | feature | engine | result |", "|---|---|---|---|---|"]
-    for each in seen:
-        result = each["result"].replace("|", "\\|").replace("\n", " ")
-        said = f"`{result}`" if each["passed"] else f"**failed**: {result}"
-        cells = each["client"], each["version"], each["feature"], each["models"], said
-        lines.append(f"| {' | '.join(cells)} |")
+    """The findings as Markdown: a row for each feature, with all kinds of requests."""
+    lines = [
+        "| client | version | feature | requests | engine | results |",
+        "|---|---|---|---|---|---|",
+    ]
+    for names, group in groupby(seen, itemgetter("client", "version", "feature", "models")):
+        checks = list(group)
+        kinds = ", ".join(each["kind"] for each in checks)
+        results = ", ".join(dict.fromkeys(map(result_of, checks)))
+        client, version, feature, models = names
+        lines.append(f"| {client} | {version} | {feature} | {kinds} | {models} | {results} |")
     return "\n".join(lines)
+
+
+def result_of(check: dict[str, Any]) -> str:
+    """What a check has found, as Markdown."""
+    result = check["result"].replace("|", "\\|").replace("\n", " ")
+    return f"`{result}`" if check["passed"] else f"**failed**: {result}"
 
 
 if __name__ == "__main__":

@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
 TASK = "Add 2 and 3, then double the sum."
-CHECKS: list[tuple[str, str, str, Callable[[str, str], str]]] = []
+CHECKS: list[tuple[str, str, str, str, Callable[[str], str]]] = []
 DEMO, AGENT = "demo pair", "scripted model"
 MOST = 400
 """Tokens of an answer of the demo pair, whose texts may wander."""
@@ -41,7 +43,7 @@ def check(client: str, feature: str, models: str, *names: str):
         for name in names:
             kind = name.partition(":")[2] or "plain"
             CHECKS.append(
-                (client, f"{feature}, {kind}", models, lambda url, f=function, n=name: f(url, n))
+                (client, feature, kind, models, lambda url, f=function, n=name: f(url, n))
             )
         return function
 
@@ -121,6 +123,51 @@ def streamed_tool(url, model):
     return repr(call.function.parsed_arguments)
 
 
+@check("openai", "responses.parse", DEMO, *DEMO_MODELS)
+def response(url, model):
+    said = openai_client(url).responses.parse(
+        model=model, input="Compute 12 + 30.", text_format=Length, extra_body=search(model)
+    )
+    return repr(said.output_parsed)
+
+
+@check("openai", "responses.stream with a schema", DEMO, *DEMO_MODELS)
+def response_stream(url, model):
+    with openai_client(url).responses.stream(
+        model=model, input="Compute 12 + 30.", text_format=Length, extra_body=search(model)
+    ) as events:
+        kinds = {event.type for event in events}
+        assert "response.output_text.delta" in kinds, kinds
+        return repr(events.get_final_response().output_parsed)
+
+
+@check("openai", "responses.create, two tools", AGENT, *AGENT_MODELS)
+def response_tools(url, model):
+    schemas = {"add": {"a": {}, "b": {}}, "double": {"n": {}}}
+    tools = [
+        {
+            "type": "function",
+            "name": name,
+            "strict": False,
+            "parameters": {"type": "object", "properties": fields},
+        }
+        for name, fields in schemas.items()
+    ]
+    done = {"add": lambda a, b: a + b, "double": lambda n: 2 * n}
+    items = [{"role": "user", "content": TASK}]
+    while True:
+        said = openai_client(url).responses.create(model=model, input=items, tools=tools)
+        calls = [item for item in said.output if item.type == "function_call"]
+        items += said.output
+        if not calls:
+            return said.output_text
+        for call in calls:
+            value = done[call.name](**json.loads(call.arguments))
+            items.append(
+                {"type": "function_call_output", "call_id": call.call_id, "output": str(value)}
+            )
+
+
 def langchain_model(url, model):
     from langchain_openai import ChatOpenAI
 
@@ -182,18 +229,10 @@ def judge(url, model):
     return str(found)
 
 
-@check("openai-agents", "an agent with two tools", AGENT, *AGENT_MODELS)
-def agents(url, model):
-    from agents import (
-        Agent,
-        OpenAIChatCompletionsModel,
-        Runner,
-        function_tool,
-        set_tracing_disabled,
-    )
-    from openai import AsyncOpenAI
+def agent_with_tools(model):
+    """An agent, and what its tools were called with."""
+    from agents import Agent, function_tool
 
-    set_tracing_disabled(True)
     used = []
 
     @function_tool
@@ -208,39 +247,56 @@ def agents(url, model):
         used.append(("double", n))
         return str(2 * n)
 
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
-    chat = OpenAIChatCompletionsModel(model=model, openai_client=client)
-    agent = Agent(name="Adder", instructions="Use tools.", model=chat, tools=[add, double])
-    found = Runner.run_sync(agent, TASK)
-    assert used == [("add", 2, 3), ("double", 5)], used
-    return found.final_output
+    return Agent(name="Adder", instructions="Use tools.", model=model, tools=[add, double]), used
 
 
-@check("openai-agents", "the same, streamed", AGENT, *AGENT_MODELS)
-def agents_streamed(url, model):
-    from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool
+async def followed(agent):
+    """The last answer of an agent whose events are read as they come."""
+    from agents import Runner
+
+    running = Runner.run_streamed(agent, TASK)
+    async for _ in running.stream_events():
+        pass
+    return running.final_output
+
+
+for api in ("responses", "chat_completions"):
+    # the first is the package's default: a stock agent needs OPENAI_BASE_URL and a model's name
+    kind = "two tools" if api == "responses" else "two tools, Chat Completions"
+
+    @check("openai-agents", kind, AGENT, *AGENT_MODELS)
+    def agents(url, model, api=api):
+        from agents import Runner, set_default_openai_api
+
+        set_default_openai_api(api)
+        with at_url(url):
+            agent, used = agent_with_tools(model)
+            found = Runner.run_sync(agent, TASK)
+        assert used == [("add", 2, 3), ("double", 5)], used
+        return found.final_output
+
+    @check("openai-agents", f"{kind}, streamed", AGENT, *AGENT_MODELS)
+    def agents_streamed(url, model, api=api):
+        from agents import set_default_openai_api
+
+        set_default_openai_api(api)
+        with at_url(url):
+            agent, used = agent_with_tools(model)
+            said = asyncio.run(followed(agent))
+        assert used == [("add", 2, 3), ("double", 5)], used
+        return said
+
+
+@contextmanager
+def at_url(url):
+    """What programs do that were written for OpenAI: another URL in the environment."""
+    from agents import set_default_openai_client, set_tracing_disabled
     from openai import AsyncOpenAI
 
-    @function_tool
-    def add(a: int, b: int) -> str:
-        """Add two numbers."""
-        return str(a + b)
-
-    @function_tool
-    def double(n: int) -> str:
-        """Double a number."""
-        return str(2 * n)
-
-    async def go():
-        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
-        chat = OpenAIChatCompletionsModel(model=model, openai_client=client)
-        agent = Agent(name="Adder", instructions="Use tools.", model=chat, tools=[add, double])
-        running = Runner.run_streamed(agent, TASK)
-        async for _ in running.stream_events():
-            pass
-        return running.final_output
-
-    return asyncio.run(go())
+    set_tracing_disabled(True)
+    os.environ |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none"}
+    set_default_openai_client(AsyncOpenAI(), use_for_tracing=False)
+    yield
 
 
 @check("langgraph", "create_react_agent with two tools", AGENT, *AGENT_MODELS)
@@ -268,15 +324,59 @@ def react(url, model):
     return found["messages"][-1].content
 
 
+def litellm_asked(url, model, **given):
+    import litellm
+
+    return litellm.completion(
+        model=f"openai/{model}", api_base=f"{url}/v1", api_key="none", num_retries=0, **given
+    )
+
+
+@check("litellm", "response_format, a schema", DEMO, *DEMO_MODELS)
+def litellm_schema(url, model):
+    said = litellm_asked(
+        url, model, messages=QUESTION, response_format=Length, extra_body=search(model)
+    )
+    return repr(Length.model_validate_json(said.choices[0].message.content))
+
+
+@check("litellm", "a context too long", DEMO, "demo")
+def litellm_context(url, model):
+    import litellm
+
+    long = [{"role": "user", "content": "1 + " * 9000}]
+    try:
+        litellm_asked(url, model, messages=long)
+    except litellm.ContextWindowExceededError:
+        return "ContextWindowExceededError"
+    raise AssertionError("it was answered")
+
+
+@check("litellm", "tools, streamed", AGENT, *AGENT_MODELS)
+def litellm_tools(url, model):
+    import litellm
+
+    parameters = {"type": "object", "properties": {"a": {}, "b": {}}}
+    tool = {"type": "function", "function": {"name": "add", "parameters": parameters}}
+    chunks = list(
+        litellm_asked(
+            url, model, messages=[{"role": "user", "content": TASK}], tools=[tool], stream=True
+        )
+    )
+    (call,) = litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls
+    assert json.loads(call.function.arguments) == {"a": 2, "b": 3}, call
+    return "add(2, 3)"
+
+
 def main() -> None:
     """Run all checks, or those of the clients that are named."""
     demo, agent, *wanted = sys.argv[1:]
-    for client, feature, models, function in CHECKS:
+    for client, feature, kind, models, function in CHECKS:
         if wanted and client not in wanted:
             continue
         try:
             result = function(demo if models == DEMO else agent)
-            assert models == DEMO or re.search(r"\b(10|42)\b", result), result
+            assert models == DEMO or re.search(r"\b(10|42)\b|^add\(2, 3\)$", result), result
             passed = True
         except Exception as error:
             traceback.print_exc()
@@ -285,6 +385,7 @@ def main() -> None:
             "client": client,
             "version": importlib.metadata.version(client),
             "feature": feature,
+            "kind": kind,
             "models": models,
             "result": str(result)[:200],
             "passed": passed,

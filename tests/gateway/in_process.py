@@ -34,7 +34,7 @@ async def post(app, path, body, method="POST", **headers):
     """Status and JSON of the answer to a request, or the text of its events."""
     status, _, said = await answered(app, path, body, method, **headers)
     said = said.decode()
-    return status, said if said.startswith(("data:", ":")) else json.loads(said)
+    return status, said if said.startswith(("data:", "event:", ":")) else json.loads(said)
 
 
 async def answered(app, path, body=None, method="GET", **headers):

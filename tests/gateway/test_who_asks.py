@@ -144,7 +144,7 @@ def test_a_path_without_anything_names_what_there_is(tiny_deployment, endpoints,
 
     status, answer = asyncio.run(go())
     assert status == 404
-    assert "/v1/chat/completions, /v1/completions and /pooling" in answer["error"]["message"]
+    assert "/v1/completions, /v1/responses and /pooling (scores)" in answer["error"]["message"]
 
 
 def test_what_changes_the_distribution_reaches_the_engine_or_is_refused(tiny_deployment, endpoints):

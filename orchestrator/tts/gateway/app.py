@@ -23,6 +23,7 @@ from .page.files import FOLDER, PAGE, page
 from .page.kept_reports import FOLDER as REPORTS
 from .page.kept_reports import kept_report
 from .pooling import pooling
+from .responses import responses
 from .service import Service, authenticate
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
@@ -30,13 +31,22 @@ from .tokens import detokenize, tokenize, tokenizer_info
 logger = logging.getLogger(__name__)
 
 CHAT_COMPLETIONS, COMPLETIONS, POOLING = "/v1/chat/completions", "/v1/completions", "/pooling"
-ID_PREFIXES = {CHAT_COMPLETIONS: "chatcmpl-", COMPLETIONS: "cmpl-", POOLING: "pool-"}
+RESPONSES = "/v1/responses"
+ID_PREFIXES = {
+    CHAT_COMPLETIONS: "chatcmpl-",
+    COMPLETIONS: "cmpl-",
+    RESPONSES: "resp_",
+    POOLING: "pool-",
+}
 """What the ids begin with that are made here."""
 FOLDERS = (MODEL, FOLDER, REPORTS)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
 """Paths that need no key: the page asks for one, and a report's name is as good as one."""
-SERVED = f"{CHAT_COMPLETIONS}, {COMPLETIONS} and {POOLING} (scores) are served: see /openapi.json"
+SERVED = (
+    f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES} and {POOLING} (scores) are served: "
+    "see /openapi.json"
+)
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 
@@ -48,6 +58,7 @@ class App:
         self._routes: dict[str, tuple[str, Handler]] = {
             CHAT_COMPLETIONS: ("POST", chat_completions),
             COMPLETIONS: ("POST", completions),
+            RESPONSES: ("POST", responses),
             "/v1/models": ("GET", list_models),
             MODEL: ("GET", one_model),
             POOLING: ("POST", pooling),
@@ -147,7 +158,8 @@ class App:
 
 
 async def _nothing(service: Service, exchange: Exchange) -> None:
-    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}; {SERVED}.")
+    told = "no response is stored" if exchange.path.startswith(f"{RESPONSES}/") else SERVED
+    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}; {told}.")
 
 
 def _not_allowed(exchange: Exchange, method: str) -> ApiError:

@@ -151,6 +151,20 @@ def _check(request: CompletionRequest) -> None:
 async def chat_completions(service: Service, exchange: Exchange) -> None:
     """Answer a chat."""
     request, body = await read(service, exchange, ChatRequest)
+    await answer_chat(service, exchange, request, body)
+
+
+async def answer_chat(
+    service: Service, exchange: Exchange, request: ChatRequest, body: bytes
+) -> None:
+    """Answer a chat that was read from a body."""
+    if request.top_logprobs:
+        raise bad_request(
+            "top_logprobs is not supported here: the engine gives no log-probabilities of tokens "
+            "that were not drawn.",
+            "top_logprobs",
+            "unsupported_parameter",
+        )
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     form = await _form(service, request, body)

@@ -16,11 +16,13 @@ from .openai.requests import (
     PoolingRequest,
     TokenizeRequest,
 )
+from .openai.responses import ResponsesRequest
 from .service import Service
 
 _POSTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/v1/chat/completions": (ChatRequest, "Answer a chat, plainly or by a search"),
     "/v1/completions": (CompletionRequest, "Complete prompts, or search for an answer to one"),
+    "/v1/responses": (ResponsesRequest, "Answer a conversation as a response, which is not stored"),
     "/pooling": (PoolingRequest, "Score the steps of an answer"),
     "/tokenize": (TokenizeRequest, "Token ids of a text or a chat"),
     "/detokenize": (DetokenizeRequest, "Text of token ids"),

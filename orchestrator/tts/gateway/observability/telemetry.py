@@ -36,6 +36,7 @@ CLOSE_S = 3.0
 OPERATIONS = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",
+    "/v1/responses": "chat",
 }
 """`gen_ai.operation.name` of an endpoint; requests to others leave no trace."""
 

@@ -7,5 +7,7 @@
 | messages, tools, formats | what they hold: messages, tools, what is asked of an answer's form |
 | fields | fields that are ignored, and those that cannot be honoured |
 | answers | answers as structures, in the forms of completions and of chat |
+| responses | the Responses API: its requests as chats |
+| response_form | answers of chats in the form of the Responses API |
 | events | the events of a streamed answer, from templates of bytes |
 """

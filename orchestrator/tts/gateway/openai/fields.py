@@ -19,7 +19,6 @@ HONOURED_ONLY_AS: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "length_penalty": (1,),
     "use_beam_search": (False,),
-    "top_logprobs": (0,),
     "prompt_logprobs": (),
     "suffix": ("",),
     "modalities": (["text"],),
@@ -37,7 +36,16 @@ HONOURED_ONLY_AS: dict[str, tuple[Any, ...]] = {
 }
 """Fields of OpenAI's and vLLM's requests, and the values with which they change nothing."""
 WITHOUT_EFFECT = frozenset(
-    {"store", "metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier"}
+    {
+        "store",
+        "metadata",
+        "user",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "service_tier",
+        "max_tool_calls",  # of tools that a provider runs
+    }
 )
 """Fields that need nothing of us: they tell a provider who asks, or what it may charge."""
 

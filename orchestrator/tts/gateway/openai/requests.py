@@ -29,6 +29,8 @@ Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
+TopLogProbs = Annotated[int, Meta(ge=0, le=20)]
+"""How many of the likeliest tokens are told of each place."""
 Stop = Annotated[str, Meta(min_length=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 """A token id as engines have it, int32."""
@@ -160,6 +162,7 @@ class ChatRequest(Request, kw_only=True):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool = True
     logprobs: bool = False
+    top_logprobs: TopLogProbs = 0
     add_generation_prompt: bool = True
     continue_final_message: bool = False
 
