@@ -1,7 +1,7 @@
-"""Write the reference pages that follow from the code: commands, deployment file, JSON, exit codes.
+"""Write the reference pages that follow from the code, such as that of the command line.
 
-`scripts/run reference` writes docs/reference/cli.md, deployment.md, json-output.md and
-exit-codes.md. A test compares the committed pages with what it writes.
+`scripts/run reference` writes docs/reference/cli.md, deployment.md, bundled-deployments.md,
+json-output.md and exit-codes.md. A test compares the committed pages with what it writes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
+from scripts import bundled_page
 from tts.build import errors
 from tts.build.spec import (
     Deployment,
@@ -39,8 +40,10 @@ from tts.build.spec import (
 )
 from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import Calibration
+from tts.build.tensorrt import step_failures
 from tts.cli import app, ending
 from tts.cli.documents.index import DOCUMENTS, ERROR, NAMES
+from tts.serving.server import start_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -56,6 +59,7 @@ def pages() -> dict[str, str]:
         "deployment.md": deployment_file(),
         "json-output.md": json_output(),
         "exit-codes.md": exit_codes(),
+        "bundled-deployments.md": bundled(),
     }
 
 
@@ -308,6 +312,26 @@ def _number(value: float | None) -> str:
     return f"{value:,g}" if isinstance(value, float) else f"{value:,}"
 
 
+def bundled() -> str:
+    """The deployments that come with tts, and the memory that is planned for them."""
+    parts = [
+        "# Bundled deployments",
+        _WRITTEN,
+        "Every command takes these names. The files are in `engines/deployments/`; copy one to "
+        "start your own, or let `tts init` write it.",
+        _table(bundled_page.model_rows(), bundled_page.MODELS),
+        "## Memory on GPUs",
+        "GiB per GPU, by [the memory plan](../explanation/memory.md) of `tts plan`: from shapes "
+        "and data sheets, not measured. *Room* is how much more may be in use before a pool "
+        "shrinks.",
+        _table(bundled_page.gpu_rows(), bundled_page.GPU_MEMORY),
+        "## Memory on a CPU",
+        "MiB of each engine and of both with their server.",
+        _table(bundled_page.host_rows(), bundled_page.HOST_MEMORY),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 # JSON output
 
 
@@ -428,7 +452,7 @@ _CODES = {
 
 
 def exit_codes() -> str:
-    """Exit codes of commands, and the errors of the Python API that stand behind them."""
+    """Exit codes of commands, the errors of the Python API behind them, and failures on GPUs."""
     codes = [[str(code), meaning] for code, meaning in sorted(_CODES.items())]
     rows: Rows = []
     for name, error in vars(errors).items():
@@ -454,10 +478,25 @@ def exit_codes() -> str:
                 "`message` and `hint` are their two parts. `exit_code` is what a command returns "
                 "for them.",
                 _table(rows, ["error", "derives from", "exit code", "raised when"]),
+                "## Failures on GPUs",
+                "What `tts build-engines` and `tts serve` recognise in the logs of docker, "
+                "TensorRT-LLM and Triton. They print the same, with the line of the log.",
+                _failures("an engine is built", step_failures.KNOWN),
+                _failures("the server starts", start_failures.KNOWN),
             ]
         )
         + "\n"
     )
+
+
+def _failures(when: str, known: Iterable[tuple[str, str, str | None]]) -> str:
+    rows = [[_filled(message), _filled(hint or "")] for _, message, hint in known]
+    return _table(rows, [f"while {when}", "remedy"])
+
+
+def _filled(text: str) -> str:
+    """A message with ... for what the log says."""
+    return _prose(re.sub(r"(?:\{\w+\})+\.?", "...", text))
 
 
 # Markdown

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bundled import BUNDLED, COMPILED
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import ConfigError
@@ -180,27 +179,6 @@ def test_a_machine_whose_memory_others_use_is_warned_of(
     for enough in (plan.needed, None):
         monkeypatch.setattr(memory, "memory_available", lambda found=enough: found)
         assert memory.shortage(plan) is None
-
-
-def host_rows() -> list[str]:
-    """The rows of docs/explanation/memory.md: engines as the plan's report has them, in MiB."""
-    rows = ["| deployment | judges with | generator | verifier | needed |", "|---|---|---|---|---|"]
-    for name in COMPILED:
-        deployment = BUNDLED[name]
-        if deployment.target == "openvino" and name != "smollm2-135m-cpu":  # which is to be fetched
-            plan = plan_host_memory(deployment)
-            sizes = [plan.engines["generator"].needed, plan.engines["verifier"].needed, plan.needed]
-            shown = " | ".join(f"{size / MIB:,.0f}" for size in sizes)
-            rows.append(f"| `{name}` | {plan.judged_by} | {shown} |")
-    return rows
-
-
-def test_the_page_shows_what_the_ready_made_pairs_need() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "memory.md").read_text(
-        encoding="utf-8"
-    )
-    table = "\n".join(host_rows())
-    assert f"with the plans -->\n{table}\n<!-- end of host" in page, f"the page needs:\n{table}"
 
 
 def test_a_published_model_is_planned_before_its_download() -> None:

@@ -317,29 +317,6 @@ def least(wanted: Deployment) -> dict[int, int]:
     return used
 
 
-def plan_rows(name: str) -> list[str]:
-    """The rows of a deployment in docs/explanation/memory.md: one for each of its GPUs."""
-    plan = plan_memory(load_deployment(name))
-    pools = [f"{engine.tokens:,}" for engine in plan.engines.values()]
-    rows = []
-    for gpu in plan.gpus:
-        memory = [place.memory for place in gpu.ranks]
-        sizes = (
-            sum(rank.weights for rank in memory),
-            sum(rank.activations + rank.logits for rank in memory),
-            sum(rank.workspaces + rank.transfer for rank in memory),
-            gpu.server,
-            *gpu.kv.values(),
-            gpu.free,
-            plan.headroom,
-        )
-        shown = [f"{size / GIB:.2f}" for size in sizes]
-        first = gpu.device == plan.gpus[0].device
-        cells = [f"`{name}`" if first else "", str(gpu.device), *shown, *(pools if first else "  ")]
-        rows.append(f"| {' | '.join(cell.strip() for cell in cells)} |")
-    return rows
-
-
 def test_what_a_prompt_adds_to_each_question_and_to_each_score_is_planned() -> None:
     from tts.build.tensorrt.gpus import GPUS
     from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN, _side
@@ -354,21 +331,6 @@ def test_what_a_prompt_adds_to_each_question_and_to_each_score_is_planned() -> N
     assert here.shared - there.shared == len(before) // CHARACTERS_PER_TOKEN > 100
     assert here.new - there.new == len(behind) // CHARACTERS_PER_TOKEN > 0
     assert here.own == there.own, "what asks about a step is no part of the path"
-
-
-HEADER = [
-    "| deployment | GPU | weights | activations, logits | workspaces, transfer | server "
-    "| generator KV | verifier KV | free | room | generator pool, tokens | verifier pool, tokens |",
-    "|---|---|---|---|---|---|---|---|---|---|---|---|",
-]
-
-
-def test_the_page_shows_the_plans_of_all_ready_made_deployments() -> None:
-    page = (ROOT / "docs" / "explanation" / "memory.md").read_text(encoding="utf-8")
-    table = "\n".join([*HEADER, *(row for name in FOR_GPUS for row in plan_rows(name))])
-    assert f"with the plans -->\n{table}\n<!-- end" in page, (
-        f"docs/explanation/memory.md needs:\n{table}"
-    )
 
 
 def test_on_short_sequences_a_typical_beam_is_as_long_as_one() -> None:

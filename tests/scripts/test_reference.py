@@ -4,6 +4,8 @@ import re
 
 import pytest
 from scripts import reference
+from scripts.bundled_page import FETCHED
+from tests.bundled import BUNDLED, COMPILED
 from typer.main import get_command
 
 from tts.build import errors
@@ -16,9 +18,9 @@ def page(name):
     return (reference.FOLDER / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["cli.md", "deployment.md", "exit-codes.md", "json-output.md"])
-def test_the_page_is_what_the_code_gives(name):
-    assert page(name) == reference.pages()[name], "run scripts/run reference"
+def test_the_pages_are_what_the_code_gives():
+    for name, text in reference.pages().items():
+        assert page(name) == text, "run scripts/run reference"
 
 
 def leaves(group, name="tts"):
@@ -64,6 +66,15 @@ def test_every_link_to_an_object_leads_to_its_table():
     headings = {name.lower() for name in re.findall(r"^### (\w+)$", text, re.MULTILINE)}
     assert headings == set(re.findall(r"\]\(#(\w+)\)", text)) != set()
     assert "None" not in text
+
+
+def test_every_bundled_deployment_is_on_its_page_with_its_memory():
+    text = page("bundled-deployments.md")
+    for name, deployment in BUNDLED.items():
+        planned = bool(deployment.tensorrt) or (
+            deployment.target == "openvino" and name in COMPILED and name != FETCHED
+        )
+        assert text.count(f"| `{name}` |") == 1 + planned, name
 
 
 def test_every_error_is_on_the_page():

@@ -22,7 +22,7 @@ _NO_MPI = re.compile(
     r"|(opal|orte|prte|mpi)_init:startup|PML add procs failed|PMIX ERROR: \S*UNREACH"
 )
 _OURS = "tts: error: "
-_KNOWN: tuple[tuple[str, str, str | None], ...] = (
+KNOWN: tuple[tuple[str, str, str | None], ...] = (
     (
         r"cannot import name 'PartReasoningText'",
         "The Python package openai in this container does not go with its TensorRT-LLM.",
@@ -67,7 +67,7 @@ _KNOWN: tuple[tuple[str, str, str | None], ...] = (
     (
         r"incompatible device|expecting compute \d|Version tag does not match"
         r"|no kernel image is available",
-        "The GPU or the TensorRT version is another than the one that was built for.",
+        "This GPU or this version of TensorRT differs from the one that the engine was built for.",
         "Set tensorrt.gpu in the deployment file to the GPU of this machine.",
     ),
     (
@@ -94,6 +94,7 @@ _KNOWN: tuple[tuple[str, str, str | None], ...] = (
         "Please report this with the log: the arguments were checked for TensorRT-LLM 1.2.1.",
     ),
 )
+"""Pattern in the log; what went wrong; what to do."""
 _ERROR_LINE = re.compile(r"error|\[E\]|exception|assert|fail", re.IGNORECASE)
 _KILLED = 137
 
@@ -110,7 +111,7 @@ def find_cause(lines: Sequence[str], status: int) -> Cause:
         if line.startswith(_OURS):
             reason = line.removeprefix(_OURS)
             return Cause(f"{reason[0].upper()}{reason[1:]}.", line)
-    for pattern, sentence, hint in _KNOWN:
+    for pattern, sentence, hint in KNOWN:
         for line in reversed(told):
             if re.search(pattern, line):
                 return Cause(sentence, line, hint)

@@ -18,7 +18,7 @@ class Failure:
 
 
 # (pattern in the log of docker, Triton or TensorRT-LLM; message; hint). Named groups fill the text.
-_KNOWN: list[tuple[str, str, str]] = [
+KNOWN: list[tuple[str, str, str]] = [
     (
         r"Unable to find image '(?P<image>[^']+)'|No such image: (?P<name>\S+?)\.?\s",
         "The container image {image}{name} is not on this machine.",
@@ -87,7 +87,7 @@ _KNOWN: list[tuple[str, str, str]] = [
 def explain(log: Path) -> Failure | None:
     """The first known error in a server's log, or None."""
     text = "\n".join([*triton_log.tail(log), ""])
-    for pattern, message, hint in _KNOWN:
+    for pattern, message, hint in KNOWN:
         if found := re.search(pattern, text):
             words = {key: value or "" for key, value in found.groupdict().items()}
             return Failure(message.format(**words), hint.format(**words))
