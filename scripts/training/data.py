@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tts.datasets import demo
-from tts.datasets.demo import Chain, Op
+from tts.datasets import chains
+from tts.datasets.chains import Chain, ChainTask, Op
 
 from .text import Codec, random_question, random_solution
 
@@ -46,13 +46,13 @@ def right_trace(rng: random.Random, chain: Chain) -> Trace:
 def checked_trace(chain: Chain, question: str, steps: Sequence[str]) -> Trace:
     """Any solution attempt, checked exactly; after the first wrong step there is no telling."""
     steps = tuple(steps)
-    wrong = demo.first_wrong_step(chain, steps)
+    wrong = chains.first_wrong_step(chain, steps)
     told = len(steps) if wrong is None else wrong + 1
-    expected = [demo.right_steps(chain, i) if i < told else None for i in range(len(steps))]
+    expected = [chains.right_steps(chain, i) if i < told else None for i in range(len(steps))]
     return Trace(chain, question, steps, tuple(expected))
 
 
-def wrong_number(rng: random.Random, value: int) -> int:
+def wrong_number(rng: random.Random, task: ChainTask, value: int) -> int:
     """A number that could be taken for ``value``: off by a little, or one digit changed."""
     while True:
         kind = rng.random()
@@ -65,40 +65,44 @@ def wrong_number(rng: random.Random, value: int) -> int:
             digits[rng.randrange(len(digits))] = str(rng.randrange(10))
             other = int("".join(digits))
         else:
-            other = rng.randint(demo.LOWEST, demo.HIGHEST)
+            other = rng.randint(task.lowest, task.highest)
         if other != value and 0 < other <= 199:
             return other
 
 
 def _try_apply(op: Op, a: int, b: int) -> int | None:
     """``a op b``, or None if it is not a whole number in a printable range."""
-    if op == "/" and (b == 0 or a % b):
+    if op in "/%" and (b == 0 or (op == "/" and a % b)):
         return None
-    c = demo.apply(op, a, b)
+    c = chains.apply(op, a, b)
     return c if 0 < c <= 999 else None
 
 
-def _wrong_step(rng: random.Random, chain: Chain, i: int, v: int) -> tuple[Op, int, int, int]:
+def _wrong_step(
+    rng: random.Random, task: ChainTask, chain: Chain, i: int, v: int
+) -> tuple[Op, int, int, int]:
     """Operation, operands and result of a wrong step ``i`` that starts from the value ``v``."""
     op, b = chain.ops[i]
     a, right = v, _try_apply(op, v, b)
     kind = rng.random()
     if right is None or kind < 0.6:
-        return op, a, b, wrong_number(rng, right if right is not None else v)
+        return op, a, b, wrong_number(rng, task, right if right is not None else v)
     if kind < 0.75:
-        a = wrong_number(rng, a)
+        a = wrong_number(rng, task, a)
     elif kind < 0.9:
         others = [x for _, x in chain.ops if x != b]
-        b = rng.choice(others) if others and rng.random() < 0.6 else wrong_number(rng, b)
+        b = rng.choice(others) if others and rng.random() < 0.6 else wrong_number(rng, task, b)
     else:
-        op = rng.choice([o for o in demo.OPS if o != op])
+        op = rng.choice([o for o in task.ops if o != op])
     result = _try_apply(op, a, b)  # usually consistent with the wrong operands
     if result is None or rng.random() < 0.25:
         result = right
     return op, a, b, result
 
 
-def wrong_trace(rng: random.Random, chain: Chain, rate: float, first: int | None = None) -> Trace:
+def wrong_trace(
+    rng: random.Random, chain: Chain, task: ChainTask, rate: float, first: int | None = None
+) -> Trace:
     """An attempt with wrong steps, each step wrong with probability ``rate``.
 
     With ``first``, that step is wrong, and no other one: what follows builds on it faithfully.
@@ -108,31 +112,31 @@ def wrong_trace(rng: random.Random, chain: Chain, rate: float, first: int | None
     expected: list[tuple[str, ...] | None] = []
     for i, (op, b) in enumerate(chain.ops):
         right = _try_apply(op, v, b)
-        form = rng.choice(demo.STEP_FORMS)
+        form = rng.choice(chains.STEP_FORMS)
         bad = i == first if first is not None else rng.random() < rate
-        written = _wrong_step(rng, chain, i, v) if bad or right is None else (op, v, b, right)
-        steps.append(demo.render_step(i + 1, *written, form))
+        written = _wrong_step(rng, task, chain, i, v) if bad or right is None else (op, v, b, right)
+        steps.append(chains.render_step(i + 1, *written, form))
         expected.append(None if right is None else _forms(i + 1, op, v, b, right))
         v = written[-1]
     last = len(chain.ops)
     bad = last == first if first is not None else rng.random() < rate
-    said = _wrong_answer(rng, chain, v) if bad else v
-    steps.append(demo.render_final(said))
-    expected.append((demo.render_final(v),))
+    said = _wrong_answer(rng, task, chain, v) if bad else v
+    steps.append(chains.render_final(said))
+    expected.append((chains.render_final(v),))
     return Trace(chain, random_question(rng, chain), tuple(steps), tuple(expected))
 
 
-def _wrong_answer(rng: random.Random, chain: Chain, v: int) -> int:
+def _wrong_answer(rng: random.Random, task: ChainTask, chain: Chain, v: int) -> int:
     """A wrong final answer: an earlier value, an operand, or a slip."""
     others = [x for x in (*chain.values(), *(b for _, b in chain.ops)) if x != v]
-    return rng.choice(others) if others and rng.random() < 0.5 else wrong_number(rng, v)
+    return rng.choice(others) if others and rng.random() < 0.5 else wrong_number(rng, task, v)
 
 
 def _forms(number: int, op: Op, a: int, b: int, c: int) -> tuple[str, ...]:
-    return tuple(demo.render_step(number, op, a, b, c, form) for form in demo.STEP_FORMS)
+    return tuple(chains.render_step(number, op, a, b, c, form) for form in chains.STEP_FORMS)
 
 
-def structural_trace(rng: random.Random, chain: Chain) -> Trace:
+def structural_trace(rng: random.Random, chain: Chain, task: ChainTask) -> Trace:
     """An attempt whose every calculation is right, but which does not follow the problem.
 
     It stops early, skips an operation, repeats one, swaps two neighbours, adds one at the end, or
@@ -160,13 +164,13 @@ def structural_trace(rng: random.Random, chain: Chain) -> Trace:
         op, b = chain.ops[i]
         result = _try_apply(op, v, b)
         if result is None:
-            result = wrong_number(rng, v)
+            result = wrong_number(rng, task, v)
         number = place + 1
         if place == numbered_wrongly:
             number += rng.choice((-1, 1))
-        steps.append(demo.render_step(number, op, v, b, result, rng.choice(demo.STEP_FORMS)))
+        steps.append(chains.render_step(number, op, v, b, result, rng.choice(chains.STEP_FORMS)))
         v = result
-    steps.append(demo.render_final(v))
+    steps.append(chains.render_final(v))
     return checked_trace(chain, random_question(rng, chain), steps)
 
 
@@ -273,13 +277,18 @@ def dialogue_batch(codec: Codec, traces: Sequence[Trace]) -> Batch:
 
 
 def solution_batch(
-    codec: Codec, rng: random.Random, operations: int, tokens: int, forms: tuple[float, ...]
+    codec: Codec,
+    task: ChainTask,
+    rng: random.Random,
+    operations: int,
+    tokens: int,
+    forms: tuple[float, ...],
 ) -> tuple[Tensor, Tensor]:
     """Right solutions of one operation count as generator dialogues: ids, and what to learn."""
     rows = max(1, tokens // (24 + 11 * operations))
     pairs = []
     for _ in range(rows):
-        chain = demo.sample_training_chain(rng, operations)
+        chain = task.sample_training_chain(rng, operations)
         prompt = codec.prompt(random_question(rng, chain))
         pairs.append((prompt, codec.solution(random_solution(rng, chain, forms))))
     width = max(len(p) + len(s) for p, s in pairs)

@@ -25,7 +25,8 @@ from scripts.training import data, evaluate, heads, text
 from scripts.training.demo_models import synthetic
 from scripts.training.model import load_hf
 from scripts.training.training import Losses, Schedule, train
-from tts.datasets import demo
+from tts.datasets.chains import Chain
+from tts.datasets.demo import DEMO
 
 PROBLEMS, SAMPLES_EACH = 2400, 3
 STEPS: dict[heads.Kind, int] = {"classification": 720, "value": 360}
@@ -65,7 +66,7 @@ def samples(out: Path, work: Path, codec: text.Codec, seed: int) -> dict[int, li
         noise, began, lines = torch.Generator().manual_seed(seed), time.monotonic(), []
         for at in range(0, PROBLEMS, 400):
             chains = [
-                demo.sample_training_chain(rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
+                DEMO.sample_training_chain(rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
                 for _ in range(400)
             ]
             questions = [text.random_question(rng, chain) for chain in chains]
@@ -82,7 +83,7 @@ def samples(out: Path, work: Path, codec: text.Codec, seed: int) -> dict[int, li
     own: dict[int, list[data.Trace]] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         start, ops, question, steps = json.loads(line)
-        chain = demo.Chain(start, tuple((op, b) for op, b in ops))
+        chain = Chain(start, tuple((op, b) for op, b in ops))
         own.setdefault(len(chain.ops), []).append(data.checked_trace(chain, question, steps))
     return own
 
@@ -109,9 +110,9 @@ def make(
         traces = heads.training_traces(
             rng_of(args.seed, kind, step),
             own,
-            partial(synthetic, shares=MIX),
+            partial(synthetic, task=DEMO, shares=MIX),
             TOKENS[kind],
-            demo.sample_training_chain,
+            DEMO.sample_training_chain,
         )
         return heads.losses(model, codes, traces)
 

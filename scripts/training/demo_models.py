@@ -1,9 +1,10 @@
-"""Train the bundled demo pair from scratch: tokenizer, generator, verifier.
+"""Train the bundled demo pair, or another pair of its kind, from scratch.
 
     scripts/run training.demo_models --out engines/checkpoints --work runs/demo-training
+    scripts/run training.demo_models --pair remainders --out OUT --work WORK
 
-Everything is synthetic and made on the fly from the seed (see
-tts.datasets.demo). Each stage keeps its result in the work folder and is skipped
+The pairs are in `recipes`. Everything is synthetic and made on the fly from the seed (see
+tts.datasets.chains). Each stage keeps its result in the work folder and is skipped
 when it is there; a killed run goes on where it was. Runs are seeded but not bitwise
 repeatable: thread counts and torch versions change the sums.
 
@@ -23,7 +24,7 @@ import json
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,21 +35,12 @@ from torch import Tensor, nn
 
 from scripts.training import data, evaluate, text
 from scripts.training.model import Llama, Shape, load_hf, parameter_count, save_hf
+from scripts.training.recipes import RECIPES, Recipe
 from scripts.training.training import Losses, Schedule, train
-from tts.datasets import demo
+from tts.datasets.chains import Chain, ChainTask
 
-GENERATOR = Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=True)
-TRUNK = Shape(hidden=160, layers=4, heads=5, intermediate=432, tied=False)
-VERIFIER = replace(TRUNK, layers=7)
-
-FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of demo.STEP_FORMS in the generator's training data
-GENERATOR_SCHEDULE = Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96)
-GENERATOR_TARGET = 0.40  # stop at this share of right samples on the validation set
+FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of chains.STEP_FORMS in the generator's training data
 GENERATOR_TOKENS = 3072
-TRUNK_SCHEDULE = Schedule(steps=1200, rate=2e-3, average=0.9)
-DETECT_SCHEDULE = Schedule(steps=500, rate=1e-3, floor=0.2, average=0.9)
-JUDGE_SCHEDULE = Schedule(steps=1400, rate=4e-4, average=0.95)
-REFINE_SCHEDULE = Schedule(steps=1000, rate=3e-4, average=0.95)
 VERIFIER_TOKENS = 4096
 SAMPLED_PROBLEMS, SAMPLES_EACH = 6000, 3
 TEST_PROBLEMS, TEST_SEED = 300, 20_000
@@ -56,15 +48,16 @@ TEST_PROBLEMS, TEST_SEED = 300, 20_000
 
 @dataclass
 class Run:
-    """Where a run keeps its things, and its seed."""
+    """What a run makes, where it keeps its things, and its seed."""
 
+    recipe: Recipe
     out: Path
     work: Path
     seed: int
 
     def rng(self, *names: object) -> random.Random:
         """A random generator of its own for each purpose."""
-        return random.Random("/".join(map(str, ("demo-models", self.seed, *names))))
+        return random.Random("/".join(map(str, (f"{self.recipe.name}-models", self.seed, *names))))
 
     def codec(self) -> text.Codec:
         """The codec of the trained tokenizer."""
@@ -88,22 +81,22 @@ class Run:
 
 def make_tokenizer(run: Run) -> None:
     """Stage tokenizer."""
-    text.train_tokenizer(run.seed).save(str(run.work / "tokenizer.json"))
+    text.train_tokenizer(run.recipe.task, run.seed).save(str(run.work / "tokenizer.json"))
 
 
 def make_generator(run: Run) -> None:
     """Stage generator: stops while the model still makes enough mistakes."""
     codec = run.codec()
     torch.manual_seed(run.seed)
-    model, probe = Llama(GENERATOR), Llama(GENERATOR)
+    model, probe = Llama(run.recipe.generator), Llama(run.recipe.generator)
     print(f"generator: {parameter_count(model):,} parameters")
     rng = run.rng("validation")
-    chains = [demo.sample_training_chain(rng, 2 + i % 9) for i in range(180)]
+    held = [run.recipe.task.sample_training_chain(rng, 2 + i % 9) for i in range(180)]
 
     def losses(step: int) -> Losses:
         rng = run.rng("generator", step)
         ids, learn = data.solution_batch(
-            codec, rng, rng.randint(2, 10), GENERATOR_TOKENS, FORM_WEIGHTS
+            codec, run.recipe.task, rng, rng.randint(2, 10), GENERATOR_TOKENS, FORM_WEIGHTS
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = model.logits(model(ids[:, :-1])[learn[:, 1:]])
@@ -114,18 +107,18 @@ def make_generator(run: Run) -> None:
             return False
         probe.load_state_dict(weights)
         pair = evaluate.Pair(codec, probe.eval(), None)
-        share = evaluate.accuracy(pair, chains, 2, step)
+        share = evaluate.accuracy(pair, run.recipe.task, held, 2, step)
         print(f"generator: step {step}, {100 * share:.1f}% of the samples are right", flush=True)
-        return share >= GENERATOR_TARGET
+        return share >= run.recipe.generator_target
 
     state = run.work / "generator.state"
-    weights = train("generator", model, GENERATOR_SCHEDULE, losses, state, good_enough)
+    weights = train("generator", model, run.recipe.generator_schedule, losses, state, good_enough)
     run.keep("generator", weights)
 
 
 def trained_generator(run: Run) -> Llama:
     """The result of stage generator."""
-    model = Llama(GENERATOR)
+    model = Llama(run.recipe.generator)
     run.load("generator", model)
     return model.eval()
 
@@ -136,7 +129,9 @@ def make_samples(run: Run) -> None:
     rng = run.rng("samples")
     jobs = []
     for _ in range(SAMPLED_PROBLEMS):
-        chain = demo.sample_training_chain(rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
+        chain = run.recipe.task.sample_training_chain(
+            rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10))
+        )
         jobs.append((chain, text.random_question(rng, chain)))
     noise = torch.Generator().manual_seed(run.seed)
     fresh = run.work / "samples.new"
@@ -162,7 +157,7 @@ def read_samples(run: Run) -> list[data.Trace]:
     traces = []
     for line in (run.work / "samples.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        chain = demo.Chain(row["start"], tuple((op, b) for op, b in row["ops"]))
+        chain = Chain(row["start"], tuple((op, b) for op, b in row["ops"]))
         traces.append(data.checked_trace(chain, row["q"], row["steps"]))
     return traces
 
@@ -211,14 +206,14 @@ def make_trunk(run: Run) -> None:
     """Stage trunk: a language model of right verifier dialogues learns the arithmetic."""
     codec = run.codec()
     torch.manual_seed(run.seed + 1)
-    model = Llama(TRUNK)
+    model = Llama(run.recipe.trunk)
     print(f"trunk: {parameter_count(model):,} parameters")
-    digits = torch.zeros(TRUNK.vocabulary, dtype=torch.bool)
+    digits = torch.zeros(run.recipe.trunk.vocabulary, dtype=torch.bool)
     digits[codec.digits] = True
 
     def losses(step: int) -> Losses:
         rng = run.rng("trunk", step)
-        batch = data.dialogue_batch(codec, _traces(rng, data.right_trace))
+        batch = data.dialogue_batch(codec, _traces(run.recipe.task, rng, data.right_trace))
         learn = batch.learn[:, 1:]
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = model.logits(model(batch.ids[:, :-1])[learn])
@@ -226,26 +221,27 @@ def make_trunk(run: Run) -> None:
         slips = (logits.argmax(dim=-1) != words)[digits[words]].float().mean()
         return {"loss": F.cross_entropy(logits.float(), words), "wrong digits": slips}
 
-    run.keep("trunk", train("trunk", model, TRUNK_SCHEDULE, losses, run.work / "trunk.state"))
+    schedule = run.recipe.trunk_schedule
+    run.keep("trunk", train("trunk", model, schedule, losses, run.work / "trunk.state"))
 
 
 def _traces(
-    rng: random.Random, make: Callable[[random.Random, demo.Chain], data.Trace]
+    task: ChainTask, rng: random.Random, make: Callable[[random.Random, Chain], data.Trace]
 ) -> list[data.Trace]:
     """One batch of traces of one operation count."""
     operations = rng.randint(2, 10)
     rows = VERIFIER_TOKENS // (22 + 15 * operations)
-    return [make(rng, demo.sample_training_chain(rng, operations)) for _ in range(rows)]
+    return [make(rng, task.sample_training_chain(rng, operations)) for _ in range(rows)]
 
 
 def grow(run: Run) -> None:
     """Stage grow: more layers on top, copies of the last one that do nothing yet."""
-    trunk = Llama(TRUNK)
+    trunk = Llama(run.recipe.trunk)
     run.load("trunk", trunk)
     torch.manual_seed(run.seed + 2)
-    judge = make_judge()
+    judge = make_judge(run)
     judge.llama.load_state_dict(trunk.state_dict(), strict=False)
-    for i in range(TRUNK.layers, VERIFIER.layers):
+    for i in range(run.recipe.trunk.layers, run.recipe.verifier.layers):
         judge.llama.layers[i] = layer = copy.deepcopy(trunk.layers[-1])
         for name in ("self_attn.o_proj.weight", "mlp.down_proj.weight"):
             nn.init.zeros_(layer.get_parameter(name))
@@ -253,39 +249,42 @@ def grow(run: Run) -> None:
     run.keep("grow", judge.state_dict())
 
 
-def make_judge() -> Judge:
+def make_judge(run: Run) -> Judge:
     """A verifier with random weights."""
-    return Judge(VERIFIER)
+    return Judge(run.recipe.verifier)
 
 
-def synthetic(rng: random.Random, chain: demo.Chain, shares: tuple[float, ...]) -> data.Trace:
+def synthetic(
+    rng: random.Random, chain: Chain, task: ChainTask, shares: tuple[float, ...]
+) -> data.Trace:
     """A made-up attempt: many wrong steps, one wrong step, a structural flaw, or right."""
     kind = rng.choices(("many", "one", "structure", "right"), shares)[0]
     if kind == "many":
-        return data.wrong_trace(rng, chain, rate=rng.choice((0.15, 0.3, 0.5)))
+        return data.wrong_trace(rng, chain, task, rate=rng.choice((0.15, 0.3, 0.5)))
     if kind == "one":
-        return data.wrong_trace(rng, chain, 0.0, first=rng.randint(0, len(chain.ops)))
+        return data.wrong_trace(rng, chain, task, 0.0, first=rng.randint(0, len(chain.ops)))
     if kind == "structure":
-        return data.structural_trace(rng, chain)
+        return data.structural_trace(rng, chain, task)
     return data.right_trace(rng, chain)
 
 
 def detect(run: Run) -> None:
     """Stage detect: find made-up mistakes, mostly several per attempt."""
-    codec, judge = run.codec(), make_judge()
+    codec, judge = run.codec(), make_judge(run)
     run.load("grow", judge)
 
     def losses(step: int) -> Losses:
-        make = partial(synthetic, shares=(0.6, 0.2, 0.05, 0.15))
-        batch = data.dialogue_batch(codec, _traces(run.rng("detect", step), make))
+        make = partial(synthetic, task=run.recipe.task, shares=(0.6, 0.2, 0.05, 0.15))
+        batch = data.dialogue_batch(codec, _traces(run.recipe.task, run.rng("detect", step), make))
         return judge.losses(codec, batch, language=1.0)
 
-    run.keep("detect", train("detect", judge, DETECT_SCHEDULE, losses, run.work / "detect.state"))
+    schedule = run.recipe.detect_schedule
+    run.keep("detect", train("detect", judge, schedule, losses, run.work / "detect.state"))
 
 
 def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None:
-    """Stages judge and refine: the generator's own attempts, and made-up structural flaws."""
-    codec, judge = run.codec(), make_judge()
+    """What judge and refine learn from: the generator's attempts, and structural flaws."""
+    codec, judge = run.codec(), make_judge(run)
     run.load(before, judge)
     by_length: dict[int, list[data.Trace]] = {}
     for trace in read_samples(run):
@@ -293,7 +292,8 @@ def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None
 
     def losses(step: int) -> Losses:
         rng = run.rng(stage, step)
-        traces = _traces(rng, partial(synthetic, shares=(0.25, 0.25, 0.4, 0.1)))
+        make = partial(synthetic, task=run.recipe.task, shares=(0.25, 0.25, 0.4, 0.1))
+        traces = _traces(run.recipe.task, rng, make)
         own = by_length[len(traces[0].chain.ops)]
         traces = [rng.choice(own) if rng.random() < 0.55 else trace for trace in traces]
         return judge.losses(codec, data.dialogue_batch(codec, traces), language=0.5)
@@ -303,10 +303,10 @@ def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None
 
 def export(run: Run) -> None:
     """Stage export: both checkpoints in the HF layout."""
-    codec, judge = run.codec(), make_judge()
-    run.load("refine", judge)
+    codec, judge = run.codec(), make_judge(run)
+    run.load(run.recipe.last_stage, judge)
     for name, model in (("generator", trained_generator(run)), ("verifier", judge.llama)):
-        folder = run.out / f"demo-{name}"
+        folder = run.out / f"{run.recipe.name}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         save_hf(model, folder, codec.eot, codec.bos, codec.pad)
         text.save_tokenizer(codec.tokenizer, folder)
@@ -315,14 +315,26 @@ def export(run: Run) -> None:
 
 def evaluate_pair(run: Run) -> None:
     """Stage evaluate: the exported pair on held-out problems."""
-    pair = evaluate.Pair(
-        run.codec(), load_hf(run.out / "demo-generator"), load_hf(run.out / "demo-verifier")
+    generator, verifier = (
+        load_hf(run.out / f"{run.recipe.name}-{name}") for name in ("generator", "verifier")
     )
-    chains = demo.held_out_chains(TEST_PROBLEMS, TEST_SEED)
-    right = evaluate.measure(pair, chains, n=16, width=4, seed=run.seed)
-    print(evaluate.table(right, chains))
+    pair = evaluate.Pair(run.codec(), generator, verifier)
+    held_out = run.recipe.task.held_out_chains(TEST_PROBLEMS, TEST_SEED)
+    right = evaluate.measure(pair, run.recipe.task, held_out, n=16, width=4, seed=run.seed)
+    print(evaluate.table(right, held_out))
     print(evaluate.gaps(right))
     (run.work / "evaluation.json").write_text(json.dumps(right), encoding="utf-8")
+
+
+def judge(run: Run) -> None:
+    """Stage judge."""
+    judge_samples(run, "judge", "detect", run.recipe.judge_schedule)
+
+
+def refine(run: Run) -> None:
+    """Stage refine, of a pair that has one."""
+    if run.recipe.refine_schedule is not None:
+        judge_samples(run, "refine", "judge", run.recipe.refine_schedule)
 
 
 STAGES: dict[str, tuple[str, Callable[[Run], None]]] = {
@@ -332,14 +344,8 @@ STAGES: dict[str, tuple[str, Callable[[Run], None]]] = {
     "trunk": ("trunk.pt", make_trunk),
     "grow": ("grow.pt", grow),
     "detect": ("detect.pt", detect),
-    "judge": (
-        "judge.pt",
-        partial(judge_samples, stage="judge", before="detect", schedule=JUDGE_SCHEDULE),
-    ),
-    "refine": (
-        "refine.pt",
-        partial(judge_samples, stage="refine", before="judge", schedule=REFINE_SCHEDULE),
-    ),
+    "judge": ("judge.pt", judge),
+    "refine": ("refine.pt", refine),
     "export": ("", export),
     "evaluate": ("", evaluate_pair),
 }
@@ -351,13 +357,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--pair", choices=RECIPES, default="demo")
     parser.add_argument("--out", type=Path, default=Path("engines/checkpoints"), metavar="DIR")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stage", choices=STAGES, nargs="*", default=list(STAGES))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    run = Run(args.out, args.work, args.seed)
+    run = Run(RECIPES[args.pair], args.out, args.work, args.seed)
     run.work.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     for name, (result, stage) in STAGES.items():

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import torch
 
-from tts.datasets import demo
-from tts.datasets.demo import Chain
+from tts.datasets.chains import Chain, ChainTask, level_of
 
 from .decode import sample, score
 from .model import Llama
@@ -170,10 +169,12 @@ def best(codec: Codec, attempts: Sequence[Attempt]) -> int | None:
 Right = dict[str, list[bool]]
 
 
-def measure(pair: Pair, chains: Sequence[Chain], n: int, width: int, seed: int) -> Right:
+def measure(
+    pair: Pair, task: ChainTask, chains: Sequence[Chain], n: int, width: int, seed: int
+) -> Right:
     """Method -> whether each problem was solved. Without a verifier: greedy, majority, pass."""
     codec = pair.codec
-    questions = [demo.question_of(chain) for chain in chains]
+    questions = [task.question_of(chain) for chain in chains]
     rng = torch.Generator().manual_seed(seed)
     once = pair.complete(
         questions, [Attempt() for _ in questions], greedy=True, whole=True, rng=rng
@@ -205,9 +206,9 @@ def measure(pair: Pair, chains: Sequence[Chain], n: int, width: int, seed: int) 
     return out
 
 
-def accuracy(pair: Pair, chains: Sequence[Chain], n: int, seed: int) -> float:
+def accuracy(pair: Pair, task: ChainTask, chains: Sequence[Chain], n: int, seed: int) -> float:
     """Share of right answers among n plain samples per problem."""
-    questions = [demo.question_of(chain) for chain in chains]
+    questions = [task.question_of(chain) for chain in chains]
     groups = sampled(pair, questions, n, torch.Generator().manual_seed(seed))
     right = [
         answer_of(pair.codec, attempt) == chain.answer
@@ -227,7 +228,7 @@ def difference(better: Sequence[bool], worse: Sequence[bool]) -> tuple[float, fl
 
 def table(right: Right, chains: Sequence[Chain]) -> str:
     """Markdown: accuracy in % per method, overall and per level."""
-    levels = [demo.level_of(len(chain.ops)) for chain in chains]
+    levels = [level_of(len(chain.ops)) for chain in chains]
     shown = sorted(set(levels))
     lines = [
         "| method | all | " + " | ".join(f"L{level}" for level in shown) + " |",

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tts.datasets.demo import Chain
+from tts.datasets.chains import Chain
 
 from . import data, text
 from .model import Llama, shape_of, write_config

@@ -1,4 +1,4 @@
-"""The tokenizer of the demo pair, and fast ways from texts to token ids."""
+"""The tokenizer of a pair, and fast ways from texts to token ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 
-from tts.datasets import demo
+from tts.datasets import chains
+from tts.datasets.chains import ChainTask
 
 VOCABULARY = 768
 BOS, END, PAD, USER, ASSISTANT, EOT = (
@@ -43,7 +44,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(seed: int, problems: int = 20_000) -> Tokenizer:
+def train_tokenizer(task: ChainTask, seed: int, problems: int = 20_000) -> Tokenizer:
     """Byte-level BPE over questions and solutions of random training problems."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -61,7 +62,7 @@ def train_tokenizer(seed: int, problems: int = 20_000) -> Tokenizer:
     )
     rng = random.Random(f"tokenizer/{seed}")
     tokenizer.train_from_iterator(
-        (text for _ in range(problems) for text in _sample_texts(rng)), trainer
+        (text for _ in range(problems) for text in _sample_texts(task, rng)), trainer
     )
     bos = tokenizer.token_to_id(BOS)
     tokenizer.post_processor = TemplateProcessing(
@@ -70,27 +71,29 @@ def train_tokenizer(seed: int, problems: int = 20_000) -> Tokenizer:
     return tokenizer
 
 
-def _sample_texts(rng: random.Random) -> list[str]:
+def _sample_texts(task: ChainTask, rng: random.Random) -> list[str]:
     """One question and its solution in random wording."""
-    chain = demo.sample_training_chain(rng, rng.choice(range(2, 11)))
-    return [random_question(rng, chain), demo.STEP_DELIMITER.join(random_solution(rng, chain))]
+    chain = task.sample_training_chain(rng, rng.choice(range(2, 11)))
+    return [random_question(rng, chain), chains.STEP_DELIMITER.join(random_solution(rng, chain))]
 
 
-def random_question(rng: random.Random, chain: demo.Chain) -> str:
-    """The chain in a random wording (unlike `demo.question_of`, which has one per chain)."""
-    surface = rng.choice(demo.SURFACES)
-    return demo.render_question(chain, surface, rng.choice(demo.NAMES), rng.choice(demo.THINGS))
+def random_question(rng: random.Random, chain: chains.Chain) -> str:
+    """The chain in a random wording (unlike `ChainTask.question_of`, which has one per chain)."""
+    surface = rng.choice(chains.SURFACES)
+    return chains.render_question(
+        chain, surface, rng.choice(chains.NAMES), rng.choice(chains.THINGS)
+    )
 
 
 def random_solution(
-    rng: random.Random, chain: demo.Chain, weights: tuple[float, ...] | None = None
+    rng: random.Random, chain: chains.Chain, weights: tuple[float, ...] | None = None
 ) -> tuple[str, ...]:
     """The right solution with the form of each step drawn at random."""
-    return demo.solution_steps(chain, rng.choices(demo.STEP_FORMS, weights, k=len(chain.ops)))
+    return chains.solution_steps(chain, rng.choices(chains.STEP_FORMS, weights, k=len(chain.ops)))
 
 
 class Codec:
-    """Encodes questions and steps of the demo problems to ids, with a cache per step body."""
+    """Encodes questions and steps of chains to ids, with a cache per step body."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -98,7 +101,7 @@ class Codec:
             self._one, (BOS, PAD, USER, ASSISTANT, EOT)
         )
         self.plus, self.minus, self.space = map(self._one, "+- ")
-        self.delimiter = self._one(demo.STEP_DELIMITER)
+        self.delimiter = self._one(chains.STEP_DELIMITER)
         self.digits = [self._one(str(d)) for d in range(10)]
         self._cached = lru_cache(maxsize=1 << 18)(self._encode)
 

@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tts.datasets import demo
+from tts.datasets import chains, demo
+from tts.datasets.demo import DEMO
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "engines" / "checkpoints"
 
 seeds = st.integers(min_value=0, max_value=2**32)
-operation_counts = st.sampled_from(sorted(n for counts in demo.LEVELS.values() for n in counts))
+operation_counts = st.sampled_from(sorted(n for counts in chains.LEVELS.values() for n in counts))
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> demo.Chain:
-    return demo.sample_chain(random.Random(draw(seeds)), draw(operation_counts))
+def demo_chains(draw: st.DrawFn) -> chains.Chain:
+    return DEMO.sample_chain(random.Random(draw(seeds)), draw(operation_counts))
 
 
 def evaluate_expression(text: str) -> Fraction:
@@ -86,9 +87,9 @@ def evaluate_question(question: str) -> Fraction:
     return evaluate_expression(text)
 
 
-@given(chains(), st.sampled_from(demo.SURFACES))
-def test_every_wording_says_the_chain(chain: demo.Chain, surface: demo.Surface) -> None:
-    question = demo.render_question(chain, surface, "Mia", "apples")
+@given(demo_chains(), st.sampled_from(chains.SURFACES))
+def test_every_wording_says_the_chain(chain: chains.Chain, surface: chains.Surface) -> None:
+    question = chains.render_question(chain, surface, "Mia", "apples")
     assert evaluate_question(question) == chain.answer
 
 
@@ -96,22 +97,22 @@ def test_every_wording_says_the_chain(chain: demo.Chain, surface: demo.Surface) 
 def test_answers_are_right_and_problems_held_out(seed: int) -> None:
     for problem in demo.demo_problems(10, seed):
         assert evaluate_question(problem.question) == int(problem.answer)
-        assert problem.steps[-1] == demo.render_final(int(problem.answer))
+        assert problem.steps[-1] == chains.render_final(int(problem.answer))
         for step in problem.steps[:-1]:
             left, right = step.partition(": ")[2].split(" = ")
             assert evaluate_expression(left) == int(right)
 
 
-@given(chains())
-def test_values_stay_small(chain: demo.Chain) -> None:
+@given(demo_chains())
+def test_values_stay_small(chain: chains.Chain) -> None:
     for value in (*chain.values(), *(operand for _, operand in chain.ops)):
-        assert demo.LOWEST <= value <= demo.HIGHEST
+        assert DEMO.lowest <= value <= DEMO.highest
 
 
-@given(chains())
-def test_levels_follow_operation_counts(chain: demo.Chain) -> None:
+@given(demo_chains())
+def test_levels_follow_operation_counts(chain: chains.Chain) -> None:
     problem = demo.problem_of(chain)
-    assert len(chain.ops) in demo.LEVELS[problem.level]
+    assert len(chain.ops) in chains.LEVELS[problem.level]
     assert len(problem.steps) == len(chain.ops) + 1
 
 
@@ -123,7 +124,7 @@ def test_levels_are_cycled() -> None:
 @pytest.mark.parametrize("operations", [0, 1, 11])
 def test_no_level_for_other_operation_counts(operations: int) -> None:
     with pytest.raises(ValueError, match="no level"):
-        demo.level_of(operations)
+        chains.level_of(operations)
 
 
 def test_deterministic_and_a_prefix() -> None:
@@ -133,7 +134,7 @@ def test_deterministic_and_a_prefix() -> None:
 
 def test_known_problem() -> None:
     """The problems of a seed are part of the interface: results are compared across versions."""
-    chain = demo.Chain(37, (("+", 58), ("-", 20)))
+    chain = chains.Chain(37, (("+", 58), ("-", 20)))
     problem = demo.problem_of(chain)
     assert chain.key == "37+58-20"
     assert problem.answer == "75"
@@ -159,25 +160,25 @@ def test_a_problem_has_one_identity_whatever_the_seed() -> None:
 
 @given(seeds, operation_counts)
 def test_the_split_is_clean(seed: int, operations: int) -> None:
-    chain = demo.sample_training_chain(random.Random(seed), operations)
-    assert not demo.is_held_out(chain.key)
-    assert all(demo.is_held_out(c.key) for c in demo.held_out_chains(5, seed))
+    chain = DEMO.sample_training_chain(random.Random(seed), operations)
+    assert not DEMO.is_held_out(chain.key)
+    assert all(DEMO.is_held_out(c.key) for c in DEMO.held_out_chains(5, seed))
 
 
 def test_about_a_tenth_is_held_out() -> None:
     rng = random.Random(0)
-    held = sum(demo.is_held_out(demo.sample_chain(rng, 5).key) for _ in range(5000))
+    held = sum(DEMO.is_held_out(DEMO.sample_chain(rng, 5).key) for _ in range(5000))
     assert 400 < held < 600
 
 
 def test_all_wordings_occur() -> None:
     openings = {p.question.split()[0] for p in demo.demo_problems(300, seed=0)}
-    assert openings == {"Compute", "Start", *demo.NAMES}
+    assert openings == {"Compute", "Start", *chains.NAMES}
 
 
 def test_parentheses_only_where_needed() -> None:
-    chain = demo.Chain(37, (("+", 58), ("*", 4), ("-", 96), ("/", 2)))
-    text = demo.render_question(chain, "expression", "", "")
+    chain = chains.Chain(37, (("+", 58), ("*", 4), ("-", 96), ("/", 2)))
+    text = chains.render_question(chain, "expression", "", "")
     assert text == "Compute ((37 + 58) * 4 - 96) / 2."
 
 
@@ -189,33 +190,35 @@ def test_parentheses_only_where_needed() -> None:
         ("terse", "## Step 2: Dividing by 4 gives 20"),
     ],
 )
-def test_step_forms(form: demo.StepForm, text: str) -> None:
-    assert demo.render_step(2, "/", 80, 4, 20, form) == text
+def test_step_forms(form: chains.StepForm, text: str) -> None:
+    assert chains.render_step(2, "/", 80, 4, 20, form) == text
 
 
-@given(chains(), st.data())
+@given(demo_chains(), st.data())
 def test_checker_accepts_every_form_and_finds_the_first_slip(
-    chain: demo.Chain, draw: st.DataObject
+    chain: chains.Chain, draw: st.DataObject
 ) -> None:
     forms = draw.draw(
-        st.lists(st.sampled_from(demo.STEP_FORMS), min_size=len(chain.ops), max_size=len(chain.ops))
+        st.lists(
+            st.sampled_from(chains.STEP_FORMS), min_size=len(chain.ops), max_size=len(chain.ops)
+        )
     )
-    steps = list(demo.solution_steps(chain, forms))
-    assert demo.first_wrong_step(chain, steps) is None
-    assert demo.first_wrong_step(chain, [step + "\n\n" for step in steps]) is None
+    steps = list(chains.solution_steps(chain, forms))
+    assert chains.first_wrong_step(chain, steps) is None
+    assert chains.first_wrong_step(chain, [step + "\n\n" for step in steps]) is None
     at = draw.draw(st.integers(0, len(chain.ops) - 1))
     op, b = chain.ops[at]
     a, c = chain.values()[at : at + 2]
-    steps[at] = demo.render_step(at + 1, op, a, b, c + 1, forms[at])
-    assert demo.first_wrong_step(chain, steps) == at
+    steps[at] = chains.render_step(at + 1, op, a, b, c + 1, forms[at])
+    assert chains.first_wrong_step(chain, steps) == at
 
 
 def test_checker_rejects_early_and_late_endings() -> None:
-    chain = demo.Chain(37, (("+", 58), ("-", 20)))
-    one, two, final = demo.solution_steps(chain)
-    assert demo.first_wrong_step(chain, [one, demo.render_final(95)]) == 1
-    assert demo.first_wrong_step(chain, [one, two, "## Step 3: 75 - 20 = 55"]) == 2
-    assert demo.first_wrong_step(chain, [one, two, final, final]) == 3
+    chain = chains.Chain(37, (("+", 58), ("-", 20)))
+    one, two, final = chains.solution_steps(chain)
+    assert chains.first_wrong_step(chain, [one, chains.render_final(95)]) == 1
+    assert chains.first_wrong_step(chain, [one, two, "## Step 3: 75 - 20 = 55"]) == 2
+    assert chains.first_wrong_step(chain, [one, two, final, final]) == 3
 
 
 def test_bad_arguments() -> None:
@@ -227,7 +230,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="empty"):
         demo.demo_problems(1, seed=0, levels=())
     with pytest.raises(ValueError, match="not a whole number"):
-        demo.apply("/", 7, 2)
+        chains.apply("/", 7, 2)
 
 
 @pytest.fixture(scope="module")
@@ -252,24 +255,24 @@ def test_single_tokens(tokenizer: Tokenizer, text: str) -> None:
 
 def test_only_one_token_holds_the_delimiter(tokenizer: Tokenizer) -> None:
     holding = [i for i in range(tokenizer.get_vocab_size()) if "\n\n" in tokenizer.decode([i])]
-    assert holding == encode(tokenizer, demo.STEP_DELIMITER)
+    assert holding == encode(tokenizer, chains.STEP_DELIMITER)
 
 
-@given(chains(), st.randoms(use_true_random=False))
+@given(demo_chains(), st.randoms(use_true_random=False))
 def test_texts_encode_alike_in_one_go_and_in_pieces(
-    tokenizer: Tokenizer, chain: demo.Chain, rng: random.Random
+    tokenizer: Tokenizer, chain: chains.Chain, rng: random.Random
 ) -> None:
-    question = demo.question_of(chain)
-    steps = demo.solution_steps(chain, rng.choices(demo.STEP_FORMS, k=len(chain.ops)))
-    space, delimiter = encode(tokenizer, " "), encode(tokenizer, demo.STEP_DELIMITER)
+    question = DEMO.question_of(chain)
+    steps = chains.solution_steps(chain, rng.choices(chains.STEP_FORMS, k=len(chain.ops)))
+    space, delimiter = encode(tokenizer, " "), encode(tokenizer, chains.STEP_DELIMITER)
     for step in (steps[0], steps[-1]):
         whole = encode(tokenizer, f"{question} {step}")
         assert whole == encode(tokenizer, question) + space + encode(tokenizer, step)
     pieces = encode(tokenizer, steps[0])
     for step in steps[1:]:
         pieces += delimiter + encode(tokenizer, step)
-    assert pieces == encode(tokenizer, demo.STEP_DELIMITER.join(steps))
-    assert tokenizer.decode(pieces) == demo.STEP_DELIMITER.join(steps)
+    assert pieces == encode(tokenizer, chains.STEP_DELIMITER.join(steps))
+    assert tokenizer.decode(pieces) == chains.STEP_DELIMITER.join(steps)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
@@ -277,11 +280,11 @@ def test_any_text_encodes(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(encode(tokenizer, text), skip_special_tokens=False) == text
 
 
-@given(chains())
-def test_dialogues_fit(tokenizer: Tokenizer, chain: demo.Chain) -> None:
+@given(demo_chains())
+def test_dialogues_fit(tokenizer: Tokenizer, chain: chains.Chain) -> None:
     """Each step costs its tokens and five more: <eot>, <assistant>, +, <eot>, <user>."""
-    question = encode(tokenizer, demo.question_of(chain))
-    steps = [encode(tokenizer, step) for step in demo.solution_steps(chain)]
+    question = encode(tokenizer, DEMO.question_of(chain))
+    steps = [encode(tokenizer, step) for step in chains.solution_steps(chain)]
     assert len(question) + 5 <= 80
     assert sum(map(len, steps)) + len(steps) <= 160
     assert len(question) + 3 + sum(map(len, steps)) + 5 * len(steps) <= 512

@@ -6,21 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.datasets.demo import (
-    NAMES,
-    SURFACES,
-    THINGS,
-    Chain,
-    demo_problems,
-    render_question,
-    sample_chain,
-)
+from tts.datasets.chains import NAMES, SURFACES, THINGS, Chain, render_question
+from tts.datasets.demo import DEMO, demo_problems
 from tts.datasets.demo_questions import EXAMPLE, read_question, why_outside
 
 
 @given(seed=st.integers(0, 10**9), operations=st.integers(2, 10), data=st.data())
 def test_every_wording_of_a_chain_is_read_back(seed, operations, data):
-    chain = sample_chain(random.Random(seed), operations)
+    chain = DEMO.sample_chain(random.Random(seed), operations)
     surface = data.draw(st.sampled_from(SURFACES))
     question = render_question(
         chain, surface, data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(THINGS))

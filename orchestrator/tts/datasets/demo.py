@@ -1,102 +1,21 @@
 """The demo problems: chains of integer operations, generated and checked exactly.
 
-A problem is a chain: a start value and 2 to 10 operations (``+ - * /``, division always exact),
-with every value on the way in 2..99. The small range is deliberate: it is an arithmetic that a
-model of a few million parameters can master as a verifier while a smaller one, as a generator,
-still makes mistakes, so that verifier-guided search has something to find.
-
-Everything here is pure and deterministic: a problem is a function of its chain (wording
-included), and the chains are drawn from a seed. About one chain in ten is held out, decided by a
-hash of the chain alone; the demo pair was trained on the others only.
+A problem is a chain of 2 to 10 operations (``+ - * /``, division always exact), with every value on
+the way in 2..99. The small range is deliberate: it is an arithmetic that a model of a few million
+parameters can master as a verifier while a smaller one, as a generator, still makes mistakes, so
+that verifier-guided search has something to find. The demo pair was trained on chains that are not
+held out (see `chains`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-Op = Literal["+", "-", "*", "/"]
-Surface = Literal["expression", "instructions", "story"]
-StepForm = Literal["plain", "words", "terse"]
+from .chains import Chain, ChainTask, level_of, solution_steps
 
-OPS: Final[tuple[Op, ...]] = ("+", "-", "*", "/")
-SURFACES: Final[tuple[Surface, ...]] = ("expression", "instructions", "story")
-STEP_FORMS: Final[tuple[StepForm, ...]] = ("plain", "words", "terse")
-
-LOWEST: Final = 2
-"""The lowest start value, operand and intermediate value."""
-HIGHEST: Final = 99
-"""The highest start value, operand and intermediate value."""
-
-LEVELS: Final[dict[int, tuple[int, ...]]] = {
-    1: (2,),
-    2: (3, 4),
-    3: (5, 6),
-    4: (7, 8),
-    5: (9, 10),
-}
-"""Level -> the operation counts of its problems."""
-
-STEP_DELIMITER: Final = "\n\n"
-"""What stands between two steps of a solution."""
-
-NAMES: Final = ("Mia", "Tom", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben")
-THINGS: Final = ("apples", "books", "coins", "stones", "cards", "shells", "pens", "stamps")
-
-_HELD_OUT_BUCKETS: Final = 10  # one bucket of ten is held out
-
-STORY: Final[dict[Op, str]] = {
-    "+": "Then {} more arrive.",
-    "-": "Then {} are given away.",
-    "*": "Then there are {} times as many.",
-    "/": "Then only one of {} equal parts is left.",
-}
-INSTRUCTION: Final[dict[Op, str]] = {
-    "+": "Add {}.",
-    "-": "Subtract {}.",
-    "*": "Multiply by {}.",
-    "/": "Divide by {}.",
-}
-_TERSE: Final[dict[Op, str]] = {
-    "+": "Adding {b} gives {c}",
-    "-": "Subtracting {b} gives {c}",
-    "*": "Multiplying by {b} gives {c}",
-    "/": "Dividing by {b} gives {c}",
-}
-_WORDS: Final[dict[Op, str]] = {
-    "+": "Add {b} to {a}: {c}",
-    "-": "Subtract {b} from {a}: {c}",
-    "*": "Multiply {a} by {b}: {c}",
-    "/": "Divide {a} by {b}: {c}",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """A start value and the operations applied to it, left to right."""
-
-    start: int
-    ops: tuple[tuple[Op, int], ...]
-
-    @property
-    def key(self) -> str:
-        """The exact identity of the problem, such as ``37+58*4``; wording is no part of it."""
-        return str(self.start) + "".join(f"{op}{operand}" for op, operand in self.ops)
-
-    def values(self) -> tuple[int, ...]:
-        """The start value and the value after each operation: one more than operations."""
-        values = [self.start]
-        for op, operand in self.ops:
-            values.append(apply(op, values[-1], operand))
-        return tuple(values)
-
-    @property
-    def answer(self) -> int:
-        """The value after the last operation."""
-        return self.values()[-1]
+DEMO: Final = ChainTask("tts-demo", ("+", "-", "*", "/"), lowest=2, highest=99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,154 +32,11 @@ class DemoProblem:
     """The worked solution, one line per operation and the closing sentence, in plain form."""
 
 
-def apply(op: Op, value: int, operand: int) -> int:
-    """``value op operand``; raises ValueError where a division leaves a remainder."""
-    if op == "+":
-        return value + operand
-    if op == "-":
-        return value - operand
-    if op == "*":
-        return value * operand
-    quotient, remainder = divmod(value, operand)
-    if remainder:
-        raise ValueError(f"{value} / {operand} is not a whole number")
-    return quotient
-
-
-def _operands(op: Op, value: int) -> Sequence[int]:
-    """The operands that keep ``value op operand`` in range (empty if there are none)."""
-    if op == "+":
-        return range(LOWEST, HIGHEST - value + 1)
-    if op == "-":
-        return range(LOWEST, value - LOWEST + 1)
-    if op == "*":
-        return range(LOWEST, HIGHEST // value + 1)
-    return [d for d in range(LOWEST, value // LOWEST + 1) if value % d == 0]
-
-
-def sample_chain(rng: random.Random, operations: int) -> Chain:
-    """A random chain: each operation uniform among the possible kinds, then its operand."""
-    start = value = rng.randint(LOWEST, HIGHEST)
-    ops: list[tuple[Op, int]] = []
-    for _ in range(operations):
-        choices = {op: found for op in OPS if (found := _operands(op, value))}
-        op = rng.choice(list(choices))
-        operand = rng.choice(choices[op])
-        ops.append((op, operand))
-        value = apply(op, value, operand)
-    return Chain(start, tuple(ops))
-
-
-def sample_training_chain(rng: random.Random, operations: int) -> Chain:
-    """Like `sample_chain`, but never a held-out one."""
-    while is_held_out((chain := sample_chain(rng, operations)).key):
-        pass
-    return chain
-
-
-def is_held_out(key: str) -> bool:
-    """Whether the chain of this key is kept from training: about one in ten, by a stable hash."""
-    return _digest("split", key) % _HELD_OUT_BUCKETS == 0
-
-
-def _digest(purpose: str, key: str) -> int:
-    """64 stable bits for a key; independent between purposes."""
-    raw = hashlib.sha256(f"tts-demo/{purpose}/{key}".encode()).digest()
-    return int.from_bytes(raw[:8], "big")
-
-
-def render_question(chain: Chain, surface: Surface, name: str, thing: str) -> str:
-    """The wording of a problem; ``name`` and ``thing`` matter to the story only."""
-    if surface == "expression":
-        return f"Compute {expression(chain)}."
-    if surface == "instructions":
-        lines = [INSTRUCTION[op].format(operand) for op, operand in chain.ops]
-        return " ".join([f"Start with {chain.start}.", *lines, "What is the result?"])
-    lines = [STORY[op].format(operand) for op, operand in chain.ops]
-    opening = f"{name} has {chain.start} {thing}."
-    return " ".join([opening, *lines, f"How many {thing} does {name} have now?"])
-
-
-def expression(chain: Chain) -> str:
-    """The chain as one expression, with the parentheses that precedence asks for."""
-    text, loose = str(chain.start), False  # loose: the text ends in an open + or -
-    for op, operand in chain.ops:
-        if op in "*/" and loose:
-            text = f"({text})"
-        loose = op in "+-"
-        text = f"{text} {op} {operand}"
-    return text
-
-
-def question_of(chain: Chain) -> str:
-    """The one wording that a demo problem with this chain has."""
-    bits = _digest("wording", chain.key)
-    surface = SURFACES[bits % len(SURFACES)]
-    bits //= len(SURFACES)
-    name = NAMES[bits % len(NAMES)]
-    bits //= len(NAMES)
-    return render_question(chain, surface, name, THINGS[bits % len(THINGS)])
-
-
-def render_step(number: int, op: Op, a: int, b: int, c: int, form: StepForm = "plain") -> str:
-    """Step ``number`` (from 1), which says that ``a op b`` is ``c``."""
-    if form == "words":
-        body = _WORDS[op].format(a=a, b=b, c=c)
-    elif form == "terse":
-        body = _TERSE[op].format(b=b, c=c)
-    else:
-        body = f"{a} {op} {b} = {c}"
-    return f"## Step {number}: {body}"
-
-
-def render_final(answer: int) -> str:
-    """The closing sentence of a solution."""
-    return f"Therefore, the final answer is: $\\boxed{{{answer}}}$. I hope it is correct."
-
-
-def solution_steps(chain: Chain, forms: Sequence[StepForm] | None = None) -> tuple[str, ...]:
-    """The worked solution; ``forms`` names the form of each operation's step (default plain)."""
-    values = chain.values()
-    steps = [
-        render_step(i + 1, op, values[i], b, values[i + 1], forms[i] if forms else "plain")
-        for i, (op, b) in enumerate(chain.ops)
-    ]
-    return (*steps, render_final(values[-1]))
-
-
-def right_steps(chain: Chain, index: int) -> tuple[str, ...]:
-    """All the right texts of step ``index`` (from 0), given that the steps before it are right."""
-    values = chain.values()
-    if index == len(chain.ops):
-        return (render_final(values[-1]),)
-    if index > len(chain.ops):
-        return ()
-    op, b = chain.ops[index]
-    a, c = values[index], values[index + 1]
-    return tuple(render_step(index + 1, op, a, b, c, form) for form in STEP_FORMS)
-
-
-def first_wrong_step(chain: Chain, steps: Sequence[str]) -> int | None:
-    """The index of the first step that is not a right one, or None: the exact verifier."""
-    for index, step in enumerate(steps):
-        if step.strip() not in right_steps(chain, index):
-            return index
-    return None
-
-
-def level_of(operations: int) -> int:
-    """The level of a problem with this many operations."""
-    for level, counts in LEVELS.items():
-        if operations in counts:
-            return level
-    raise ValueError(f"no level has {operations} operations")
-
-
 def problem_of(chain: Chain) -> DemoProblem:
     """The demo problem of a chain."""
     return DemoProblem(
-        id=f"demo-{_digest('id', chain.key):016x}",
-        question=question_of(chain),
+        id=f"demo-{DEMO.digest('id', chain.key):016x}",
+        question=DEMO.question_of(chain),
         answer=str(chain.answer),
         level=level_of(len(chain.ops)),
         steps=solution_steps(chain),
@@ -270,29 +46,5 @@ def problem_of(chain: Chain) -> DemoProblem:
 def demo_problems(
     count: int, seed: int, levels: Sequence[int] = (1, 2, 3, 4, 5)
 ) -> list[DemoProblem]:
-    """``count`` different held-out problems, deterministic from ``seed``.
-
-    The levels are cycled: problem ``i`` has ``levels[i % len(levels)]``. With the same seed and
-    levels, a shorter list is the beginning of a longer one.
-    """
-    return [problem_of(chain) for chain in held_out_chains(count, seed, levels)]
-
-
-def held_out_chains(count: int, seed: int, levels: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Chain]:
-    """The chains of `demo_problems`, in its order."""
-    if count < 0:
-        raise ValueError("count must not be negative")
-    if count and not levels:
-        raise ValueError("levels must not be empty")
-    unknown = set(levels) - LEVELS.keys()
-    if unknown:
-        raise ValueError(f"unknown levels {sorted(unknown)}; there are {sorted(LEVELS)}")
-    rng = random.Random(f"tts-demo/{seed}")
-    chains: list[Chain] = []
-    seen: set[str] = set()
-    while len(chains) < count:
-        chain = sample_chain(rng, rng.choice(LEVELS[levels[len(chains) % len(levels)]]))
-        if is_held_out(chain.key) and chain.key not in seen:
-            seen.add(chain.key)
-            chains.append(chain)
-    return chains
+    """``count`` different held-out problems, as `ChainTask.held_out_chains` draws them."""
+    return [problem_of(chain) for chain in DEMO.held_out_chains(count, seed, levels)]

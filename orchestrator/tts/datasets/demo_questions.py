@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-from .demo import HIGHEST, INSTRUCTION, LEVELS, LOWEST, OPS, STORY, Chain, Op, apply, expression
+from .chains import INSTRUCTION, LEVELS, STORY, Chain, Op, apply, expression
+from .demo import DEMO
 
 EXAMPLE = "Compute (((12 + 30) / 6 + 8) * 4 - 11) / 7."
 """A question that the pair answers rightly."""
 
-_OPS: dict[str, Op] = {op: op for op in OPS}
+_OPS: dict[str, Op] = {op: op for op in DEMO.ops}
 _MOST = max(count for counts in LEVELS.values() for count in counts)
 _LEAST = min(count for counts in LEVELS.values() for count in counts)
 
@@ -33,9 +34,9 @@ def why_outside(question: str) -> str | None:
             f"The demo pair knows chains of {_LEAST} to {_MOST} operations; this one has "
             f"{len(chain.ops)}."
         )
-    known = f"the demo pair only knows whole numbers from {LOWEST} to {HIGHEST}"
+    known = f"the demo pair only knows whole numbers from {DEMO.lowest} to {DEMO.highest}"
     for number in (chain.start, *(operand for _, operand in chain.ops)):
-        if not LOWEST <= number <= HIGHEST:
+        if not DEMO.lowest <= number <= DEMO.highest:
             return f"{number} is in the question, but {known}."
     value = chain.start
     for op, operand in chain.ops:
@@ -43,7 +44,7 @@ def why_outside(question: str) -> str | None:
             following = apply(op, value, operand)
         except ValueError:
             return f"{value} / {operand} is no whole number, and {known}."
-        if not LOWEST <= following <= HIGHEST:
+        if not DEMO.lowest <= following <= DEMO.highest:
             return f"{value} {op} {operand} is {following} on the way, but {known}."
         value = following
     return None

@@ -1,0 +1,110 @@
+"""The n with which a strategy costs what it may: found by running a few problems.
+
+Strategies mean different things by n (chains, beams, simulations, a mean cost), so at one n they
+cost differently. At one mean cost per problem they can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tts.build.errors import ConfigError
+from tts.search import SearchConfig
+
+T = TypeVar("T")
+
+PILOT_PROBLEMS = 40
+"""Problems on which n is fitted: enough that their mean is within some 5% of that of all."""
+_FIRST_N = 8
+_ROUNDS = 6
+_CLOSE = 0.97
+"""Share of the target that is close enough to it."""
+_MOST_N = 4096
+_GROWTH = 4
+"""How many times larger than any before an n may be tried."""
+_SEARCHED = 64
+"""How far the next valid n may be, such as the next multiple of a beam width."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Parameters with an n that was fitted."""
+
+    config: SearchConfig
+    cost: float
+    """The mean cost of a problem of the pilot; above the target if no n costs less."""
+
+
+def pilot_of(problems: Sequence[T]) -> list[T]:
+    """The problems to fit n on: `PILOT_PROBLEMS` of them, spread evenly."""
+    count = min(PILOT_PROBLEMS, len(problems))
+    return [problems[place * len(problems) // count] for place in range(count)]
+
+
+async def fit_n(
+    configured: Callable[[int], SearchConfig],
+    measure: Callable[[SearchConfig], Awaitable[float]],
+    target: float,
+) -> Fitted:
+    """The largest n that was found to cost at most `target`; else the smallest there is.
+
+    `configured` gives the parameters for an n, and raises ConfigError where a strategy has none;
+    `measure` gives their mean cost per problem, which is expected to grow with n.
+    """
+    below: Fitted | None = None
+    above: Fitted | None = None
+    guess = _FIRST_N
+    for _ in range(_ROUNDS):
+        config = _nearest(configured, guess, below, above)
+        if config is None:
+            break
+        tried = Fitted(config, await measure(config))
+        if tried.cost > target:
+            above = tried
+        elif below and tried.cost <= below.cost:  # more of n that is not used
+            break
+        else:
+            below = tried
+            if tried.cost >= _CLOSE * target:
+                break
+        guess = _guess(below, above, target)
+    found = below or above
+    if found is None:
+        raise ConfigError(f"No n from 1 to {_MOST_N} is valid.")
+    return found
+
+
+def _guess(below: Fitted | None, above: Fitted | None, target: float) -> int:
+    """The n that costs `target` if the cost grows evenly between what was tried."""
+    if below and above:
+        share = (target - below.cost) / (above.cost - below.cost)
+        return int(below.config.n + share * (above.config.n - below.config.n))
+    known = below or above
+    assert known is not None
+    guess = known.config.n * target / known.cost if known.cost > 0 else _MOST_N
+    return int(min(guess, _GROWTH * known.config.n, _MOST_N))
+
+
+def _nearest(
+    configured: Callable[[int], SearchConfig],
+    guess: int,
+    below: Fitted | None,
+    above: Fitted | None,
+) -> SearchConfig | None:
+    """The valid parameters whose n is nearest to a guess, between what was tried; None: none.
+
+    Smaller ones are taken first.
+    """
+    least = below.config.n + 1 if below else 1
+    most = above.config.n - 1 if above else _MOST_N
+    guess = min(max(least, guess), most)
+    down = range(guess, max(least, guess - _SEARCHED) - 1, -1)
+    up = range(guess + 1, min(most, guess + _SEARCHED) + 1)
+    for n in (*down, *up):
+        try:
+            return configured(n)
+        except ConfigError:
+            continue
+    return None

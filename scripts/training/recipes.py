@@ -1,0 +1,70 @@
+"""What a pair is made of: its task, the sizes of its models, and how long each stage trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scripts.training.model import Shape
+from scripts.training.training import Schedule
+from tts.datasets.chains import ChainTask
+from tts.datasets.demo import DEMO as DEMO_TASK
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A pair to train."""
+
+    name: str
+    task: ChainTask
+    generator: Shape
+    generator_schedule: Schedule
+    generator_target: float
+    """Stop at this share of right samples on the validation set."""
+    trunk: Shape
+    trunk_schedule: Schedule
+    verifier: Shape
+    """The trunk with more layers."""
+    detect_schedule: Schedule
+    judge_schedule: Schedule
+    refine_schedule: Schedule | None
+    """A second round of judging; None: the first one is the last."""
+
+    @property
+    def last_stage(self) -> str:
+        """The stage whose result is the verifier."""
+        return "judge" if self.refine_schedule is None else "refine"
+
+
+_DEMO_TRUNK = Shape(hidden=160, layers=4, heads=5, intermediate=432, tied=False)
+DEMO: Final = Recipe(
+    name="demo",
+    task=DEMO_TASK,
+    generator=Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=True),
+    generator_schedule=Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96),
+    generator_target=0.40,
+    trunk=_DEMO_TRUNK,
+    trunk_schedule=Schedule(steps=1200, rate=2e-3, average=0.9),
+    verifier=replace(_DEMO_TRUNK, layers=7),
+    detect_schedule=Schedule(steps=500, rate=1e-3, floor=0.2, average=0.9),
+    judge_schedule=Schedule(steps=1400, rate=4e-4, average=0.95),
+    refine_schedule=Schedule(steps=1000, rate=3e-4, average=0.95),
+)
+
+_REMAINDERS_TRUNK = Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=False)
+REMAINDERS: Final = Recipe(
+    name="remainders",
+    task=ChainTask("tts-remainders", ("+", "-", "*", "%"), lowest=2, highest=60),
+    generator=Shape(hidden=96, layers=4, heads=3, intermediate=256, tied=True),
+    generator_schedule=Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96),
+    generator_target=0.36,
+    trunk=_REMAINDERS_TRUNK,
+    trunk_schedule=Schedule(steps=600, rate=2e-3, average=0.9),
+    verifier=replace(_REMAINDERS_TRUNK, layers=5),
+    detect_schedule=Schedule(steps=250, rate=1e-3, floor=0.2, average=0.9),
+    judge_schedule=Schedule(steps=400, rate=4e-4, average=0.95),
+    refine_schedule=None,
+)
+"""A pair with a weak verifier (smaller, trained for a third of the time), to measure strategies."""
+
+RECIPES: Final = {recipe.name: recipe for recipe in (DEMO, REMAINDERS)}
