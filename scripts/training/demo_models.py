@@ -41,7 +41,6 @@ from tts.datasets.chains import Chain, ChainTask
 
 FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of chains.STEP_FORMS in the generator's training data
 GENERATOR_TOKENS = 3072
-VERIFIER_TOKENS = 4096
 SAMPLED_PROBLEMS, SAMPLES_EACH = 6000, 3
 TEST_PROBLEMS, TEST_SEED = 300, 20_000
 
@@ -213,7 +212,7 @@ def make_trunk(run: Run) -> None:
 
     def losses(step: int) -> Losses:
         rng = run.rng("trunk", step)
-        batch = data.dialogue_batch(codec, _traces(run.recipe.task, rng, data.right_trace))
+        batch = data.dialogue_batch(codec, _traces(run.recipe, rng, data.right_trace))
         learn = batch.learn[:, 1:]
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = model.logits(model(batch.ids[:, :-1])[learn])
@@ -226,12 +225,12 @@ def make_trunk(run: Run) -> None:
 
 
 def _traces(
-    task: ChainTask, rng: random.Random, make: Callable[[random.Random, Chain], data.Trace]
+    recipe: Recipe, rng: random.Random, make: Callable[[random.Random, Chain], data.Trace]
 ) -> list[data.Trace]:
     """One batch of traces of one operation count."""
     operations = rng.randint(2, 10)
-    rows = VERIFIER_TOKENS // (22 + 15 * operations)
-    return [make(rng, task.sample_training_chain(rng, operations)) for _ in range(rows)]
+    rows = recipe.verifier_tokens // (22 + 15 * operations)
+    return [make(rng, recipe.task.sample_training_chain(rng, operations)) for _ in range(rows)]
 
 
 def grow(run: Run) -> None:
@@ -275,7 +274,7 @@ def detect(run: Run) -> None:
 
     def losses(step: int) -> Losses:
         make = partial(synthetic, task=run.recipe.task, shares=(0.6, 0.2, 0.05, 0.15))
-        batch = data.dialogue_batch(codec, _traces(run.recipe.task, run.rng("detect", step), make))
+        batch = data.dialogue_batch(codec, _traces(run.recipe, run.rng("detect", step), make))
         return judge.losses(codec, batch, language=1.0)
 
     schedule = run.recipe.detect_schedule
@@ -293,7 +292,7 @@ def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None
     def losses(step: int) -> Losses:
         rng = run.rng(stage, step)
         make = partial(synthetic, task=run.recipe.task, shares=(0.25, 0.25, 0.4, 0.1))
-        traces = _traces(run.recipe.task, rng, make)
+        traces = _traces(run.recipe, rng, make)
         own = by_length[len(traces[0].chain.ops)]
         traces = [rng.choice(own) if rng.random() < 0.55 else trace for trace in traces]
         return judge.losses(codec, data.dialogue_batch(codec, traces), language=0.5)

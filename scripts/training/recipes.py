@@ -25,6 +25,8 @@ class Recipe:
     trunk_schedule: Schedule
     verifier: Shape
     """The trunk with more layers."""
+    verifier_tokens: int
+    """Tokens of a training step of the trunk and of the verifier."""
     detect_schedule: Schedule
     judge_schedule: Schedule
     refine_schedule: Schedule | None
@@ -46,6 +48,7 @@ DEMO: Final = Recipe(
     trunk=_DEMO_TRUNK,
     trunk_schedule=Schedule(steps=1200, rate=2e-3, average=0.9),
     verifier=replace(_DEMO_TRUNK, layers=7),
+    verifier_tokens=4096,
     detect_schedule=Schedule(steps=500, rate=1e-3, floor=0.2, average=0.9),
     judge_schedule=Schedule(steps=1400, rate=4e-4, average=0.95),
     refine_schedule=Schedule(steps=1000, rate=3e-4, average=0.95),
@@ -59,12 +62,13 @@ REMAINDERS: Final = Recipe(
     generator_schedule=Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96),
     generator_target=0.36,
     trunk=_REMAINDERS_TRUNK,
-    trunk_schedule=Schedule(steps=600, rate=2e-3, average=0.9),
+    trunk_schedule=Schedule(steps=450, rate=2e-3, average=0.9),
     verifier=replace(_REMAINDERS_TRUNK, layers=5),
-    detect_schedule=Schedule(steps=250, rate=1e-3, floor=0.2, average=0.9),
-    judge_schedule=Schedule(steps=400, rate=4e-4, average=0.95),
+    verifier_tokens=2048,
+    detect_schedule=Schedule(steps=200, rate=1e-3, floor=0.2, average=0.9),
+    judge_schedule=Schedule(steps=300, rate=6e-4, average=0.95),
     refine_schedule=None,
 )
-"""A pair with a weak verifier (smaller, trained for a third of the time), to measure strategies."""
+"""A pair with a weak verifier, trained on a sixth of the tokens: strategies are measured on it."""
 
 RECIPES: Final = {recipe.name: recipe for recipe in (DEMO, REMAINDERS)}

@@ -76,7 +76,8 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens that a problem's tree may hold; then its best answer so far counts.",
+        help="Generated tokens that a problem's tree may hold; then its best answer so far counts. "
+        "With all and without --n: the mean of a problem, to which the n of each is fitted.",
         show_default="no limit",
     ),
 ]
@@ -87,7 +88,7 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes.",
+        "the time that everything takes. With all and without --n: as --budget-tokens.",
         show_default="no limit",
     ),
 ]

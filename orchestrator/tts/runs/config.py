@@ -129,6 +129,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str] = []
     """The command line that asked for the run, word by word and without secrets; none of a
     program's. It decides nothing of the outcome."""
+    fitted_to: Limits = Limits()
+    """The mean cost of a problem to which n was fitted; it ends no search."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()

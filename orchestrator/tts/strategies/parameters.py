@@ -43,8 +43,7 @@ def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Se
     refused, and so is a value that one of them refuses.
     """
     strategies = all_strategies()
-    settable = {name: _settable(strategy) for name, strategy in strategies.items()}
-    known = list(dict.fromkeys(parameter for names in settable.values() for parameter in names))
+    known = list(dict.fromkeys(name for each in strategies.values() for name in _settable(each)))
     for parameter in given:
         if parameter not in known:
             raise ConfigError(
@@ -52,13 +51,15 @@ def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Se
                 hint=did_you_mean(parameter, known).strip() or None,
             )
     return {
-        name: configure(
-            strategy,
-            deployment,
-            {parameter: given[parameter] for parameter in given if parameter in settable[name]},
-        )
+        name: configure(strategy, deployment, settable_of(strategy, given))
         for name, strategy in strategies.items()
     }
+
+
+def settable_of(strategy: Strategy, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given of the parameters that a strategy has to set."""
+    allowed = _settable(strategy)
+    return {name: value for name, value in given.items() if name in allowed}
 
 
 def check_blocks(deployment: Deployment) -> None:

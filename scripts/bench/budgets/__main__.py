@@ -27,17 +27,14 @@ from scripts.bench.budgets.records import Cell, Fit, Records, Solved, Spent
 from scripts.bench.budgets.table import markdown
 from tts.build.errors import ConfigError, TtsError
 from tts.datasets.load import load_problems
-from tts.endpoints.functions import RewardFunction
-from tts.lab.bench.fitting import fit_n, pilot_of
+from tts.lab.bench.equal_cost import PILOT_SEED
+from tts.lab.bench.fitting import fit_n, pilot_of, tokens_of
 from tts.problem import Problem
 from tts.search import SearchConfig
 from tts.session import AsyncSession, Result
 from tts.session.function_files import load_all, source_of
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure
-
-PILOT_SEED = 1_000_003
-"""No seed that anybody asks for: n is fitted on other samples than those that are reported."""
 
 
 class Measurement:
@@ -101,12 +98,6 @@ class Measurement:
         return Fit(cell.strategy, cell.budget, fitted.config.n, round(fitted.cost, 1))
 
 
-def tokens_of(result: Result) -> int:
-    """The generated tokens in a result's tree."""
-    nodes = result.tree or ()
-    return sum(len(node.thought.token_ids) for node in nodes if node.thought)
-
-
 def _solved(cell: Cell, result: Result) -> Solved:
     return Solved(
         cell,
@@ -122,16 +113,16 @@ def _solved(cell: Cell, result: Result) -> Solved:
 async def measure(args: argparse.Namespace, records: Records) -> None:
     """Fit and solve all that the command line asks for."""
     problems = load_problems(args.dataset, limit=args.limit, seed=args.dataset_seed)
-    own: dict[str, RewardFunction] = {}
+    own = None
     if args.verifier:
-        own["verifier"] = load_all({"verifier": source_of(args.verifier)})["verifier"].value
+        own = load_all({"verifier": source_of(args.verifier)})["verifier"].value
     cells = [
         Cell(strategy, budget, seed)
         for seed in args.seed
         for budget in args.budget
         for strategy in args.strategy
     ]
-    async with AsyncSession(args.deployment, server="embedded", say=print, **own) as session:
+    async with AsyncSession(args.deployment, server="embedded", verifier=own, say=print) as session:
         measurement = Measurement(session, problems, records, args.cap)
         for place, cell in enumerate(cells, start=1):
             began = time.monotonic()

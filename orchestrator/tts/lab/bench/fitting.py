@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tts.build.errors import ConfigError
 from tts.search import SearchConfig
+from tts.session import Result
 
 T = TypeVar("T")
 
@@ -41,6 +42,12 @@ def pilot_of(problems: Sequence[T]) -> list[T]:
     """The problems to fit n on: `PILOT_PROBLEMS` of them, spread evenly."""
     count = min(PILOT_PROBLEMS, len(problems))
     return [problems[place * len(problems) // count] for place in range(count)]
+
+
+def tokens_of(result: Result) -> int:
+    """The generated tokens in a result's tree, as a budget counts them: none that were not used."""
+    nodes = result.tree or ()
+    return sum(len(node.thought.token_ids) for node in nodes if node.thought)
 
 
 async def fit_n(

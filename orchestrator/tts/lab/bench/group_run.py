@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.runs.compare import read_rows
-from tts.runs.config import RunConfig, check_same
-from tts.runs.folder import has_begun
+from tts.runs.config import Limits, RunConfig, check_same
+from tts.runs.folder import has_begun, refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.search import SearchConfig
@@ -30,6 +32,7 @@ from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
 
 from ..observer import Observer
+from .equal_cost import fit_all
 from .single_run import (
     complete_if_solved,
     folder_of,
@@ -92,21 +95,47 @@ async def _emptied(session: AsyncSession) -> bool:
 def run_all(
     config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> Path:
-    """Run every strategy on the same problems, after checking all of them; the group's folder."""
+    """Run every strategy on the same problems, after checking all of them; the group's folder.
+
+    Limits without an n are the mean cost of a problem to which the n of each strategy is fitted.
+    """
+    if config.limits and "n" not in config.parameters and config.replay is None:
+        config = msgspec.structs.replace(config, limits=Limits(), fitted_to=config.limits)
     problems = problems_of(config, observer.say)
     spec = deployment_of(config)
     configs = configure_all(spec, config.parameters)
-    members = members_of(configs)
-    chosen = {
-        name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
-    }
+    members, chosen = members_of(configs), _chosen(configs)
     first = chosen[members[0].strategy]
     plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
     folder = folder_of(plan, config.strategy, out)
     with locked(folder):
+        if config.fitted_to:
+            refuse_begun(folder)
+            names = [tuple(member.votes) for member in members]
+            fitting = _fitted(plan, names, endpoints, observer)
+            configs = interruptible(fitting, observer.say)
+            members, chosen = members_of(configs), _chosen(configs)
+            plan = replace(plan, strategy=chosen[members[0].strategy])
         create_group(folder, GroupConfig(plan.config, members).to_json())
         _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
     return folder
+
+
+def _chosen(configs: Mapping[str, SearchConfig]) -> dict[str, ChosenStrategy]:
+    return {
+        name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
+    }
+
+
+async def _fitted(
+    plan: Plan, names: Sequence[Sequence[str]], endpoints: tuple[str, ...], observer: Observer
+) -> dict[str, SearchConfig]:
+    """Every strategy's parameters with the n that a few problems show to be within the budget."""
+    observer.say("Fitting n of each strategy to the budget on a few problems")
+    async with ColdSessions(observer, endpoints, plan.verifier) as sessions:
+        return await fit_all(
+            plan.asked, plan.deployment, plan.problems, names, sessions.cold, observer.say
+        )
 
 
 def resume_group(
