@@ -1,12 +1,14 @@
-"""Fetch the scripts of third parties that reports contain, and verify them.
+"""Fetch what pages hold of third parties, and verify it.
 
-The manifest beside them (orchestrator/tts/reports/page/static/vendor/manifest.json) names each
-package, its version and the integrity of its archive on npm. This fetches the archives with npm,
-compares them with the manifest, and writes the files again; nothing else may have changed.
+A manifest beside the files names each package, its version and the integrity of its archive on npm:
+orchestrator/tts/reports/page/static/vendor/manifest.json for the report's page, and
+orchestrator/tts/gateway/page/static/vendor/manifest.json for the gateway's. This fetches the
+archives with npm, compares them with the manifests, and writes the files again; nothing else may
+have changed.
 
-    scripts/run vendor                  # fetch what the manifest says, verify, write
-    scripts/run vendor --check          # only compare the files here with the manifest: no network
-    scripts/run vendor vega@6.3.0       # take another version of a package into the manifest
+    scripts/run vendor                  # fetch what the manifests say, verify, write
+    scripts/run vendor --check          # only compare the files here with the manifests: no network
+    scripts/run vendor vega@6.3.0       # take another version of a package into its manifest
 """
 
 from __future__ import annotations
@@ -15,16 +17,19 @@ import argparse
 import base64
 import hashlib
 import io
-import json
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from tts.reports.page.assets import MANIFEST, VENDOR, known_packages
+import msgspec
 
+from tts.gateway.page.files import VENDOR as OF_GATEWAY
+from tts.reports.page.assets import VENDOR as OF_REPORT
+from tts.reports.page.vendored import Package, read_manifest
+
+FOLDERS = (OF_REPORT, OF_GATEWAY)
 _IMPORT = "import { ascending, isString, DisallowedObjectProperties } from 'vega-util';\n"
 _EXPORT = "export { expression as expressionInterpreter };\n"
 
@@ -37,50 +42,55 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="do not fetch anything")
     parser.add_argument("packages", nargs="*", metavar="NAME@VERSION")
     arguments = parser.parse_args()
-    packages = known_packages()
+    manifests = {folder: read_manifest(folder / "manifest.json") for folder in FOLDERS}
     if arguments.check:
-        wrong = [package["file"] for package in packages if not is_as_known(package)]
+        wrong = [file for folder in FOLDERS for file in changed(folder, manifests[folder])]
         sys.exit(f"changed since they were fetched: {', '.join(wrong)}" if wrong else 0)
+    every = [package for packages in manifests.values() for package in packages]
     for wanted in arguments.packages:
         name, _, version = wanted.rpartition("@")
-        (package,) = (each for each in packages if each["name"] == name)
-        package.update(version=version, integrity=None, sha256=None)
-    for package in packages:
-        fetch(package)
-        print(f"{package['name']} {package['version']}: {package['file']}")
-    text = json.dumps(packages, indent=2) + "\n"
-    MANIFEST.write_text(text, "utf-8")
+        (package,) = (each for each in every if each.name == name)
+        package.version, package.integrity = version, None
+        for file in package.files:
+            file.sha256 = None
+    for folder, packages in manifests.items():
+        for package in packages:
+            fetch(folder, package)
+            print(f"{package.name} {package.version}: {len(package.files)} files")
+        text = msgspec.json.format(msgspec.json.encode(packages), indent=2)
+        (folder / "manifest.json").write_bytes(text + b"\n")
 
 
-def is_as_known(package: dict[str, Any]) -> bool:
-    """Whether a file here is the one that the manifest names."""
-    known: str = package["sha256"]
-    return sha256((VENDOR / package["file"]).read_bytes()) == known
+def changed(folder: Path, packages: tuple[Package, ...]) -> list[str]:
+    """The files here that are not those that the manifest names."""
+    files = [file for package in packages for file in package.files]
+    return [each.file for each in files if sha256((folder / each.file).read_bytes()) != each.sha256]
 
 
-def fetch(package: dict[str, Any]) -> None:
+def fetch(folder: Path, package: Package) -> None:
     """Fetch one package and write its files; ends the script if it is not what it was."""
-    archive = packed_by_npm(f"{package['name']}@{package['version']}")
+    archive = packed_by_npm(f"{package.name}@{package.version}")
     integrity = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
-    must_equal(package, "integrity", integrity)
+    package.integrity = same(package.name, package.integrity, integrity)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        script = read(files, package["source"])
-        if package["name"] == "vega-interpreter":
-            script = as_script(script)
-        must_equal(package, "sha256", sha256(script))
-        (VENDOR / package["file"]).write_bytes(script)
+        for each in package.files:
+            content = read(files, each.source)
+            if package.name == "vega-interpreter":
+                content = as_script(content)
+            each.sha256 = same(each.file, each.sha256, sha256(content))
+            target = folder / each.file
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(content)
         has_license = "package/LICENSE" in files.getnames()
-        licence = read(files, "LICENSE") if has_license else license_of(package)
-        (VENDOR / package["license_file"]).write_bytes(licence)
+        licence = read(files, "LICENSE") if has_license else license_of(folder, package)
+        (folder / package.license_file).write_bytes(licence)
 
 
-def license_of(package: dict[str, Any]) -> bytes:
+def license_of(folder: Path, package: Package) -> bytes:
     """The licence of vega-interpreter, whose archive has none: its repository is vega's."""
-    if package["name"] != "vega-interpreter":
-        sys.exit(f"{package['name']} {package['version']}: its archive has no LICENSE")
-    (vega,) = (each for each in known_packages() if each["name"] == "vega")
-    file: str = vega["license_file"]
-    return (VENDOR / file).read_bytes()
+    if package.name != "vega-interpreter":
+        sys.exit(f"{package.name} {package.version}: its archive has no LICENSE")
+    return (folder / "vega.LICENSE").read_bytes()
 
 
 def packed_by_npm(name: str) -> bytes:
@@ -93,10 +103,13 @@ def packed_by_npm(name: str) -> bytes:
 
 
 def read(files: tarfile.TarFile, name: str) -> bytes:
-    """A file of a package's archive, without the line that names a source map."""
+    """A file of a package's archive; of a script without the line that names a source map."""
     file = files.extractfile(f"package/{name}")
     assert file is not None
-    lines = file.read().splitlines(keepends=True)
+    content = file.read()
+    if not name.endswith(".js"):
+        return content
+    lines = content.splitlines(keepends=True)
     return b"".join(line for line in lines if not line.startswith(b"//# sourceMappingURL="))
 
 
@@ -112,12 +125,11 @@ def as_script(module: bytes) -> bytes:
     return f"(() => {{\n{text}}})();\n".encode()
 
 
-def must_equal(package: dict[str, Any], field: str, value: str) -> None:
-    """Enter a value that is not known yet; end the script if it is another than the known one."""
-    if package[field] is None:
-        package[field] = value
-    if package[field] != value:
-        sys.exit(f"{package['name']}: {field} is {value}, the manifest says {package[field]}")
+def same(what: str, known: str | None, found: str) -> str:
+    """The hash that was found; ends the script if the manifest knows another one."""
+    if known not in (None, found):
+        sys.exit(f"{what}: its hash is {found}, the manifest says {known}")
+    return found
 
 
 def sha256(data: bytes) -> str:

@@ -1,5 +1,6 @@
-"""The gateway's page in a real browser: a question, the tree, the answer, its report, keys."""
+"""The gateway's page in a real browser: chats, searches, settings, history, hostile answers."""
 
+import json
 import shutil
 import urllib.error
 import urllib.request
@@ -21,7 +22,9 @@ pytestmark = [
     ),
 ]
 
-QUESTION = "Compute 12 + 30."
+QUESTION = "Compute 12 + 30 - 5."
+WARNED = "It may well be wrong."
+CHAT = "**/v1/chat/completions"
 
 
 @pytest.fixture(scope="module")
@@ -46,49 +49,106 @@ def address(tts, key):
         yield address
 
 
-@pytest.fixture
-def page(address):
+@pytest.fixture(scope="module")
+def browser():
     if CHROMIUM is None:
         pytest.skip("there is no chromium here")
     sync_api.expect.set_options(timeout=60_000)  # a busy machine is no failure
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        context = browser.new_context(viewport={"width": 390, "height": 844})
-        context.set_default_timeout(60_000)
-        page = context.new_page()
-        page.said, page.asked = [], []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(address)
-        yield page
+        yield browser
         browser.close()
 
 
-def solve(page, question):
-    page.fill("#question", question)
-    page.fill("#n", "8")
-    page.click("#go")
+@pytest.fixture
+def page(browser, address):
+    """The page as it opens, on a phone, with what it has said and asked for."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.said, page.asked, page.sent = [], [], []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("dialog", lambda dialog: page.said.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.on("request", lambda request: request.post_data and page.sent.append(request))
+    page.goto(address)
+    yield page
+    context.close()
 
 
-def test_a_problem_is_typed_in_solved_and_shared(page, address, key, tmp_path):
-    expect = sync_api.expect
-    expect(page.locator("#key-form")).to_be_visible()
+@pytest.fixture
+def opened(page, key):
+    """The page with its key, ready for a question."""
+    use_key(page, key)
+    page.said.clear()  # of the refusal, which the browser notes
+    return page
+
+
+def use_key(page, key):
     page.fill("#key", key)
     page.click("#key-form button")
-    expect(page.locator("#key-form")).to_be_hidden()
-    page.said.clear()  # of the refusal, which the browser notes
-    solve(page, QUESTION)
-    expect(page.locator("#answer")).to_have_text("42")
-    expect(page.locator("#status")).to_contain_text("Solved in")
-    thoughts = page.locator("#live .node:not(.root)").count()
-    assert f"{thoughts} steps" in page.inner_text("#status")
-    assert page.locator("#live .node.completed").count() == 8
-    assert r"\boxed{42}" in page.locator("#live .steps .current pre").inner_text()
+    sync_api.expect(page.locator("#key-form")).to_be_hidden()
+    sync_api.expect(page.locator("#examples button").first).to_be_visible()
+
+
+def choose(page, model):
+    page.select_option("#model", model)
+    about = model.partition(":")[2] or "One sample"
+    sync_api.expect(page.locator("#about")).to_contain_text(about)
+
+
+def ask(page, question, says="Answered."):
+    page.fill("#question", question)
+    page.click("#go")
+    sync_api.expect(page.locator("#status")).to_have_text(says)
+
+
+def bodies(page, path):
+    """What the page has posted to a path."""
+    return [json.loads(sent.post_data) for sent in page.sent if sent.url.endswith(path)]
+
+
+def let_answer(page, text):
+    """Have the model say this text, in two pieces."""
+    middle = len(text) // 2
+    chunks = [
+        *({"choices": [{"delta": {"content": part}}]} for part in (text[:middle], text[middle:])),
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+    ]
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    page.route(
+        CHAT, lambda route: route.fulfill(status=200, content_type="text/event-stream", body=events)
+    )
+
+
+def kept(page):
+    return page.evaluate("localStorage.getItem('tts.conversations')")
+
+
+def test_a_problem_is_searched_and_shared(page, address, key, tmp_path):
+    expect = sync_api.expect
+    expect(page.locator("#key-form")).to_be_visible()
+    use_key(page, key)
+    page.said.clear()
+    page.click("#settings summary")
+    page.fill("#field-n", "8")
+    ask(page, QUESTION)
+    expect(page.locator(".answer")).to_have_text("37")
+    expect(page.locator(".verdict .score")).to_have_text("score 0.9961")
+    expect(page.locator(".votes")).to_contain_text("weighted vote from 8 completions")
+    assert page.locator(".warning").count() == 0
+    thoughts = page.locator(".node:not(.root)").count()
+    assert f"{thoughts} steps" in page.inner_text(".remarks")
+    assert page.locator(".node.completed").count() == 8
+    assert page.locator(".steps .current .text .katex").count() == 1
+    assert "score 0.9961" in page.inner_text(".steps .current .facts")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("JSON.stringify([localStorage.length, document.cookie])") == '[0,""]'
+    assert page.evaluate("JSON.stringify([sessionStorage.length, document.cookie])") == '[0,""]'
+    assert key not in page.evaluate("JSON.stringify(localStorage)")
+    assert not any(key in url for url in page.asked)
     with page.expect_download() as started:
-        page.click("#save")
+        page.click(".save")
     saved = tmp_path / "report.html"
     shutil.copyfile(started.value.path(), saved)
     assert {url.split("/")[2] for url in page.asked if not url.startswith("data:")} == {
@@ -100,6 +160,247 @@ def test_a_problem_is_typed_in_solved_and_shared(page, address, key, tmp_path):
     page.goto(saved.as_uri())
     expect(page.locator(".node.completed")).to_have_count(8)
     assert key not in saved.read_text()
+
+
+def test_the_tree_opens_with_root_and_path_in_view_and_is_walked_by_keyboard(opened):
+    page = opened
+    ask(page, "Compute (((12 + 30) / 6 + 8) * 4 - 11) / 7.")
+    in_view = """([name]) => {
+        const box = document.querySelector(".tree").getBoundingClientRect();
+        const { left, right, top, bottom } = document.querySelector(name).getBoundingClientRect();
+        return left >= box.left && right <= box.right && top >= box.top && bottom <= box.bottom;
+    }"""
+    for name in (".node.root .shape", ".node.selected .shape"):
+        assert page.evaluate(in_view, [name]), name
+    page.focus(".tree svg")
+    page.keyboard.press("ArrowLeft")
+    steps = page.locator(".steps li").count()
+    page.keyboard.press("Home")
+    assert page.locator(".node.root.selected").count() == 1
+    page.keyboard.press("End")
+    assert page.locator(".steps li").count() == steps + 1
+    width = page.evaluate("document.querySelector('.tree svg').clientWidth")
+    page.keyboard.press("+")
+    assert page.evaluate("document.querySelector('.tree svg').clientWidth") > width
+    page.click("[data-zoom=fit]")
+    assert page.evaluate("document.querySelector('.tree svg').clientWidth") <= 390
+
+
+def test_a_chat_has_follow_ups_which_the_verifier_scores(opened):
+    page = opened
+    choose(page, "demo")
+    page.click("#settings summary")
+    assert page.locator("#system").is_disabled()
+    assert (
+        page.inner_text("#system-help") == "The chat template of this model has no system messages."
+    )
+    assert page.locator("#parameters-group").is_hidden()
+    page.fill("#field-temperature", "0")
+    page.fill("#field-max_tokens", "64")
+    page.fill("#field-seed", "3")
+    ask(page, QUESTION)
+    ask(page, "Compute 12 + 30 - 6.")
+    first, second = bodies(page, "/v1/chat/completions")
+    settings = {"model": "demo", "temperature": 0, "max_tokens": 64, "seed": 3, "stream": True}
+    assert settings.items() <= first.items()
+    assert "tts" not in first
+    assert first["messages"] == [{"role": "user", "content": QUESTION}]
+    assert [each["role"] for each in second["messages"]] == ["user", "assistant", "user"]
+    assert r"\boxed{37}" in second["messages"][1]["content"]
+    answers = page.locator(".turn")
+    assert answers.count() == 2
+    summary = answers.nth(0).locator(".chat-score")
+    sync_api.expect(summary).to_contain_text("The verifier's score: 0.99")
+    summary.click()
+    assert answers.nth(0).locator(".scores li").count() == 3
+    assert page.said == []
+
+
+def test_the_settings_are_those_of_the_chosen_strategy(opened):
+    page = opened
+    page.click("#settings summary")
+    choose(page, "demo:greedy")
+    assert page.get_attribute("#field-temperature", "placeholder") == "0"
+    assert page.locator("#field-n").count() == 0
+    choose(page, "demo:beam-search")
+    page.fill("#field-n", "4")
+    page.fill("#field-beam_width", "2")
+    page.select_option("#field-agg_strategy", "min")
+    page.check("#field-sort_completed")
+    ask(page, QUESTION)
+    (body,) = bodies(page, "/v1/chat/completions")
+    assert body["tts"]["parameters"] == {
+        "n": 4, "beam_width": 2, "agg_strategy": "min", "sort_completed": True,
+    }  # fmt: skip
+    page.fill("#field-n", "5")
+    page.fill("#question", QUESTION)
+    page.click("#go")
+    sync_api.expect(page.locator("#failure")).to_contain_text("not a multiple of beam_width")
+    assert page.input_value("#question") == QUESTION
+    page.click("#defaults")
+    sync_api.expect(page.locator("#field-n")).to_have_value("")
+
+
+def test_an_answer_that_may_be_wrong_has_a_warning(opened):
+    page = opened
+    ask(page, "What is the capital of France?")
+    outside, low = page.locator(".warning").all_inner_texts()
+    assert outside.startswith("The demo pair only knows chains of whole-number operations")
+    assert low.startswith("The verifier's score of this answer is only 0.0")
+    assert low.endswith(WARNED)
+
+
+MARKDOWN = r"""## Step 1: Set up
+Take $\int_0^1 x^2\,dx$ and \(ax^2+bx+c=0\):
+
+$$
+x = \frac{-b \pm \sqrt{b^2-4ac}}{2a}
+= 3
+$$
+
+| $n$ | value |
+|:---|---:|
+| 1 | **10.5** |
+
+\begin{align}
+a &= b + c
+\end{align}
+
+- It costs $5 and not $10.
+- See [the site](https://example.org).
+
+So it is \boxed{\frac{1}{3}}."""
+
+
+def test_markdown_and_tex_are_drawn(opened):
+    page = opened
+    choose(page, "demo")
+    let_answer(page, MARKDOWN)
+    ask(page, "Show it.")
+    said = page.locator(".said")
+    assert said.locator("h5").inner_text() == "Step 1: Set up"
+    assert said.locator(".katex").count() == 6
+    assert said.locator(".katex-display").count() == 2
+    assert said.locator("td.align-right strong").inner_text() == "10.5"
+    assert "It costs $5 and not $10." in said.inner_text()
+    link = said.locator("a")
+    assert link.get_attribute("href") == "https://example.org"
+    assert "noopener" in link.get_attribute("rel")
+    assert page.locator(".warning").first.inner_text().startswith("The demo pair only knows")
+    assert page.evaluate("document.fonts.check('16px KaTeX_Main')")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.said == []
+
+
+HOSTILE = r"""<script>alert(1)</script> <img src=x onerror=alert(2)> <b onclick=alert(3)>bold</b>
+
+[click](javascript:alert(4)) [data](data:text/html,<script>alert(5)</script>) <javascript:alert(6)>
+
+![tracker](https://evil.example/pixel.png) [relative](/reports/x) <https://evil.example/>
+
+$\href{javascript:alert(7)}{x}$ $\includegraphics{https://evil.example/x.png}$ $\htmlId{ask}{y}$
+
+$\def\a{\a\a}\a$ $\rule{9999em}{9999em}$ $\kern-400em z$
+
+$\color{red}\unclosed{$ and `</code><script>alert(8)</script>`
+
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "$" + "{" * 3000 + "x" + "}" * 3000 + "$",
+        "$" + r"\bf" * 900 + " x$",
+        "$" + r"\frac1{" * 400 + "x" + "}" * 400 + "$",
+        "\n\n".join(["\\["] * 5000),
+        "\\(" * 20_000,
+        "$a$ " * 20_000,
+        "> " * 3000 + "deep",
+        "[" * 20_000,
+        "x" * 300_000,
+    ],
+    ids=["braces", "styles", "fractions", "blocks", "openings", "many", "quotes", "links", "long"],
+)
+def test_a_hostile_answer_is_text(opened, more):
+    page = opened
+    choose(page, "demo")
+    scored = {"data": [{"data": [[0, 1]]}], "tts": {"warnings": []}}
+    page.route("**/pooling", lambda route: route.fulfill(json=scored))
+    let_answer(page, HOSTILE + more)
+    ask(page, "Attack.")
+    said = page.locator(".said")
+    assert "<script>alert(1)</script>" in said.inner_text()
+    assert "<img src=x onerror=alert(2)>" in said.inner_text()
+    for name in ("script", "img", "iframe", "style", "form", "[onclick]", "[onerror]", "[id]"):
+        assert said.locator(name).count() == 0, name
+    allowed = {"https://evil.example/pixel.png", "https://evil.example/"}  # asked for by a click
+    assert set(said.locator("a").evaluate_all("all => all.map((a) => a.href)")) <= allowed
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert not any("evil.example" in url for url in page.asked)
+    assert page.said == []
+
+
+def test_what_is_being_written_can_be_stopped(opened):
+    page = opened
+    page.route(CHAT, lambda route: None)  # never answered
+    ask(page, QUESTION, "Searching ...")
+    assert page.locator("#go").is_hidden()
+    page.click("#stop")
+    sync_api.expect(page.locator("#status")).to_have_text("Stopped.")
+    assert page.input_value("#question") == QUESTION
+    assert page.locator("#go").is_visible()
+    assert kept(page) is None
+    page.unroute(CHAT)
+    page.keyboard.press("Enter")  # the field has the focus again
+    sync_api.expect(page.locator(".answer")).to_have_text("37")
+
+
+def test_the_history_is_in_the_browser_only_and_can_be_cleared(opened, key):
+    page = opened
+    ask(page, QUESTION)
+    page.reload()
+    use_key(page, key)
+    page.click("#history summary")
+    page.click("#conversations .link")
+    assert page.inner_text(".answer") == "37"
+    page.click(".tree-box summary")
+    sync_api.expect(page.locator(".node.completed").first).to_be_visible()
+    ask(page, "Compute 12 + 30 - 6.")
+    body = bodies(page, "/v1/chat/completions")[-1]
+    assert [each["role"] for each in body["messages"]] == ["user", "assistant", "user"]
+    assert len(json.loads(kept(page))[0]["turns"]) == 2
+    page.click("#new")
+    assert page.locator(".turn").count() == 0
+    assert page.locator("#empty").is_visible()
+    page.click("#clear")
+    assert page.locator("#conversations li").count() == 0
+    assert kept(page) is None
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "localStorage.setItem('tts.conversations', '[{\"turns\": 3}, null]')",
+        "localStorage.setItem('tts.conversations', 'no JSON')",
+        "localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 5))",
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } })",
+    ],
+    ids=["damaged", "no-json", "full", "blocked"],
+)
+def test_a_storage_that_does_not_work_costs_the_history_alone(page, key, before):
+    page.context.add_init_script(before)
+    page.reload()
+    use_key(page, key)
+    page.said.clear()
+    ask(page, QUESTION)
+    assert page.inner_text(".answer") == "37"
+    assert page.said == []
+    page.click("#history summary")
+    if "setItem('other'" in before or "defineProperty" in before:
+        assert "does not keep the history" in page.inner_text("#history-note")
+    else:
+        assert page.locator("#conversations li").count() == 1
 
 
 def test_a_wrong_key_is_asked_for_again(page):

@@ -62,7 +62,7 @@ def test_what_is_not_there_and_what_takes_another_method_say_so(get):
 
 def test_requests_are_counted_by_route_and_not_by_what_a_client_makes_up(get):
     *_, (status, _, metrics) = get(
-        ("/page/page.js",),
+        ("/page/main.js",),
         ("/page/made-up",),
         ("/made-up",),
         ("/v1/models/made-up",),

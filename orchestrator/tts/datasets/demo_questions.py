@@ -15,6 +15,14 @@ from .demo import DEMO
 
 EXAMPLE = "Compute (((12 + 30) / 6 + 8) * 4 - 11) / 7."
 """A question that the pair answers rightly."""
+EXAMPLES = (
+    "Compute 12 + 30 - 5.",
+    "Mia has 12 apples. Then 30 more arrive. Then 5 are given away. "
+    "How many apples does Mia have now?",
+    "Start with 8. Multiply by 9. Subtract 12. Divide by 5. Add 40. What is the result?",
+    EXAMPLE,
+)
+"""Questions in each of the wordings, the easiest first."""
 
 _OPS: dict[str, Op] = {op: op for op in DEMO.ops}
 _MOST = max(count for counts in LEVELS.values() for count in counts)

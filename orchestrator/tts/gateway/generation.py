@@ -26,6 +26,9 @@ from .openai.requests import Request
 from .safety import FilterChain
 from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
 
+PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
+"""What a request without a search has that names none, as OpenAI's API has it."""
+
 
 @dataclass(slots=True)
 class Delta:
@@ -90,7 +93,7 @@ class TextGenerator:
         `guide` is the grammar that each output follows.
         """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
-        temperature = 1.0 if request.temperature is None else request.temperature
+        temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
         shaping = request.shaping
         if shaping is not None:
             self._require_possible(shaping, limits)
@@ -100,7 +103,7 @@ class TextGenerator:
                 limit,
                 node_seed(seed, "generate", (place * request.n + sample,)),
                 temperature,
-                request.top_p or 1.0,
+                request.top_p or PLAIN_TOP_P,
                 stop_at_step=self.models.step_delimiter in request.stops,
                 guide=guide,
                 top_k=max(request.top_k or 0, 0),

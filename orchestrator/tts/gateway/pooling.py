@@ -12,8 +12,10 @@ import msgspec
 
 from tts.build.errors import DatasetError
 from tts.endpoints.base import ScoreCall
+from tts.problem import Problem
 from tts.prompting.context import score_calls
 from tts.search import significant
+from tts.session.doubts import doubts
 
 from .exchange import Exchange
 from .openai.errors import bad_request
@@ -31,7 +33,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     request, _ = await read(service, exchange, PoolingRequest)
     strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
-    calls = await _calls(service, request)
+    problem, calls = await _calls(service, request)
     tokens = len(calls[-1].input_ids)
     exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     admit(service, exchange, tokens, search=False)
@@ -46,6 +48,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
         "model": request.model,
         "data": [{"index": 0, "object": "pooling", "data": data}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens},
+        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1])},
     }
     await exchange.respond(msgspec.json.encode(body))
 
@@ -56,8 +59,8 @@ def steps_of(answer: str, delimiter: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-async def _calls(service: Service, request: PoolingRequest) -> list[ScoreCall]:
-    """What the verifier is asked, at least one call; raises ApiError for what it cannot take."""
+async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, list[ScoreCall]]:
+    """The question, and one call for each step; raises ApiError for what cannot be scored."""
     *asked, said = request.messages
     if said.role != "assistant" or not asked or asked[-1].role != "user":
         raise bad_request(
@@ -80,7 +83,7 @@ async def _calls(service: Service, request: PoolingRequest) -> list[ScoreCall]:
             "messages",
         )
     try:
-        return await tokenised(
+        return problem, await tokenised(
             characters, lambda: score_calls(models, problem.full_question, steps)
         )
     except DatasetError as error:

@@ -18,6 +18,7 @@ from tts.problem import Problem
 from tts.runs.records import CompletionRecord
 from tts.search import significant
 from tts.session import Result, Step
+from tts.session.doubts import doubts
 
 from .closing import ClosingAnswer
 from .exchange import Exchange
@@ -209,7 +210,7 @@ class SearchResponse:
         """The completion that the answer stands in, and why it ends."""
         if not result.completions:
             raise ApiError(504, "The search has ended without any completion.")
-        text = _chosen(result)[1].text
+        text = _chosen(result).text
         stream = self._service.filters.output()
         text = stream.feed(text) + stream.end()
         if self._service.recorder.keeps_prompts:
@@ -221,7 +222,7 @@ class SearchResponse:
         """What leads to the answer, the answer in the form that was asked for, and why it ends."""
         if self.closing is None:
             return "", text, finish
-        _, chosen = _chosen(result)
+        chosen = _chosen(result)
         nodes = result.tree.chain(chosen.node) if result.tree else []
         ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
         said, finish = await self.closing.of(chosen.text, ids)
@@ -234,7 +235,7 @@ class SearchResponse:
     def _usage(self, result: Result) -> Usage:
         """True counts: all that was generated, of which the answer is a part."""
         used = result.usage
-        _, completion = _chosen(result)
+        completion = _chosen(result)
         nodes = result.tree.chain(completion.node) if result.tree else []
         in_answer = sum(len(node.thought.token_ids) for node in nodes if node.thought)
         others = max(0, used.generated_tokens - in_answer)
@@ -258,7 +259,7 @@ class SearchResponse:
 
     async def _outcome(self, result: Result) -> dict[str, Any]:
         """The field `tts` of the answer."""
-        _, chosen = _chosen(result)
+        chosen = _chosen(result)
         own = self._exchange.record.own_latency_s(time.monotonic())
         outcome = {
             "strategy": self._asked.config.strategy,
@@ -272,6 +273,9 @@ class SearchResponse:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": None if own is None else round(1000 * own, 3),
+            "warnings": doubts(
+                self._service.deployment, self._asked.problem.question, chosen.score
+            ),
         }
         if self._shows_texts and self._request.tts and self._request.tts.report:
             names = ("strategy", "n", "seed", "vote", "tree_digest")
@@ -285,12 +289,10 @@ def _transcript(problem: Problem) -> str:
     return "\n\n".join([*(turn.content for turn in problem.history), problem.question])
 
 
-def _chosen(result: Result) -> tuple[int, CompletionRecord]:
-    """The best completion that has the answer, with its rank; the best of all without an answer."""
-    for rank, completion in enumerate(result.completions):
-        if completion.answer is not None and completion.answer == result.answer:
-            return rank, completion
-    return 0, result.completions[0]
+def _chosen(result: Result) -> CompletionRecord:
+    """The completion that the answer stands in, of a result with completions."""
+    assert result.chosen is not None
+    return result.chosen
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:
@@ -303,5 +305,5 @@ def _metadata(result: Result, strategy: str) -> dict[str, Any]:
         "response_counts": Counter(
             each.answer for each in result.completions if each.answer is not None
         ),
-        "selected_index": _chosen(result)[0],
+        "selected_index": result.completions.index(_chosen(result)),
     }

@@ -17,6 +17,7 @@ from tts.compat.aio import timeout
 
 from .draining import refused
 from .exchange import Exchange
+from .model_card import model_card
 from .openai.errors import ApiError
 from .service import Service, strategy_of
 
@@ -85,10 +86,11 @@ async def list_models(service: Service, exchange: Exchange) -> None:
 
 
 async def one_model(service: Service, exchange: Exchange) -> None:
-    """The model that the path names."""
+    """The model that the path names, with what a request to it can set (`tts`)."""
     name = exchange.path.removeprefix(MODEL)
-    strategy_of(service, exchange, name)
-    await exchange.respond(msgspec.json.encode(_model(service, name)))
+    strategy = strategy_of(service, exchange, name)
+    model = {**_model(service, name), "tts": model_card(service, strategy)}
+    await exchange.respond(msgspec.json.encode(model))
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class AbMctsConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the weighted vote."""
     agree: int | None = Field(default=None, ge=1)
-    """End once this many chains have the same answer; None: do not."""
+    """End once this many chains have the same answer, if it is set."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

@@ -31,9 +31,9 @@ class SearchConfig(BaseModel, ABC):
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
     answer_regex: str | None = None
-    """Regular expression that the boxed answer must match; None: any answer will do."""
+    """Regular expression that the boxed answer must match, if there is one."""
     answer_schema: str | None = None
-    """JSON schema (as text) that the boxed answer must satisfy; None: any answer will do."""
+    """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as run.json keeps them.
@@ -82,7 +82,7 @@ class VotingConfig(StepConfig):
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""
     agree: int | None = Field(default=None, ge=1)
-    """End once this many completions have the same answer; None: do not."""
+    """End once this many completions have the same answer, if it is set."""
 
 
 def check_width(n: int, beam_width: int) -> None:

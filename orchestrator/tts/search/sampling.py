@@ -27,7 +27,7 @@ class SampleSearchConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
     agree: int | None = Field(default=None, ge=1)
-    """End once this many chains have the same answer; None: do not."""
+    """End once this many chains have the same answer, if it is set."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

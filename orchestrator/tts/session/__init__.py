@@ -7,6 +7,7 @@ docs/reference/python.md.
 | async_session | `AsyncSession`: the same, awaited |
 | event_loop | the loop in a thread that the blocking calls run on |
 | result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
+| doubts | warnings of answers that may well be wrong |
 | outbox | results that the program has not taken yet |
 | questions | texts and pairs as problems |
 | arguments | the options of a call, checked, and the configuration that they ask for |

@@ -78,6 +78,16 @@ class Result:
         correct = None if problem.answer is None else False
         return cls(problem, None, correct, vote, {}, (), Usage(), "", None, error=error)
 
+    @property
+    def chosen(self) -> CompletionRecord | None:
+        """The best completion that has the answer; without an answer, the best of all."""
+        having = (
+            each
+            for each in self.completions
+            if self.answer is not None and each.answer == self.answer
+        )
+        return next(having, next(iter(self.completions), None))
+
     def __repr__(self) -> str:
         correct = "" if self.correct is None else f", correct={self.correct}"
         correct += f", limit={self.limit!r}" if self.limit else ""

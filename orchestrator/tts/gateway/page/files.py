@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -14,13 +16,23 @@ from ..service import Service
 
 PAGE = "/"
 FOLDER = "/page/"
-"""Scripts and styles are below it."""
+"""Scripts, styles and fonts are below it."""
 
-_STATIC = Path(__file__).parent / "static"
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+STATIC = Path(__file__).parent / "static"
+VENDOR = STATIC / "vendor"
+_TYPES = {
+    ".html": b"text/html; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".woff2": b"font/woff2",
+}
+"""What is served of the folder, by the ends of the files' names."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
+"""No inline script or style, no other host, and no text that a script could turn into HTML."""
 SECURITY = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -29,28 +41,43 @@ SECURITY = (
 )
 
 
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    kind: bytes
+    tag: str
+    """Equal for equal contents: a browser that has the file asks whether it is still the one."""
+
+    @classmethod
+    def of(cls, path: str, content: bytes) -> _File:
+        tag = hashlib.sha256(content).hexdigest()[:32]
+        return cls(content, _TYPES[Path(path).suffix], f'"{tag}"')
+
+
 async def page(service: Service, exchange: Exchange) -> None:
     """`/`, and what is below `/page/`."""
     found = _files().get(exchange.path)
     if found is None:
         raise ApiError(404, f"There is nothing at {quoted(exchange.path)}.")
-    content, kind = found
-    exchange.extra_headers += SECURITY
+    exchange.extra_headers += [*SECURITY, (b"etag", found.tag.encode())]
     if exchange.path == PAGE:
-        exchange.extra_headers.append((b"content-security-policy", _POLICY.encode()))
-    await exchange.respond(content, content_type=kind + b"; charset=utf-8")
+        exchange.extra_headers.append((b"content-security-policy", POLICY.encode()))
+    if exchange.header(b"if-none-match") == found.tag:
+        await exchange.respond(b"", 304)
+        return
+    await exchange.respond(found.content, content_type=found.kind)
 
 
 @cache
-def _files() -> dict[str, tuple[bytes, bytes]]:
-    """Contents and types by path."""
-    viewer = "".join(scripts(charts=False, trees=True))
-    html = (_STATIC / "page.html").read_text("utf-8").replace("<!-- pane -->", PANE.read_text())
-    texts = {
-        PAGE: (html, b"text/html"),
-        f"{FOLDER}page.js": ((_STATIC / "page.js").read_text("utf-8"), b"text/javascript"),
-        f"{FOLDER}page.css": ((_STATIC / "page.css").read_text("utf-8"), b"text/css"),
-        f"{FOLDER}viewer.js": (viewer, b"text/javascript"),
-        f"{FOLDER}viewer.css": (styles(), b"text/css"),
+def _files() -> dict[str, _File]:
+    """The files by path: those of the folder, and the viewer of the report's page."""
+    files = {
+        FOLDER + file.relative_to(STATIC).as_posix(): file.read_bytes()
+        for file in STATIC.rglob("*")
+        if file.suffix in _TYPES
     }
-    return {path: (text.encode(), kind) for path, (text, kind) in texts.items()}
+    html = files.pop(f"{FOLDER}page.html").replace(b"<!-- pane -->", PANE.read_bytes())
+    files[f"{FOLDER}viewer.js"] = "".join(scripts(charts=False, trees=True)).encode()
+    files[f"{FOLDER}viewer.css"] = styles().encode()
+    made = {path: _File.of(path, content) for path, content in files.items()}
+    return {PAGE: _File.of("page.html", html), **made}

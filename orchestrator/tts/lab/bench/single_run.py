@@ -9,13 +9,11 @@ from typing import Any
 
 import msgspec
 
-from tts.build import paths
 from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import ConfigError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
-from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_dataset, problems_of_run
 from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
@@ -26,6 +24,7 @@ from tts.runs.folder import PROBLEMS, has_begun, read_problems
 from tts.runs.replay import Replay, Source, open_source
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session.doubts import doubt_of_question, doubt_of_score
 from tts.session.function_files import Loaded, load_all
 from tts.session.interrupts import interruptible
 from tts.session.plan import (
@@ -104,8 +103,8 @@ def run_solve(
         raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     config = msgspec.structs.replace(config, dataset=PROBLEMS)
     plan = plan_of(config, [Problem("solve", question)], endpoints, observer.say)
-    if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
-        observer.say(f"{why} The answer may well be wrong.")
+    if doubt := doubt_of_question(plan.deployment, question):
+        observer.say(doubt)
     folder = folder_of(plan, plan.strategy.name, out)
     results: list[Result] = []
     _carry_out(
@@ -119,6 +118,8 @@ def run_solve(
         on_result=results.append,
     )
     (result,) = results
+    if result.chosen and (doubt := doubt_of_score(plan.deployment, result.chosen.score)):
+        observer.say(doubt)
     return result, folder
 
 
@@ -204,11 +205,6 @@ def plan_with(
     )
     check_lengths(models, plan.problems)
     return plan
-
-
-def _is_the_demo_pair(deployment: Deployment) -> bool:
-    bundled = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
-    return deployment.generator.tokenizer_folder.resolve() == bundled.resolve()
 
 
 def folder_of(plan: Plan, what: str, out: Path | None) -> Path:

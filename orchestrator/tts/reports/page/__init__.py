@@ -10,6 +10,7 @@
 | trees | the tree of each problem, from the log: thoughts, fates, times |
 | packing | trees as text of a page: gzip in base64, what is inlined and what lies beside |
 | assets | the page's scripts and styles, and the policy that allows no others |
+| vendored | third parties' files, and the manifest that says where they are from |
 | of_runs | the page of a run, of a group, of several runs: title, figures, facts, where it lies |
 | export | figures as PDF, SVG and PNG files |
 

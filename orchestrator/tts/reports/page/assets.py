@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from .vendored import Package, read_manifest
 
 STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
@@ -25,29 +25,10 @@ STYLES = ("page.css",)
 THEME = "theme.json"
 
 
-class Package(msgspec.Struct, frozen=True):
-    """A third party's package from npm: what is taken of it, and how to tell that it is that."""
-
-    name: str
-    version: str
-    license: str
-    integrity: str
-    """The hash of the package's archive, as npm has it: `sha512-` and base64."""
-    source: str
-    """The file in the archive that is taken."""
-    file: str
-    """Its name here."""
-    sha256: str
-    """The hash of the file here, in hexadecimal."""
-    license_file: str
-    adapted: str | None = None
-    """What was changed of it; None for nothing."""
-
-
 @cache
 def packages() -> tuple[Package, ...]:
     """The third parties' scripts, in the order in which they run."""
-    return tuple(msgspec.json.decode(MANIFEST.read_bytes(), type=list[Package]))
+    return read_manifest(MANIFEST)
 
 
 @cache
@@ -90,14 +71,9 @@ def policy(scripts: Sequence[str], style: str, *, files: bool) -> str:
 def _vendored(package: Package) -> str:
     license_text = (VENDOR / package.license_file).read_text("utf-8").replace("*/", "* /")
     head = f"/*! {package.name} {package.version}, {package.license}\n{license_text}*/\n"
-    return head + (VENDOR / package.file).read_text("utf-8")
+    return head + "".join((VENDOR / each.file).read_text("utf-8") for each in package.files)
 
 
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def known_packages() -> list[dict[str, Any]]:
-    """The manifest as plain data, for whoever writes it anew."""
-    return [msgspec.to_builtins(package) for package in packages()]

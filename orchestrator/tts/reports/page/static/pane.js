@@ -1,7 +1,7 @@
 "use strict";
 // One problem's pane: its tree, where it stood at a time, the steps to a thought, the answers. It
-// may be given more of its tree while the search goes on.
-ttsReport.newPane = ({ id, title, query = "" }) => {
+// may be given more of its tree while the search goes on. `write` makes elements of a step's text.
+ttsReport.newPane = ({ id, title, query = "", write = null }) => {
   const { element, table, fates, shapes } = ttsReport;
   const MANY = 700; // thoughts from which on a tree opens with what was kept only
   const ENGLISH = new Intl.NumberFormat("en");
@@ -35,7 +35,10 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
       icon.setAttribute("height", 14);
       icon.setAttribute("viewBox", "-7 -7 14 14");
       icon.setAttribute("aria-hidden", "true");
-      icon.innerHTML = `<path class="shape ${fate}" d="${d}"></path>`;
+      const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      shape.setAttribute("class", `shape ${fate}`);
+      shape.setAttribute("d", d);
+      icon.append(shape);
       return fate === "open" ? null : element("li", {}, icon, fates[fate]);
     });
     return [...drawn.filter(Boolean), element("li", {}, "score 0", element("span", { class: "scale" }), "1"),
@@ -114,7 +117,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     move();
     const wanted = selected;
     drawn.select(wanted ?? chosen ?? "");
-    if (!before && selected === null) drawn.open();
+    if (!before) open();
     if (before && (wanted !== null || chosen === null)) place.scrollTo(scrollLeft, scrollTop);
     if (wanted === null) selected = null; // which thought gives the answer may change yet
   }
@@ -141,8 +144,12 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     const { fate, score, there } = drawn.stateOf(thought);
     const known = there ? factsOf(thought, fate, score) : ["not written yet"];
     return element("li", { class: current ? "current" : null, "aria-current": current ? "true" : null },
-      element("pre", {}, ...(there ? marked(thought.text.trim(), query) : [])),
+      textOf(there ? thought.text.trim() : ""),
       element("span", { class: "facts" }, known.filter(Boolean).join(" · ")));
+  }
+
+  function textOf(text) {
+    return write ? element("div", { class: "text" }, write(text)) : element("pre", {}, ...marked(text, query));
   }
 
   function factsOf(thought, fate, score) {
@@ -185,7 +192,10 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     });
     const none = data.completions.filter((each) => each.group < 0).length;
     if (none) rows.push(["(no answer)", null, none, null, null]);
-    if (rows.length) place.append(table(["answer", "right", "completions", "sum of scores", "best score"], rows));
+    const columns = ["answer", "right", "completions", "sum of scores", "best score"];
+    const graded = rows.some(([, right]) => right !== null);
+    if (!graded) for (const row of [columns, ...rows]) row.splice(1, 1);
+    if (rows.length) place.append(table(columns, rows));
     if (data.limit) place.append(element("p", { class: "hint" }, `Its ${data.limit === "tokens" ? "budget of tokens" : "deadline"} ended the search.`));
   }
 
@@ -208,10 +218,15 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     for (const rest of article.querySelectorAll(".time, .zoom, .legend, .cancelled")) rest.remove();
   }
 
+  // As a tree opens: the root and the path to the answer in view.
+  function open() {
+    if (selected === null) drawn.open();
+  }
+
   function step(by) {
     slider.value = Number(slider.value) + by;
     move();
   }
 
-  return { article, tell, show, draw, step, fail, key: (event) => drawn?.key(event) ?? false };
+  return { article, tell, show, draw, open, step, fail, key: (event) => drawn?.key(event) ?? false };
 };

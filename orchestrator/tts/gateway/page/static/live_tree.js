@@ -1,0 +1,70 @@
+// The tree of a search from the steps that a stream tells: each when it is written, and again with
+// its score. It is drawn by the report's viewer.
+import { rendered } from "./markdown.js";
+
+const DRAW_MS = 250; // between two drawings of a tree that grows
+let count = 0;
+
+export function newLiveTree(question, place, onDraw) {
+  const began = performance.now();
+  const thoughts = new Map();
+  const pane = newPane(place);
+  let best = null;
+  let drawn = 0;
+  let timer = null;
+
+  function take({ node, text, score }) {
+    const now = Math.round(performance.now() - began);
+    const path = node.join(".");
+    if (!thoughts.has(path)) {
+      thoughts.set(path, { path, text: "", fate: "open", done: now });
+      const parent = thoughts.get(node.slice(0, -1).join("."));
+      if (parent?.fate === "open") Object.assign(parent, { fate: "expanded", decided: now });
+    }
+    const thought = thoughts.get(path);
+    if (text !== null) thought.text = text;
+    if (score !== null) Object.assign(thought, { score, scored: now });
+  }
+
+  function draw() {
+    timer = null;
+    drawn = performance.now();
+    const entry = {
+      id: question, solved: false, correct: null, reference: null, level: null,
+      answer: best?.answer, seconds: null, thoughts: thoughts.size,
+    };
+    pane.tell(entry, question);
+    pane.show(entry, {
+      seconds: null, limit: null, groups: [], completions: [], cancelled: [], thoughts: [...thoughts.values()],
+    });
+    pane.draw();
+    onDraw({ steps: thoughts.size, seconds: (drawn - began) / 1000, best });
+  }
+
+  function grow(progress) {
+    best = progress.best ?? best;
+    progress.steps.forEach(take);
+    timer ??= setTimeout(draw, Math.max(0, DRAW_MS - (performance.now() - drawn)));
+  }
+
+  function end() {
+    clearTimeout(timer);
+    if (thoughts.size) draw();
+  }
+
+  return { pane, grow, end };
+}
+
+export function newPane(place) {
+  const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "", write: rendered });
+  place.replaceChildren(pane.article);
+  return pane;
+}
+
+// The whole tree with what became of each step, as the gateway has kept it.
+export function showWhole(pane, { entry, tree }) {
+  pane.tell(entry, entry.question ?? "");
+  pane.show(entry, tree);
+  pane.draw();
+  pane.open();
+}

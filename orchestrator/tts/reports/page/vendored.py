@@ -1,0 +1,40 @@
+"""What pages hold of third parties: packages of npm, and the files that are taken of them.
+
+A folder of such files has a manifest beside them. `scripts/run vendor` writes both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class VendoredFile(msgspec.Struct):
+    """A file of a package, and its copy here."""
+
+    source: str
+    """Where it is in the package's archive."""
+    file: str
+    """Where it is in the folder of the manifest."""
+    sha256: str | None
+    """The hash of the copy, in hexadecimal; None until it is fetched."""
+
+
+class Package(msgspec.Struct, kw_only=True):
+    """A third party's package from npm: what is taken of it, and how to tell that it is that."""
+
+    name: str
+    version: str
+    license: str
+    integrity: str | None
+    """The hash of the package's archive, as npm has it: `sha512-` and base64."""
+    license_file: str
+    adapted: str | None = None
+    """What was changed of it; None for nothing."""
+    files: tuple[VendoredFile, ...]
+
+
+def read_manifest(manifest: Path) -> tuple[Package, ...]:
+    """The packages that a manifest names, in its order."""
+    return msgspec.json.decode(manifest.read_bytes(), type=tuple[Package, ...])
