@@ -1,8 +1,8 @@
-r"""Find sentences that are hard to read, in pages, help texts and messages.
+r"""Find sentences that are hard to read, in pages, help texts, messages and docstrings.
 
     scripts/run words                          # everything
     scripts/run words docs/guides help         # a folder of pages, and the command line's help
-    scripts/run words messages                 # errors and hints in the code
+    scripts/run words messages docstrings      # errors and hints in the code; its docstrings
 
 A finding is the place, the advice and the sentence. PATTERNS is the list of what is looked for: to
 add a rule, add a row, and its sentence to `tests/scripts/test_words.py`. Code, link targets and
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -34,8 +35,10 @@ PAGES = (
     "examples",
 )
 SOURCES = ("build", "engines", "triton_repo", "orchestrator")
+UNREAD = ("gateway", "search", "strategies")
+"""Packages whose docstrings are not looked at yet."""
 MOST_WORDS = 45
-"""A sentence with more words is a finding."""
+"""A sentence with more words is a finding, except in a docstring."""
 
 PATTERNS: tuple[tuple[str, str], ...] = (
     (r"^What\b[^?]*\b(?:is|are|was|were|has|have|may|can|must)\b[^?]*$", "name the subject"),
@@ -74,6 +77,8 @@ class Finding:
     place: str
     advice: str
     sentence: str
+    is_pattern: bool = True
+    """Found by a pattern, and not for its length."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.advice}\n    {self.sentence}"
@@ -110,7 +115,7 @@ def findings(place: str, found: Iterable[tuple[int, str]]) -> Iterator[Finding]:
             if pattern.search(sentence):
                 yield Finding(where, advice, sentence)
         if (words := len(re.findall(r"[\w`'-]+", sentence))) > MOST_WORDS:
-            yield Finding(where, f"{words} words: make it two sentences", sentence)
+            yield Finding(where, f"{words} words: make it two sentences", sentence, False)
 
 
 def of_pages(path: Path) -> Iterator[Finding]:
@@ -136,6 +141,20 @@ def of_messages(folder: Path) -> Iterator[Finding]:
                 place = f"{file.relative_to(ROOT)}:{node.lineno}"
                 for argument in [*node.args[:1], *(each.value for each in node.keywords)]:
                     yield from findings(place, ((0, each) for each in _split(_text(argument))))
+
+
+def of_docstrings(folder: Path) -> Iterator[Finding]:
+    """The findings in docstrings below a folder, also those of attributes; not long sentences."""
+    for file in sorted(folder.rglob("*.py")):
+        if UNREAD and file.relative_to(folder).parts[0] in UNREAD:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            body = getattr(node, "body", None)
+            for inner in body if isinstance(body, list) else []:
+                if isinstance(inner, ast.Expr) and (text := _text(inner.value)):
+                    place = f"{file.relative_to(ROOT)}:{inner.lineno}"
+                    read = ((0, each) for _, each in sentences(inspect.cleandoc(text)))
+                    yield from (each for each in findings(place, read) if each.is_pattern)
 
 
 def _help_of(command: object, name: str) -> Iterator[tuple[str, str]]:
@@ -181,14 +200,16 @@ def _blank(match: re.Match[str]) -> str:
 def main() -> None:
     """Print the findings; the exit status is 1 if there are any."""
     parser = argparse.ArgumentParser(description="Find sentences that are hard to read.")
-    parser.add_argument("where", nargs="*", help="pages, folders, `help` or `messages`")
-    where = parser.parse_args().where or [*PAGES, "help", "messages"]
+    parser.add_argument("where", nargs="*", help="pages, folders, `help`, `messages`, `docstrings`")
+    where = parser.parse_args().where or [*PAGES, "help", "messages", "docstrings"]
     count = 0
     for name in where:
         if name == "help":
             found = of_help()
         elif name == "messages":
             found = (each for source in SOURCES for each in of_messages(ROOT / source / "tts"))
+        elif name == "docstrings":
+            found = (each for source in SOURCES for each in of_docstrings(ROOT / source / "tts"))
         else:
             found = of_pages(ROOT / name)
         for finding in found:

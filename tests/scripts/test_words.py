@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 from scripts.programs import ROOT
-from scripts.words import PATTERNS, findings, of_help, of_messages, of_pages, sentences
+from scripts.words import (
+    PATTERNS,
+    SOURCES,
+    findings,
+    of_docstrings,
+    of_help,
+    of_messages,
+    of_pages,
+    sentences,
+)
 
 CHECKED = (
     "README.md",
@@ -16,6 +25,7 @@ CHECKED = (
     "docs",
     "examples",
     "messages",
+    "docstrings",
     "help",
 )
 """Where there must be no finding."""
@@ -105,6 +115,16 @@ def test_messages_of_errors_and_their_hints_are_read(tmp_path, monkeypatch):
     assert [each.sentence for each in of_messages(tmp_path)] == ["X is read as ever.", "Of HTTP."]
 
 
+def test_docstrings_are_read_also_those_of_attributes_however_long(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.words.ROOT", tmp_path)
+    long = " ".join(["word"] * 60)
+    source = f'"""{long}."""\nX = "As ever"\n"""It is read\nas ever."""\n'
+    source += 'def f():\n    """Read it.\n\n    Of HTTP.\n    """\n'
+    (tmp_path / "module.py").write_text(source)
+    found = [(each.place, each.sentence) for each in of_docstrings(tmp_path)]
+    assert found == [("module.py:3", "It is read as ever."), ("module.py:6", "Of HTTP.")]
+
+
 def test_help_texts_of_commands_and_options_are_read(monkeypatch):
     monkeypatch.setattr("scripts.words.findings", lambda place, found: [(place, *found)])
     places = {place for place, *_ in of_help()}
@@ -116,8 +136,9 @@ def test_there_is_nothing_to_mend(where):
     if where == "help":
         found = list(of_help())
     elif where == "messages":
-        roots = ("build", "engines", "triton_repo", "orchestrator")
-        found = [each for root in roots for each in of_messages(ROOT / root / "tts")]
+        found = [each for root in SOURCES for each in of_messages(ROOT / root / "tts")]
+    elif where == "docstrings":
+        found = [each for root in SOURCES for each in of_docstrings(ROOT / root / "tts")]
     else:
         found = list(of_pages(Path(ROOT / where)))
     assert not found, "\n".join(map(str, found))

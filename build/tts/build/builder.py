@@ -91,7 +91,7 @@ def build_engines(
 
 
 def preview_build(deployment: Deployment) -> list[str]:
-    """What building would do, as lines to print; nothing is built, no GPU is needed."""
+    """The steps of a build, as lines to print; nothing is built, and no GPU is needed."""
     lines = [
         f"# {role}: nothing to build, it runs at {', '.join(remote.url)}"
         for role, remote in deployment.remotes().items()
@@ -107,8 +107,8 @@ def preview_build(deployment: Deployment) -> list[str]:
 def build_if_quick(deployment: Deployment, say: Say) -> None:
     """Build the engines that have not been built if that takes seconds; `say` gets a line then.
 
-    What was built and does not fit any more is left to `require_current`, which says why. Raises
-    what `build_engines` raises.
+    Engines that no longer fit are left to `require_current`, which says why. Raises what
+    `build_engines` raises.
     """
     engines = deployment.engines()
     checkpoints = [spec.checkpoint for spec in engines.values()]

@@ -11,7 +11,7 @@ from .input_files import Unreadable, parse_json, read_text
 from .user_paths import is_folder
 
 _FETCHED_BY = {"smollm2-135m-instruct": "scripts/fetch_smollm2"}
-"""What fetches the checkpoints of bundled deployments that need no account, by their folders."""
+"""Commands that fetch the checkpoints of bundled deployments without an account, by folder."""
 
 
 def read_json_object(file: Path) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def require_checkpoint_folder(checkpoint: Path) -> None:
 
 
 def how_to_get(checkpoint: Path) -> str:
-    """What to do about a checkpoint that is not there."""
+    """A hint for a missing checkpoint."""
     if script := _FETCHED_BY.get(checkpoint.parent.name):
         return f"Fetch it, from the repository's folder: {script}"
     return "Download the checkpoint to that place."

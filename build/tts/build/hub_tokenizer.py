@@ -1,7 +1,7 @@
 """The tokenizer of a model on the Hugging Face hub, by its name: from the local cache, or fetched.
 
-Only the small files below are taken, and nothing in them is executed. What the cache holds is used
-without asking the hub, so that a run finds the tokenizer that it was begun with.
+Only the small files below are taken, and nothing in them is executed. A cached file is used without
+asking the hub, so a resumed run finds its own tokenizer.
 """
 
 from __future__ import annotations

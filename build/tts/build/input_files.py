@@ -22,7 +22,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Unreadable(ValueError):
-    """What is wrong with an input, as a phrase that follows its name and a colon."""
+    """A mistake in an input, as a phrase that follows its name and a colon."""
 
 
 def is_file(path: Path) -> bool:
@@ -74,8 +74,8 @@ def read_text(file: Path, most: int = MAX_JSON_BYTES) -> str:
 def parse_json(text: str, *, strict: bool = False) -> Any:
     """A JSON value that every later step can handle: not too deep, and all its texts are UTF-8.
 
-    `strict` refuses, too, what Python reads but JSON does not mean: NaN, numbers beyond a double's
-    range, and a field given twice, of which only the last would count. Raises Unreadable.
+    `strict` also refuses values that Python reads and JSON does not allow: NaN, numbers beyond a
+    double's range, and fields given twice. Raises Unreadable.
     """
     try:
         value = json.loads(

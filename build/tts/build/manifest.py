@@ -22,7 +22,8 @@ CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
 
 Settings = dict[str, JsonValue]
-"""What an engine is built with besides the checkpoint. Any change requires a new build."""
+"""The settings that an engine is built with, besides the checkpoint. Any change requires a new
+build."""
 
 
 class _Record(BaseModel):
@@ -68,7 +69,7 @@ class Verification(_Record):
 
 
 class Manifest(_Record):
-    """What an engine was made from, and how well it agrees with transformers."""
+    """The origin of an engine, and how well it agrees with transformers."""
 
     schema_version: Literal[1] = 1
     created: str

@@ -104,7 +104,7 @@ class ModelConfig:
     experts: Experts | None = None
     """None: a dense model."""
     head: Head | None = None
-    """What a verifier judges with in place of its language head; None: it has none."""
+    """A verifier's own head instead of the language head; None: it has none."""
 
     @property
     def attention_flops(self) -> int:

@@ -1,7 +1,7 @@
-"""What only the process that opened it may use: a fork has its memory, but none of its threads.
+"""Things that only the process that opened them may use: a fork has none of its threads.
 
-A session, a grader and the connections of gRPC need their threads; in a fork they would wait for
-ever, or disturb the parent's.
+A session, a grader and gRPC connections need their threads; in a fork they would hang or disturb
+those of the parent.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ _FIRST: dict[str, Owner] = {}
 
 
 def require_unforked(library: str) -> None:
-    """Raise ForkError for a library that this process is to use, but a parent has used before."""
+    """Raise ForkError for a library that a parent of this process has already used."""
     _FIRST.setdefault(library, Owner(library)).require()

@@ -9,8 +9,8 @@
 | downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
 | keys and request log of the gateway | gateway/ | <user data>/tts-toolkit/gateway/ |
 
-`TTS_HOME` moves the last five rows anywhere. What can be found out again lies in the user's folder
-of caches, whichever it is.
+`TTS_HOME` moves the last five rows anywhere. Files that can be computed again are in the user's
+cache folder.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ PRIVATE = 0o700
 def is_own(folder: Path) -> bool:
     """Whether a folder is this user's, or nothing is there yet.
 
-    A link is nobody's, and one with the sticky bit everybody's: /tmp, which belongs to root.
+    A link belongs to no user; a folder with the sticky bit, such as /tmp, to all of them.
     """
     try:
         found = folder.lstat()
@@ -27,7 +27,7 @@ def is_own(folder: Path) -> bool:
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder, and close it to others; nobody else can read what lies in it from then on.
+    """Make a folder that nobody else can enter.
 
     Raises ConfigError if it is a link or belongs to another user, who could put files there.
     """

@@ -1,4 +1,4 @@
-"""What every token of a vocabulary stands for in bytes, as a grammar is matched against tokens.
+"""The bytes of every token of a vocabulary, for matching grammars against tokens.
 
 Decoded alone, a token that holds part of a character gives a replacement character; its bytes are
 in its spelling. Pure.

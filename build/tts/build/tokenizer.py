@@ -113,7 +113,7 @@ class Tokenizer:
 
     @cached_property
     def specification(self) -> dict[str, Any]:
-        """What tokenizer.json holds, as the tokenizer has read it."""
+        """The content of tokenizer.json, as the tokenizer has read it."""
         specification: dict[str, Any] = json.loads(self._tokenizer.to_str())
         return specification
 

@@ -1,7 +1,7 @@
 """Whether a tokenizer.json can be loaded at all: tried once, in a process with limits.
 
-A file that has passed is known by its content, the library and these rules; it costs nothing more
-from then on, in any process of this user.
+A file that has passed is remembered by its content, the library and these rules; later checks by
+any process of this user cost nothing.
 """
 
 from __future__ import annotations

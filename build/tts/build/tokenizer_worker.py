@@ -1,4 +1,4 @@
-"""What a tokenizer.json from a stranger may ask for, and the process with limits that tries it.
+"""Limits on a stranger's tokenizer.json, and the limited process that tries it.
 
 Its library is native code, in which nothing can interrupt it: what it cannot handle it may answer
 by ending the process, or by filling the memory. So a file is loaded and tried once in a process of

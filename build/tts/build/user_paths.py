@@ -1,4 +1,4 @@
-"""What is at a path that a user names: a folder, something else, nothing, or nobody may know.
+"""The kind of thing at a path that a user names: a folder, something else, nothing, or not visible.
 
 `Path.exists` and its kin raise PermissionError below a folder of another user that is closed, and
 OSError for a name that is too long; here both become a sentence.

@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
 
 class Weights:
-    """Named tensors of one checkpoint, of which only the headers are read at first."""
+    """Named tensors of one checkpoint; at first only headers are read."""
 
     def __init__(self, checkpoint: Path) -> None:
         """Read the headers of all shards; raises CheckpointError."""
@@ -103,7 +103,7 @@ class Weights:
     def numbers(self, name: str, rows: Sequence[int] | None = None) -> Array:
         """The tensor, or these rows of it, all of whose values are numbers.
 
-        Raises CheckpointError if one is not. What is looked at is in memory when it is used next.
+        Raises CheckpointError if one is not. Checked values are then in memory for their next use.
         """
         array = self.tensor(name)
         if rows is not None:

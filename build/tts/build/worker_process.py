@@ -1,4 +1,4 @@
-"""A process that answers requests within limits of memory and time: both ends of it.
+"""A process that answers requests within limits of memory and time: both ends.
 
 A worker is a module that calls `serve`, run as `python -m MODULE MB SECONDS` by `WorkerProcess`.
 A request is a line of JSON, `[number, content]`; its answer is one, too,
@@ -8,8 +8,9 @@ parent, and it limits itself to MB of address space and to SECONDS of CPU time p
 processor time and not the clock's, so that a busy machine ends no request that an idle one would
 answer.
 
-What answers may be a generator: it yields what it does next and returns its answer. Each such line
-goes to the parent as `[number, null, text]`, which then knows what the worker was lost in.
+The function that answers may be a generator: it yields a note of its next step and returns its
+answer. Each such line goes to the parent as `[number, null, text]`, which then knows what the
+worker was lost in.
 
 A worker that owes an answer is never asked again: whatever cuts a request short, Ctrl-C above all,
 ends the worker, and the next request starts another. A fresh
@@ -94,7 +95,7 @@ class WorkerProcess:
         _WORKERS.add(self)
 
     def _alone(self) -> None:
-        """Have no process, and nobody who uses this."""
+        """Start without a process or users."""
         self._process: subprocess.Popen[bytes] | None = None
         self._owes = False
         """Whether the process is yet to answer, or to say that it has started."""

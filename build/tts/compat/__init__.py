@@ -1,4 +1,4 @@
-"""What Python 3.10 lacks, by the names that newer ones have. Falls away with 3.10."""
+"""Features that Python 3.10 lacks, under the names of newer versions. Falls away with 3.10."""
 
 import sys
 

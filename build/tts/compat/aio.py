@@ -1,4 +1,4 @@
-"""What the asyncio of Python 3.10 lacks; there a small backport carries it."""
+"""Parts of asyncio that Python 3.10 lacks, provided there by a small backport."""
 
 import asyncio
 import sys
@@ -17,6 +17,6 @@ else:
 
 
 def cancelling(task: asyncio.Task[Any] | None) -> bool:
-    """Whether somebody has asked this task to end; Python 3.10 does not know and says no."""
+    """Whether this task was asked to end; always False on Python 3.10, which does not know."""
     count = getattr(task, "cancelling", None)
     return bool(count and count())

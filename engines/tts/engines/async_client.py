@@ -2,7 +2,7 @@
 
     submit() ─> socket ─> engine_process.py ─> socket ─> answer()
 
-No server is in between. What is submitted in one turn of the loop is sent together, and a step's
+No server is in between. Requests submitted in one turn of the loop are sent together, and a step's
 responses come in one message.
 """
 
@@ -134,7 +134,7 @@ class AsyncEngineClient(asyncio.Protocol):
             self._send(encode(Cancel(ticket)))
 
     def kill(self) -> None:
-        """End the process at once: what it computes is nobody's any more, and it keeps no files."""
+        """End the process at once: its results are no longer needed, and it keeps no files."""
         self._process.kill()
 
     async def aclose(self) -> None:
@@ -226,6 +226,6 @@ class AsyncEngineClient(asyncio.Protocol):
 
 
 def _command() -> list[str]:
-    """Python as this process is, but for its environment and its current folder."""
+    """The Python of this process, without its environment and current folder."""
     path = [each for each in sys.path if Path(each).is_absolute()]
     return [sys.executable, "-I", "-c", _CODE.format(path=path)]

@@ -79,7 +79,7 @@ class EngineClient:
         self._answering: dict[int, OnResponse] = {}
         self._cancellations = Cancellations(cancel_check_s)
         self._calls: queue.SimpleQueue[tuple[float, Callable[[], None]]] = queue.SimpleQueue()
-        """With the monotonic time from which on each may be made."""
+        """With the monotonic time after which each may be made."""
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         """Calls whose time has not come: a heap, in order where times are equal."""
         self._order = count()

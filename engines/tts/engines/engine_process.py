@@ -82,7 +82,7 @@ class Connection:
         return self._engine
 
     def get(self, block: bool, timeout: float | None) -> Command | None:
-        """The next command; see Inbox. What is to be sent goes out before."""
+        """The next command; see Inbox. Messages that wait are sent first."""
         if block or self._responses or self._unsent or len(self._statistics) > self._may_wait:
             self._send()
         while not self._commands:

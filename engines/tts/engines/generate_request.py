@@ -29,7 +29,7 @@ MAX_REPETITION_PENALTY = 10.0
 _ADDED = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Penalties that are subtracted from logits, in -2..2 as OpenAI's API has them."""
 _SHAPING = {"min_tokens": 0, "repetition_penalty": 1.0, **_ADDED}
-"""What changes the logits that a request's tokens are drawn from, where it changes nothing."""
+"""Settings that change the logits of a request's tokens, at values that change nothing."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48

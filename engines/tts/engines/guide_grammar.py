@@ -52,7 +52,7 @@ def check_grammar(text: str) -> None:
 
 @dataclass
 class _Part:
-    """What matters of a part of a rule: how it can begin, and how large it is."""
+    """The facts about a part of a rule: how it can begin, and how large it is."""
 
     can_be_empty: bool = False
     firsts: frozenset[str] = frozenset()

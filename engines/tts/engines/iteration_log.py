@@ -1,8 +1,8 @@
 """The iteration log: a JSON line per iteration of an engine, in a file of bounded size.
 
 The engine's process writes it, any process of the machine can follow it. A file that has grown to
-ROTATE_BYTES becomes FILE.1, in the place of the one before, and a new one is begun; a restarted
-engine appends.
+ROTATE_BYTES becomes FILE.1, replacing an earlier one, and a new file is begun; a restarted engine
+appends.
 """
 
 from __future__ import annotations

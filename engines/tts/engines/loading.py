@@ -1,4 +1,4 @@
-"""What an engine that loads is doing, told by the engine host in lines of the server's log."""
+"""The progress of an engine that loads, which the engine host writes to the server's log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """What is done with one model now."""
+    """The present work on one model."""
 
     model: str
     doing: str

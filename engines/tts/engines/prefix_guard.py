@@ -12,11 +12,12 @@ request has to wait while another one
 - may have taken over a block that it would take over as well, and has not *settled*: its prompt
   is computed, and so is its second token if that prompt may fill the block exactly.
 
-What one may take a block over from, it *claims*: the contents that finished requests have left, and
-the prompts of running ones, after which their contents lie. Claims do not conflict between prompts
-that enter between the same two steps, are alike to the end of that block, and are certain to be
-computed whole in the next step: they write the same. So n samples of one prompt enter together, and
-requests without a common prefix never wait. Pure: no engine, no clock.
+A request *claims* everything from which it may take over a block: the contents that finished
+requests have left, and the prompts of running ones, which are followed by their contents. Claims do
+not conflict between prompts that enter between the same two steps, are alike to the end of that
+block, and are certain to be computed whole in the next step: they write the same. So n samples of
+one prompt enter together, and requests without a common prefix never wait. Pure: no engine, no
+clock.
 
 Which block a request took over cannot be seen from outside. It continues a partly filled block only
 if the cache has all full blocks before it and not its own full block in that place, which another
@@ -76,7 +77,7 @@ class _Entry:
     prompt: Hash
     length: int
     claims: Mapping[Hash, Hash]
-    """What it may have taken a block over from, and its branch from there."""
+    """Contents from which it may have taken over a block, and its branch from there."""
     stems: frozenset[Hash]
     """The running prompts among them."""
     taken_over: Hash | None

@@ -40,7 +40,7 @@ class Response:
     error: str | None = None
     """Why the request failed; never empty."""
     failure: Failure = Failure.REFUSED
-    """What kind of failure that is, if it failed."""
+    """The kind of failure, if it failed."""
 
     @property
     def final(self) -> bool:
@@ -116,7 +116,7 @@ def first_probability(logits: Sequence[float]) -> float:
 def row_tensors(rows: Sequence[tuple[int, Tensors | str]]) -> dict[str, npt.NDArray[Any]]:
     """The output tensors of rows that are answered together: numbers, and tensors or an error.
 
-    What is shorter than others, or missing because of an error, is padded with zeros.
+    Outputs that are shorter than others, or missing because of an error, are padded with zeros.
     """
     numbers = np.array([[number] for number, _ in rows], dtype=np.int32)
     tensors: dict[str, npt.NDArray[Any]] = {wire.BATCH_INDEX: numbers}

@@ -15,7 +15,7 @@ check reports. To add one, write it and name it in a list below.
 | server_start | where a server would listen, and the docker command that runs it |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
-| findings | how a check says what it found, and what lies at a path |
+| findings | how a check reports a finding, and the look at a path |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
@@ -91,7 +91,7 @@ DEEP: Sequence[Check] = (*ALL, built_engines.contents)
 
 
 def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:
-    """What is wrong with a deployment, what is doubtful, and what could not be checked."""
+    """Checks of a deployment: its mistakes, its doubtful parts, and what could not be checked."""
     return [finding for check in checks for finding in check(deployment)]
 
 

@@ -1,4 +1,4 @@
-"""What a new deployment file is drafted from: this machine, checkpoints, running servers."""
+"""The facts for a new deployment file: this machine, checkpoints, running servers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Server:
 
 
 def ask_server(url: str) -> Server:
-    """What a server is and can do; raises ConfigError for what is no URL."""
+    """A server and its capabilities; raises ConfigError for anything but a URL."""
     from tts.endpoints.openai.server import OpenAIServer
 
     try:

@@ -1,4 +1,4 @@
-"""What checks share: how they say what they found, and what lies at a path."""
+"""Shared by the checks: the form of their findings, and the look at a path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def not_checked(what: str, where: str, why: str, fix: str) -> Finding:
 
 
 def no_folder(path: Path) -> str | None:
-    """What is wrong with a path at which there is something else than a folder."""
+    """The problem with a path that is not a folder."""
     kind = _kind_of(path)
     return None if kind in (None, "a folder") else f"is {kind}, where a folder is expected"
 
@@ -37,7 +37,7 @@ def no_file(path: Path, why: str, fix: str) -> Iterator[Finding]:
 
 
 def _kind_of(path: Path) -> str | None:
-    """What a path is, with its article; None if nothing is there."""
+    """The kind of a path, with its article; None if nothing is there."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

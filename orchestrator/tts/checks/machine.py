@@ -1,4 +1,4 @@
-"""What this machine can run and what is missing, in plain words."""
+"""The things that this machine can run, and those that are missing, in plain words."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
 
 
 def _compiled() -> list[Observation]:
-    """What engines need that are compiled and served here."""
+    """Requirements of engines that are compiled and served here."""
     return [_openvino(), _tritonserver(), _verification(), _gguf()]
 
 

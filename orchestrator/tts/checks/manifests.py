@@ -93,9 +93,9 @@ _FREE = {
     (*_GATEWAY, "containers", "gateway", "resources"),
     (*_GATEWAY, "initContainers", "keys", "image"),
 }
-"""What is the cluster's business."""
+"""Fields that belong to the cluster."""
 _NAMES = ("name", "kind", "target", "mountPath", "containerPort", "key", "driver")
-"""Fields by which items of a list are told apart."""
+"""Fields that identify the items of a list."""
 
 
 def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:

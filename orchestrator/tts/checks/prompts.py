@@ -243,7 +243,7 @@ def _require_apart(tokenizer: Tokenizer) -> None:
 
 
 def _changed_texts(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
-    """Texts that come back from their ids as others, each with what becomes of it.
+    """Texts that change when they are encoded and decoded, each with its new form.
 
     White space at the ends does not count: SentencePiece puts a space in front of any text.
     """

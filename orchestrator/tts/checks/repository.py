@@ -19,7 +19,7 @@ from .findings import no_folder, not_checked, refused
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
-    """What `tts render` would render can be read, and its values are such as servers take."""
+    """Check that the output of `tts render` can be read, and that servers accept its values."""
     if not deployment.engines():
         return
     fix = "This is a fault of the toolkit's templates: report it with the deployment file."

@@ -1,4 +1,4 @@
-"""What a command needs of this machine, refused in a sentence before anything else is looked at."""
+"""Requirements of a command, checked on this machine before anything else."""
 
 from __future__ import annotations
 

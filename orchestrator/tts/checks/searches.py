@@ -43,7 +43,7 @@ def token_texts(deployment: Deployment) -> Iterator[Finding]:
 
 
 def tokenizer_file(deployment: Deployment) -> Iterator[Finding]:
-    """The file that TensorRT-LLM's backend reads them from lies beside the engine."""
+    """The file from which TensorRT-LLM's backend reads them is beside the engine."""
     file = grammar_tokenizer_file(deployment)
     if file and (file.parent / "config.json").is_file() and not file.is_file():
         yield Finding(

@@ -39,7 +39,8 @@ _WHY = {
 CLOSED_BY = ("--grpc-restricted-protocol", "--http-restricted-api")
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 _NO_HEADER = "closed:to-all=nobody"
-"""What a client would have to send to use these APIs, and cannot (docs/explanation/security.md)."""
+"""A header that a client would have to send to use these APIs, and cannot
+(docs/explanation/security.md)."""
 _OTHERWISE = "the server would run otherwise than the deployment says"
 _WHERE = "server.host"
 _LOOPBACK = "Use 127.0.0.1, which only this machine can reach."
@@ -99,7 +100,7 @@ def container_command(deployment: Deployment) -> Iterator[Finding]:
 
 
 def command_problems(deployment: Deployment, command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What differs from what the deployment and the facts ask for, and the word it is about."""
+    """The differences from what the deployment and the facts require, each with its word."""
     wanted_image = _image(deployment)
     if wanted_image not in command:
         yield f"does not run the image {wanted_image}", wanted_image
@@ -157,7 +158,7 @@ def _environment(deployment: Deployment) -> Mapping[str, str]:
 
 
 def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the command line inside the container, under mpirun if it has ranks."""
+    """Mistakes in the command line inside the container, under mpirun if it has ranks."""
     wanted = [
         f"--model-repository={paths.repository_dir(deployment.name)}",
         *(f"--{name}-port={port}" for name, port in _ports().items()),

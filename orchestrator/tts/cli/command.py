@@ -1,4 +1,4 @@
-"""Commands and groups as `tts` shows them, and a group of which one command need not be named."""
+"""Commands and groups as `tts` shows them, and a group with a default command."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _failed(kind: str, message: str, exit_code: int, hint: str | None = None) ->
 
 
 def _usage_error_behind(end: SystemExit) -> str | None:
-    """What is wrong with the command line, which typer has printed."""
+    """The mistake in the command line, which typer has printed."""
     said = getattr(end.__context__, "format_message", None)
     return None if said is None else str(said())
 

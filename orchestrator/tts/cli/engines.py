@@ -95,7 +95,7 @@ def render(
 
 
 def _built(report: BuildReport) -> str:
-    """What became of one engine: built or not, its size, how it was verified, its folder."""
+    """The outcome for one engine: built or not, its size, how it was verified, its folder."""
     size = f"{report.size_bytes / 1e6:.1f} MB"
     if report.verification:
         error = max(report.verification.export_error, report.verification.served_error)
@@ -109,7 +109,7 @@ def _built(report: BuildReport) -> str:
 def _left_to_do(
     deployment: Deployment, source: str, *, manifests: bool, missing: Sequence[Role]
 ) -> list[str]:
-    """What there is left to do after `tts render`, in lines.
+    """The remaining steps after `tts render`, in lines.
 
     `source` is what the user called the deployment, `missing` the engines that are not built here.
     """

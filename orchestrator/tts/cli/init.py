@@ -185,7 +185,7 @@ def _chosen(
     default: str | None,
     read: Callable[[str], _Value],
 ) -> _Value:
-    """What an option says, or the user, who is asked again until the answer can be used.
+    """The value of an option, or the user's answer, asked for until it can be used.
 
     In a pipe nobody is asked: the default holds, or the option is missing.
     """
@@ -382,7 +382,7 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 
 def _print_end(file: Path, answers: Answers) -> None:
-    """What was written, and what to do next, as commands that can be pasted."""
+    """The file that was written, and the next steps, as commands that can be pasted."""
     from tts.reports.console import consoles
 
     named = shlex.quote(str(file))

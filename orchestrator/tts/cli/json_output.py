@@ -35,7 +35,7 @@ def print_json(document: object) -> None:
 def plain(value: Any) -> Any:
     """Plain data of dataclasses, structs and collections; a number that is none becomes null.
 
-    Every field is there, whatever its value, but for those with `{"json": False}` as metadata.
+    Every field is there, whatever its value, except those with `{"json": False}` as metadata.
     """
     if value is None or isinstance(value, bool | int):
         return value

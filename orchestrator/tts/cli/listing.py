@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What can be listed."""
+    """The things that can be listed."""
 
     deployments = "deployments"
     strategies = "strategies"

@@ -75,7 +75,7 @@ def renamed(old: str, new: str) -> None:
 
 
 OldOut = Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)]
-"""What `--to FILE` was called."""
+"""The former name of `--to FILE`."""
 
 
 def file_to_write(to: Path | None, old: Path | None) -> Path | None:

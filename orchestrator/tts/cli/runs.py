@@ -414,7 +414,7 @@ def solve(
 
 
 def _sources(strategy: str, verifier: str | None) -> dict[str, FunctionSource]:
-    """The functions in Python files that are named in the place of what there is."""
+    """The functions in Python files that replace a verifier or a strategy."""
     from tts.session.function_files import names_function, source_of
 
     named = {"strategy": strategy} if names_function(strategy) else {}

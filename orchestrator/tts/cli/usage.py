@@ -15,7 +15,7 @@ from .options import JsonOption
 
 
 class By(StrEnum):
-    """What the rows of the table are."""
+    """The subject of the table's rows."""
 
     key = "key"
     model = "model"

@@ -1,4 +1,4 @@
-r"""What an answer must look like, and the grammar that holds a generator to it. Pure.
+r"""The form of an answer, and the grammar that holds a generator to it. Pure.
 
     regex.py ──┐
                ├──► regular.py (one kind of tree) ──► answer.py (may it stand in a box?)

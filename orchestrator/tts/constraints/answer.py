@@ -1,4 +1,4 @@
-"""What an answer must look like: read, checked, and made into the guide of a request. Pure.
+"""The form of an answer: read, checked, and made into the guide of a request. Pure.
 
 A box ends at the brace that balances its own (`tts.grading.extract`), and a step where its
 delimiter appears: an answer that could hold either in the wrong place would not come out as it was

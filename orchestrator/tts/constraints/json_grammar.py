@@ -439,7 +439,7 @@ def resolved(root: Any, ref: str, at: str) -> Any:
 
 
 def inlined(schema: Any) -> Any:
-    """A schema with what it refers to in the place of each $ref, and without $defs.
+    """A schema with each $ref replaced by its definition, and without $defs.
 
     Raises ConfigError for one that refers to itself, or that becomes too large.
     """

@@ -78,7 +78,7 @@ def _fraction(value: Decimal) -> str:
 
 
 def _with(whole: int, fraction: Node | None) -> Node | None:
-    """An integer with one of the fractions, of which the empty one is written without a point."""
+    """An integer with one of the fractions; the empty fraction is written without a point."""
     return Seq((literal(str(whole)), fraction)) if fraction else None
 
 

@@ -4,8 +4,8 @@ The notation is Python's `re`: literals, `.`, classes, `\d \w \s` and their oppo
 groups, `|`, `* + ? {m} {m,} {m,n}`.
 
 For an answer (`parse_regex`) the whole text must match, so `^` in front and `$` at the end change
-nothing; `.`, opposites and negated classes stand for the characters of one line. What is searched
-for in a text (`parse_search`) may hold any character, begin with `(?i)` and have `\b` at its ends.
+nothing; `.`, opposites and negated classes stand for the characters of one line. A pattern to
+search for (`parse_search`) may hold any character, begin with `(?i)` and have `\b` at its ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COUNT = re.compile(r"\{(\d{1,6})(,(\d{1,6})?)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched for: a text of a language, between boundaries of words if that is asked."""
+    """A search pattern: a text of a language, between word boundaries if that is asked."""
 
     node: Node
     begins_word: bool

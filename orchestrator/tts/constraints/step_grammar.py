@@ -63,7 +63,7 @@ def _follow(rule: str, char: str) -> str:
 
 
 def _rule(read: str) -> str:
-    """The rule that follows when so much of a box's word has been read."""
+    """The rule that follows when this much of a box's word has been read."""
     return _BOX_RULE if read in BOXES else f"after{read[1:]}"
 
 

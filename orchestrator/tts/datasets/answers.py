@@ -98,7 +98,7 @@ READERS: Final[Mapping[AnswerKind, Callable[[str], str]]] = {
     "letter": _letter,
     "index": _index,
 }
-"""What each kind makes of a cell's text; the last two where the choices are in the question."""
+"""How each kind reads a cell's text; the last two where the choices are in the question."""
 
 
 def read_choice(cell: Any, choices: Sequence[str], kind: AnswerKind | None) -> str:

@@ -1,4 +1,4 @@
-"""What the demo pair can be asked: reading a question back as a chain, and what is wrong with it.
+"""Questions for the demo pair: reading one back as a chain, and finding its mistakes.
 
 The pair knows the chains of `demo` in the wordings of `demo` and nothing else. It answers any other
 question too, but by guessing.

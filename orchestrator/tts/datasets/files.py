@@ -36,7 +36,7 @@ def read_file(
 def read_files(
     files: Sequence[Path], name: str, columns: Columns, answers: AnswerKind | None
 ) -> tuple[list[Problem], str]:
-    """Like `read_file`, but for a dataset of this name in several files, one after the other."""
+    """Like `read_file`, for a dataset of this name in several files, one after the other."""
     places: dict[str, str] = {}
     problems: list[Problem] = []
     used: dict[str, None] = {}  # by all rows together, in order
@@ -113,14 +113,14 @@ class _RowReader:
         return level
 
     def history(self) -> tuple[Turn, ...]:
-        """What was said before the question, where a run's folder has kept it."""
+        """The conversation before the question, where a run's folder has kept it."""
         history = history_of(self._cells.get("history")) or ()
         if history:
             self._note("history", "history")
         return history
 
     def id(self) -> str | None:
-        """What the problem is called in its file; None where it has no name."""
+        """The name of the problem in its file; None where it has none."""
         column_of("id", self._columns, self._cells, self._where)  # one that was named must be there
         named = self._columns.get("id")
         for column in (named,) if named else USUAL["id"]:

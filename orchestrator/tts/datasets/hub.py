@@ -5,8 +5,8 @@ The hub keeps every public dataset as Parquet, too, whatever its own files are: 
 (https://huggingface.co/docs/dataset-viewer/parquet). That branch alone is read. The library knows
 the address (HF_ENDPOINT), the token (HF_TOKEN) and whether there is a network (HF_HUB_OFFLINE).
 
-What was downloaded is what is read from then on, so that a run that is resumed solves the same
-problems: the folder of the files has the name of their commit.
+Downloaded files, in a folder named by their commit, are read from then onwards, so a resumed run
+solves the same problems.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def interleaved(parts: Sequence[Sequence[T]]) -> list[T] | None:
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """What a user may say of a dataset besides its name and a limit. Raises DatasetError."""
+    """A user's options for a dataset besides its name and a limit. Raises DatasetError."""
 
     seed: int | None = None
     """Seed of generated problems and of draws; None: the run's."""

@@ -154,7 +154,7 @@ USUAL: Final[Mapping[Role, tuple[str, ...]]] = {
     "level": ("level",),
     "choices": (),
 }
-"""What a column is called where the user does not say; the first that a row has counts."""
+"""Usual names of a column; the first one that a row has counts."""
 REQUIRED: Final[frozenset[Role]] = frozenset(("problem",))
 
 _NEXT = re.compile(r",(?=\w+=)")

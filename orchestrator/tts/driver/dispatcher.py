@@ -159,7 +159,7 @@ class Dispatcher:
         trigger: str | None,
         common: dict[str, Any],
     ) -> Answer:
-        """Record a reply; what the search is told of it."""
+        """Record a reply; returns the results for the search."""
         if isinstance(work, Expand):
             thoughts = run.context.models.thoughts(
                 reply, truncated=len(reply) >= _limit(run, work), whole=work.whole

@@ -41,7 +41,7 @@ FULL = (Thought((), "", Stop.LENGTH),)
 """The answer to a prompt that fills the engine's context."""
 
 Answer = tuple[Thought, ...] | float | None
-"""What a request brought: thoughts, a score, or nothing if it was a prefetch."""
+"""The result of a request: thoughts, a score, or nothing for a prefetch."""
 
 Record = Callable[[events.Event], None]
 """Takes one event of the run log."""

@@ -1,4 +1,4 @@
-"""What is asked of the two engines, wherever they run.
+"""The interface of the two engines, wherever they run.
 
 A generator needs `generate` alone, a verifier `score`. A generator that can hand its tokens over as
 they come has `stream`, too; `stream_of` asks any generator. All may raise an EndpointError:
@@ -34,7 +34,7 @@ class Shaping:
     min_p: float = 0.0
     """Least probability of a token that may be drawn, as a part of the likeliest one's."""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    """What is added to the logits of single tokens: each a token id and a number."""
+    """Numbers added to the logits of single tokens: each a token id and a number."""
 
     def changes(self) -> dict[str, Any]:
         """The fields that change something, with their values."""
@@ -90,7 +90,7 @@ class GenerateCall:
 
 @dataclass(slots=True)
 class NewTokens:
-    """What an output has gained."""
+    """The new part of an output."""
 
     ids: list[int]
     log_probs: list[float] = field(default_factory=list)
@@ -131,7 +131,7 @@ class StreamingGenerator(Generator, Protocol):
 
 
 def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-    """What a generator streams; of one that has only `generate` its output in one piece."""
+    """The stream of a generator; one that has only `generate` gives its output in one piece."""
     if isinstance(generator, StreamingGenerator):
         return generator.stream(call)
     return _whole(generator, call)
@@ -155,7 +155,7 @@ class ScoreCall:
 
 @dataclass(frozen=True, slots=True)
 class VerifierResult:
-    """What a verifier says of a chain's last step: `score` is within [0, 1]."""
+    """A verifier's result for a chain's last step: `score` is within [0, 1]."""
 
     score: float
 

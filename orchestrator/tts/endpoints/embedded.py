@@ -1,8 +1,8 @@
 """The generator and the verifier in processes of the session's own, without a server.
 
-What Triton would do is done here: a request is checked against its engine's limits, a score is
-computed from the verifier's logits, and an engine that dies is opened again while its requests wait
-to be sent again.
+Triton's part is done here: a request is checked against its engine's limits, a score is computed
+from the verifier's logits, and an engine that dies is opened again while its requests wait to be
+sent again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Python functions in the place of an engine: text in, text out, and the check of what they give.
+"""Python functions instead of an engine: text in, text out, and the checks of their results.
 
 A generator is `(prompt, ...) -> str`: it gets the prompt as the model reads it, special tokens and
 the steps so far included, and those of OPTIONS that it has a parameter for. A verifier is
 `(question, steps) -> float`, the score of the last step, or a list with one for each step; with one
 parameter it takes a batch: a list of such pairs, and returns a list of what it says of each. A
 method `generate` whose first parameter is `prompt`, and a method `score` of two parameters, are
-functions, too. What is not async runs in a worker thread, one call at a time.
+functions, too. Functions that are not async run in a worker thread, one call at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RewardFunction = (
 TextFunction = Callable[..., str | Awaitable[str]]
 """A generator: the prompt and some of OPTIONS to the text that follows."""
 OPTIONS = ("max_tokens", "temperature", "top_p", "stop", "seed")
-"""What a generator may ask to be given, by the names of its parameters."""
+"""The arguments that a generator may take, by the names of its parameters."""
 
 _CONTEXT = 64
 """Tokens in front of an output that decide how its text is encoded."""
@@ -64,7 +64,7 @@ def name_of(function: object) -> str:
 
 
 def failed(name: str, error: BaseException) -> FunctionError:
-    """What to tell of a function that raised: its error, and where in its file."""
+    """The message for a function that raised: its error, and where in its file."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return FunctionError(f"{name} raised {what}{_place(error)}.")
 
@@ -115,7 +115,7 @@ class Caller:
             raise failed(self.name, caught) from caught
 
     def _outcome(self, *arguments: Any, **options: Any) -> tuple[BaseException | None, Any]:
-        """What was raised, or what was returned: some errors (StopIteration) pass no future."""
+        """The exception or the result: some errors (StopIteration) cannot pass through a future."""
         try:
             return None, self._function(*arguments, **options)
         except BaseException as error:
@@ -290,7 +290,7 @@ class FunctionGenerator:
 
 
 class CheckedGenerator:
-    """A program's own generator of token ids, of which each answer is checked."""
+    """A program's own generator of token ids; each answer is checked."""
 
     def __init__(self, generator: Generator, vocabulary: int) -> None:
         """`vocabulary`: one more than the highest id."""
@@ -344,7 +344,7 @@ class CheckedStream(CheckedGenerator, StreamingGenerator):
 
 
 class CheckedVerifier:
-    """A program's own verifier, of which each answer is checked."""
+    """A program's own verifier; each answer is checked."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._inner = verifier
@@ -403,7 +403,7 @@ def require_endpoints(generator: object, verifier: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and lists of Python's own in the place of an array's or a tensor's."""
+    """Python's own numbers and lists instead of those of an array or a tensor."""
     to_list = getattr(value, "tolist", None)
     return to_list() if callable(to_list) and not isinstance(value, type) else value
 

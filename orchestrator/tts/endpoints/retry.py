@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 REQUEST_TIMEOUT_S = 120.0
 """How long an answer is waited for, unless a request says otherwise."""
 MOST_DEATHS = 3
-"""What has died so often without an answer in between would die again."""
+"""An engine that has died this often without an answer in between would die again."""
 FIRST_WAIT_S = 0.2
 """Before it is sent again for the first time; doubled each time, up to LONGEST_WAIT_S."""
 LONGEST_WAIT_S = 5.0
@@ -43,7 +43,7 @@ async def retried(
     comes_back: Callable[[], bool] = lambda: False,
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """What `attempt()` gives, called again after a failure that may pass.
+    """The result of `attempt()`, which is called again after a failure that may pass.
 
     Raises the last EndpointUnavailable or EndpointTimeout once patience has run out, and any other
     error at once. While `comes_back()` says that the server is being started again, however long

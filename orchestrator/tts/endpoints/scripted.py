@@ -1,8 +1,8 @@
 """A generator and a verifier without a model: deterministic, instant or shuffled in time.
 
-What they answer depends on the request alone (ids and seed), as a real engine's answer does, so
-runs over them can be compared node for node. They ship with the toolkit so that code built on it
-can be tested without a server.
+Their answers depend on the request alone (ids and seed), like those of a real engine, so runs over
+them can be compared node for node. They ship with the toolkit so that code built on it can be
+tested without a server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .base import GenerateCall, ScoreCall, VerifierResult
 
 @dataclass
 class Calls:
-    """What the scripted pair was asked, in order: the ids (and seed) of each request."""
+    """The requests of the scripted pair in order: the ids (and seed) of each."""
 
     generated: list[tuple[bytes, int]] = field(default_factory=list)
     scored: list[bytes] = field(default_factory=list)

@@ -58,8 +58,8 @@ _translation = lru_cache(maxsize=64)(Translation)  # it holds no state
 class TritonConnection:
     """What connects to one server, shared by both endpoints; an async context manager.
 
-    Whole answers share one connection. What is streamed token by token has another, which is opened
-    when it is first needed: HTTP/2 sends what is asked of one connection through one socket, so a
+    Whole answers share one connection. Streams of single tokens have another connection, opened
+    when it is first needed: HTTP/2 sends all requests of one connection through one socket, so a
     token would wait behind the long prompts of a search.
     """
 
@@ -325,7 +325,7 @@ class TritonGenerator(StreamingGenerator):
         return self._connection.stream(self._row(call, flags).encode)
 
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> Row:
-        """What asks for it; without flags it is answered once."""
+        """The request for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
         scalars: list[float] = [len(ids), call.max_new_tokens]
         draw: Draw = "greedy"

@@ -1,8 +1,8 @@
 """What the errors of a Triton server mean: the one place where they become ours.
 
-Engines of ours say it by a code in front of their sentence (`wire.Failure`). What comes from
-Triton, gRPC or TensorRT-LLM has gRPC's status, and on a stream only words; those after which asking
-again may help are data (serving/contract/passing_failures.json).
+Engines of ours say it by a code in front of their sentence (`wire.Failure`). Errors from Triton,
+gRPC or TensorRT-LLM have gRPC's status, and on a stream only a text; the texts after which a retry
+may help are data (serving/contract/passing_failures.json).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
     grpc.StatusCode.INTERNAL: RequestRefused,
     grpc.StatusCode.DATA_LOSS: RequestRefused,
 }
-"""By gRPC's status. What is refused here is asked again if its words are known to pass."""
+"""By gRPC's status. A refused request is repeated if its text is one of them."""
 
 
 class Translation:
@@ -110,7 +110,7 @@ def error_of_text(model: str, text: str) -> EndpointError:
 
 
 def error_of_failure(model: str, failure: wire.Failure, sentence: str) -> EndpointError:
-    """What the failure of an engine means for the one request that has no answer."""
+    """The error of a request that an engine's failure left without an answer."""
     kind = BY_FAILURE[failure]
     if issubclass(kind, EndpointUnavailable):
         return kind(f"Model {model} cannot answer now: {sentence}")

@@ -153,7 +153,7 @@ class RequestTemplate:
 
 
 class Row(NamedTuple):
-    """What is asked of a model: a request by itself, or a row of one."""
+    """A request to a model, by itself or as a row of one."""
 
     template: RequestTemplate
     ids: npt.NDArray[np.int32]

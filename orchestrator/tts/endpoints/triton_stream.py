@@ -2,9 +2,8 @@
 
 Opening a stream costs both sides more than a request on it. Cancelling a shared stream would cancel
 everything on it, so a request is cancelled as TensorRT-LLM has it: by a second one with the same id
-and the tensor `stop`. What has come of a sample since it was last read is handed over together, so
-a reader that falls behind takes more at a time, and the first token waits for nothing. No IO but
-the calls'.
+and the tensor `stop`. All tokens that have arrived since the last read are handed over together, so
+a slow reader takes more at a time, and the first token waits for nothing. No IO but the calls'.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Sample:
         self._alarm: asyncio.TimerHandle | None = None
 
     async def next(self) -> NewTokens:
-        """What is new, as soon as anything is.
+        """New tokens as soon as there are any.
 
         Raises ErrorAnswer, TimeoutError, AioRpcError if the stream has ended, and EndpointError if
         it was closed here.

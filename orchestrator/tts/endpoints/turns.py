@@ -1,4 +1,4 @@
-"""What is asked in one turn of the event loop, together."""
+"""Requests of one turn of the event loop, sent together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ T = TypeVar("T")
 class Turns(Generic[K, T]):
     """Hands over what has been added in a turn of the event loop when the turn has ended.
 
-    What is ready in a turn runs in it: so the samples that an answer leads to come together.
+    All callbacks that are ready in a turn run in it, so the samples that follow an answer come
+    together.
     """
 
     def __init__(self, hand_over: Callable[[K, list[T]], None], most: int) -> None:
-        """`hand_over` gets what has the same key, in order, at most so many at a time."""
+        """`hand_over` gets the items of one key, in order, up to a limit at a time."""
         self._hand_over = hand_over
         self._most = most
         self._added: defaultdict[K, list[T]] = defaultdict(list)

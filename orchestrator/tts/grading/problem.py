@@ -41,7 +41,7 @@ Steps = Generator[Future[Reply], Reply, Verdict]
 
 @dataclass(slots=True)
 class _Answer:
-    """What is known of one answer: `limit` is why it cannot be compared by the workers."""
+    """The state of one answer: `limit` is the reason that workers cannot compare it."""
 
     form: str
     is_integer: bool

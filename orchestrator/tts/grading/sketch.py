@@ -1,9 +1,9 @@
 """What tells two parsed answers apart without comparing them in full. Pure; knows no sympy.
 
 A sketch holds invariants of an answer: values that equal answers must share. It may only separate:
-answers whose sketches differ are certainly different, the others remain to be compared. What has no
-certain invariants (inequalities, indefinite integrals, percentages) has no sketch and is never
-separated.
+answers whose sketches differ are certainly different, the others remain to be compared. Answers
+without certain invariants (inequalities, indefinite integrals, percentages) have no sketch and are
+never separated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RELATIVE_TOLERANCE = 1e-8
 
 
 class Kind(StrEnum):
-    """What an answer is, as far as sketches know."""
+    """The kind of an answer, as far as sketches know."""
 
     SCALAR = "scalar"  # a number or an expression with free symbols
     TUPLE = "tuple"

@@ -31,7 +31,7 @@ class Observer:
         """The run that began has ended, well or not."""
 
     def measuring(self, role: Role, measurements: int) -> None:
-        """The measurements of an engine begin: so many at most."""
+        """The measurements of an engine begin: this many at most."""
 
     def at(self, load: int, round_: int) -> None:
         """A measurement begins, at this load in flight; round 0 warms up and is discarded."""

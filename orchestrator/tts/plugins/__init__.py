@@ -53,7 +53,7 @@ class PluginGroup:
         )
 
     def describe(self, plugin: EntryPoint) -> str:
-        """What a plug-in is and where it comes from, to begin a sentence with."""
+        """The kind of plug-in and its origin, as the beginning of a sentence."""
         return f"The {self.kind} {plugin.name!r} of package {package_of(plugin)} ({plugin.value})"
 
 

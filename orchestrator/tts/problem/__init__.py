@@ -1,4 +1,4 @@
-"""One question to solve, and what was said before it."""
+"""One question to solve, and the conversation before it."""
 
 from __future__ import annotations
 

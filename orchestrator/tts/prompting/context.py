@@ -79,7 +79,7 @@ class Context:
         return self._generator[parent]
 
     def line(self, parent: NodePath) -> str:
-        """What has been generated down to `parent` since the last line break."""
+        """The text generated down to `parent` since the last line break."""
         line = ""
         while parent and "\n" not in line:
             line = self._texts[parent] + line
@@ -110,7 +110,7 @@ class Context:
         return ids
 
     def score_key(self, node: NodePath) -> bytes:
-        """What the score of `node` depends on: nodes with the same key have the same score."""
+        """The key of a node's score: nodes with the same key have the same score."""
         if self.models.dialogue:
             return self.verifier_ids(node).tobytes()
         return "\0".join(self._chain(node)).encode()

@@ -275,7 +275,7 @@ MOST_IDS = 20
 
 
 def settings_table(settings: Sequence[Setting], names: Sequence[str]) -> RenderableType:
-    """What the runs were asked for differently, a row each."""
+    """The differences between the runs' configurations, a row each."""
     if not settings:
         return Text("The runs were asked for the same.")
     table = _runs_table("what differs", *names)

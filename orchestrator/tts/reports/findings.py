@@ -145,7 +145,7 @@ def first_run_report(run: FirstRun, now: datetime | None = None) -> str:
 
 
 def write_report(file: Path, text: str) -> None:
-    """Write a report in the place of an earlier one; raises RunError if the disk refuses."""
+    """Write a report, replacing an earlier one; raises RunError if the disk refuses."""
     new = file.with_name(f".{file.name}.new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

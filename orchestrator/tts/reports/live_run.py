@@ -229,7 +229,7 @@ AT_ONCE = 5000
 
 
 class State(Enum):
-    """What is known of a run; the value is what a person reads."""
+    """The state of a run; the value is the text that is shown."""
 
     STARTING = "starting"
     READING = "reading its log"
@@ -239,7 +239,7 @@ class State(Enum):
 
 
 class LiveRun:
-    """What a folder's run, or a group's run of the moment, has done so far.
+    """The progress of a folder's run, or of a group's present run.
 
     Nothing in the folder is locked or changed. The run may be begun, interrupted, resumed, repaired
     or begun anew meanwhile.

@@ -27,7 +27,7 @@ from .sheet import sparkline
 PLAIN_INTERVAL_S = 5.0
 """How often a pipe is told."""
 STALLED_S = 30.0
-"""Without anything new in the log of a run that goes on, it is said."""
+"""A running run whose log does not grow is marked as such."""
 _STYLE = {
     State.STARTING: "dim",
     State.READING: "dim",

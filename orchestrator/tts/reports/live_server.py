@@ -65,7 +65,7 @@ class LivePage:
 
     @property
     def state(self) -> State:
-        """What is known of the run."""
+        """The state of the run."""
         return self._run.state
 
     def look(self) -> None:

@@ -1,5 +1,5 @@
-"""What `tts plan` prints: the memory of each GPU, both engines' pools, what is in the file; or, for
-target openvino, the memory of both engines and of their server.
+"""The output of `tts plan`: the memory of each GPU, both engines' pools, and the values in the
+file; or, for target openvino, the memory of both engines and of their server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _MARKS = dict(zip(_PARTS, "WAXGV.", strict=True))  # a pipe shows no colours
 
 
 def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
-    """Print each GPU with what lies in its memory, both engines, and what a search step costs."""
+    """Print each GPU with the contents of its memory, both engines, and the cost of a search
+    step.
+    """
     out.print(
         f"[bold]{planned.deployment}[/] on {planned.gpu.name}: a plan from shapes and data sheets; "
         "nothing was run.",

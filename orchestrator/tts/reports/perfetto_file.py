@@ -98,7 +98,7 @@ class PerfettoFile:
         self._builder.write_packet(packet)
 
     def _begin(self, details: Sequence[str], began: float | None) -> None:
-        """Names that are said once for all packets, and what the clock means."""
+        """Names that are defined once for all packets, and the meaning of the clock."""
         packet = self._builder.create_packet()
         packet.trusted_packet_sequence_id = _SEQUENCE
         packet.sequence_flags = proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED

@@ -256,7 +256,7 @@ def remote_lines(folder: Path) -> list[str]:
 
 
 def _same_search(summary: Summary) -> tuple[Any, ...]:
-    """What two runs must share for their trees to be comparable."""
+    """The settings that two runs must share for their trees to be comparable."""
     parameters = json.dumps(summary.parameters, sort_keys=True)
     return (
         summary.strategy,

@@ -1,4 +1,4 @@
-"""What `tts study` shows when its runs are finished: advice in words, and the page."""
+"""The output of `tts study` when its runs are finished: advice in words, and the page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def print_advice(out: Console, findings: Findings) -> None:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """What the page of a study shows, and where it is written."""
+    """The content of a study's page, and where it is written."""
 
     study: Study
     findings: Findings
@@ -86,7 +86,7 @@ def _lead(study: Study, findings: Findings) -> str:
 
 
 def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:
-    """What the study was, for the page."""
+    """The study's configuration, for the page."""
     config, spec = study.config, study.spec
     engines: dict[str, Cell] = {}
     for role, engine in spec.engines().items():
@@ -120,5 +120,5 @@ def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:
 
 
 def _of_machine(run: Path) -> dict[str, Mapping[str, Cell]]:
-    """What is said of every run's versions and machine."""
+    """The versions and machine of every run."""
     return {name: said for name, said in facts_of([run]).items() if name != "Configuration"}

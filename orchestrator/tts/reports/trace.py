@@ -78,7 +78,7 @@ class TraceCounts:
 def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCounts]:
     """Write the trace of a run, finished or not: the file, and what it holds.
 
-    Without a name it lies in the run's folder. Raises RunError.
+    Without a name it is in the run's folder. Raises RunError.
     """
     vote = read_config(folder).get("vote", "weighted")
     check_run(folder)
@@ -200,7 +200,7 @@ class _Trace:
 
     @property
     def counts(self) -> TraceCounts:
-        """What was written so far."""
+        """The counts so far."""
         return TraceCounts(self._requests, self._flows, self._steps)
 
     def add_events(self, events: Iterator[AnyEvent]) -> None:
@@ -382,7 +382,7 @@ def _details(request: EngineRequest) -> dict[str, Detail]:
 
 
 def _title(request: EngineRequest) -> str:
-    """What a slice shows: the node, and the kind where it is not plain main work."""
+    """The name of a slice: the node, and the kind where it is not plain main work."""
     kind = "" if request.kind == "main" else f"{request.kind} "
     ended = " (cancelled)" if request.cancelled else ""
     return f"{kind}{_name(request.node)}{ended}"

@@ -1,4 +1,4 @@
-"""What a command waits for while nothing else can be shown: engines that load, or are built."""
+"""A line that names what a command is waiting for: engines that load, or are built."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The log is the source. Each of its sessions names the checksums of run.json and problems.jsonl as
 they were when it began; summary.json, which is derived from the log, names those of all files that
-it stands beside. What contradicts is refused by name, never shown; a run that is continued makes
-its summary again. Folders of older versions name no checksums and are read as they are.
+it stands beside. Contradictory parts are refused by name and never shown; a resumed run makes its
+summary again. Folders of older versions name no checksums and are read as they are.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_summary_fields(folder: Path) -> Json:
 def check_lengths(folder: Path, summary: Json) -> None:
     """Refuse a summary beside files that are not as long as it says, which takes no reading.
 
-    Raises RunDamaged. What is as long may differ all the same: `read_summary_fields` tells.
+    Raises RunDamaged. Files of equal length may still differ; `read_summary_fields` finds out.
     """
     files = summary.get(_FILES)
     for name, then in files.items() if isinstance(files, dict) else ():

@@ -29,7 +29,7 @@ class Chain:
         """No line was written or read yet."""
         self._crc = 0
         self._begun = False
-        """Whether a line had its checksum; from there on each has."""
+        """Whether a line had its checksum; all later ones have one."""
 
     def seal(self, event: bytes) -> bytes:
         """The next line: an event, encoded as a JSON object, with the checksum and the end."""

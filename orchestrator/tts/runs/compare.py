@@ -119,7 +119,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 
 def varying(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What of the circumstances (deployment, dataset, ...) is not the same in all rows."""
+    """The circumstances (deployment, dataset, ...) that differ between rows."""
     return tuple(name for name in _MAY_DIFFER if len({getattr(row, name) for row in rows}) > 1)
 
 
@@ -357,7 +357,7 @@ class PairedRun(Agreement):
 
 
 def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
-    """What is not the same in all of the runs' configurations, in the order of run.json."""
+    """The differences between the runs' configurations, in the order of run.json."""
     flat = [dict(_flat(config.to_json())) for config in configs]
     names = dict.fromkeys(name for settings in flat for name in settings)
     found = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)

@@ -45,7 +45,7 @@ class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     model: str | None = None
     """The model's name at the server."""
     servers: list[str] = []
-    """What each has said of itself when the run was started; empty before that."""
+    """Each server's description of itself when the run was started; empty before that."""
     reproducible: bool | None = None
     """Whether the same seed gave the generator's same tokens twice; None: not known."""
 
@@ -60,12 +60,12 @@ class FunctionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one problem may take before its search ends with the best answer so far."""
+    """Limits of one problem; a search that reaches one ends with the best answer so far."""
 
     budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Generated tokens that its tree may hold. Exact: see `tts.search.budget`."""
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """Seconds from the start of its search. What is there by then depends on the time it takes."""
+    """Seconds from the start of its search. Its result therefore depends on timing."""
 
     def __bool__(self) -> bool:
         """Whether there is a limit."""
@@ -86,7 +86,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     deployment_digest: str = ""
     """The digest of the models as they are served. Resolved."""
     prompting: dict[str, dict[str, Any]] = {}
-    """What decides the engines' answers but is not served, by model. Resolved."""
+    """Settings by model that determine the engines' answers but are not part of what is served.
+    Resolved."""
     dataset: str = PROBLEMS
     """A name or a file; or PROBLEMS, where a program gave the problems."""
     limit: int | None = None
@@ -146,7 +147,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.dataset == PROBLEMS
 
     def __getitem__(self, name: str) -> Any:
-        """What run.json has under a key, as plain data; KeyError if it has none."""
+        """The value of a key of run.json, as plain data; KeyError if it has none."""
         return self.to_json()[name]
 
     def to_json(self) -> Json:

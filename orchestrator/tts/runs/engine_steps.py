@@ -4,10 +4,10 @@
     tensorrt   Triton's metrics nv_trt_llm_*        samples
     llmapi     LLM.get_stats                        every step
 
-What comes out is `EngineStep`, with None for what a source does not tell. A run has a file for each
-engine beside its log: `engine-steps/ENGINE.jsonl` has a line for each session of the run, an object
-that names the columns of what follows it: an array for each step that the engine made, whoever
-asked for its work. Nothing else depends on these files: a run without them is whole.
+The result is `EngineStep`, with None for values that a source does not have. A run has a file for
+each engine beside its log: `engine-steps/ENGINE.jsonl` has a line for each session of the run, an
+object that names the columns of what follows it: an array for each step that the engine made,
+whoever asked for its work. Nothing else depends on these files: a run without them is whole.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class EngineStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows are steps of the session that began at this wall-clock time."""
+    """The next steps belong to the session that began at this wall-clock time."""
 
     session: str
     """`time` of the log's session event."""

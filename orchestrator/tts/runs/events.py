@@ -20,7 +20,7 @@ VERSION = 4
 """The version of the log's schema. Logs of version 1 do not say theirs and lack some fields; those
 of version 2 have no `resources`, those of version 3 no checksums."""
 CHECKED_VERSION = 4
-"""The version from which on lines and summaries have checksums."""
+"""The first version in which lines and summaries have checksums."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 """A time on a session's clock, or a duration."""
@@ -46,7 +46,7 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     time: str
     version: int = 1
     limits: InFlight | None = None
-    """What may be in flight: requests on the generator, prompt tokens on the verifier."""
+    """Limits in flight: requests on the generator, prompt tokens on the verifier."""
     made_with: dict[str, str] = {}
     """Versions and machine (`log.surroundings`); older logs do not say."""
     files: dict[str, str] = {}
@@ -59,7 +59,7 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
     problem: str
     question: str = ""
     history: tuple[Turn, ...] = ()
-    """What was said before the question."""
+    """The conversation before the question."""
 
 
 class LoggedThought(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     prompt_tokens: Count = 0
     in_flight: InFlight = (0, 0)
     trigger: str | None = None
-    """What let a batch go, where verifier work is held back for one."""
+    """The reason that a batch was sent, where verifier work is held back for one."""
     server: str = ""
     """See `Request`."""
 
@@ -187,7 +187,9 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
 
 
 class Resources(Event, frozen=True, kw_only=True, tag="resources"):
-    """What the orchestrator's process and its machine's GPUs have used since the session began."""
+    """Resources that the orchestrator's process and its machine's GPUs have used since the session
+    began.
+    """
 
     cpu_s: Seconds
     """Processor seconds, user and system, of all threads."""
@@ -198,7 +200,7 @@ class Resources(Event, frozen=True, kw_only=True, tag="resources"):
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run is complete.
 
-    `saturation_point`: requests in flight from which on the generator gained little; None where the
+    `saturation_point`: requests in flight beyond which the generator gained little; None where the
     run has not shown it. Logs of version 1 have it as `generator_knee`, which nobody reads.
     """
 

@@ -1,4 +1,4 @@
-"""The run folder: what lies in it, and how it is made, read and written.
+"""The run folder: its files, and how it is made, read and written.
 
 | file | what |
 |---|---|
@@ -73,7 +73,7 @@ def has_finished(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> Json:
-    """What a run was asked to do; raises RunError if the folder holds no run."""
+    """The configuration of a run; raises RunError if the folder holds no run."""
     return read_json(folder / CONFIG, f"{folder} holds no run")
 
 
@@ -136,7 +136,7 @@ def _problem(row: object) -> Problem:
 
 
 def history_of(said: object) -> tuple[Turn, ...] | None:
-    """What was said before a question, as a row of problems has it; None if it is no such list."""
+    """The conversation before a question, as in a row of problems; None if it is no such list."""
     turns = []
     for each in said if isinstance(said, list) else [None]:
         match each:
@@ -182,7 +182,7 @@ def write_json(file: Path, data: Json) -> None:
 
 
 def damaged(file: Path, why: object) -> RunError:
-    """What to tell the user when a file that is written once does not say what it must."""
+    """The error for a file, written once, whose content is wrong."""
     return RunError(
         f"{file} cannot be used: {why}.",
         hint="The file was damaged or changed, and a run is continued only as it was begun. Bring "

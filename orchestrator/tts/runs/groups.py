@@ -1,6 +1,6 @@
 """A group of runs: several runs that are compared, a folder each, in one folder with `group.json`.
 
-What the runs of a group share, and why, is not known here: this is the format of the folder.
+This is only the format of the folder: why runs are grouped is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Member:
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """What a group of runs is asked to be: group.json."""
+    """The configuration of a group of runs: group.json."""
 
     shared: RunConfig
-    """What all runs are asked to be; the search in it is the first member's."""
+    """The configuration of all runs; its search is that of the first member."""
     members: list[Member]
 
     def to_json(self) -> Json:
@@ -88,7 +88,7 @@ def is_group(folder: Path) -> bool:
 
 
 def read_group(folder: Path) -> tuple[Json, list[Member]]:
-    """What a group was asked to do, and its runs; raises RunError."""
+    """The configuration of a group, and its runs; raises RunError."""
     config = read_json(folder / GROUP, f"{folder} holds no group of runs")
     try:
         return config, msgspec.convert(config.get("runs"), list[Member])

@@ -71,7 +71,7 @@ class Damage:
 
 
 def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
-    """What each whole line of a run's log is, oldest first.
+    """The event of each whole line of a run's log, oldest first.
 
     Raises RunError for a log of a newer version, or one that cannot be read.
     """
@@ -90,7 +90,7 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
 
 
 def read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | Damage:
-    """What a whole line of a log is, the `number`th; `chain` has the checksum up to it.
+    """The event of the `number`th line of a log; `chain` has the checksum up to it.
 
     Raises RunError for a newer version's log.
     """
@@ -149,7 +149,7 @@ class Follower:
         self._chain = Chain()
 
     def read(self) -> Iterator[AnyEvent | Damage | Restarted]:
-        """What was added to the log since it was last read, oldest first.
+        """The events added to the log since it was last read, oldest first.
 
         May be left early: the next call goes on from there. Raises RunError for a log of a newer
         version, or one that cannot be read.
@@ -291,7 +291,7 @@ class RunLog:
             raise cannot_write(self.folder, error) from error
 
     def _what_happened(self) -> tuple[str, str] | None:
-        """What has become of the log's file, and what to do; a lost one is saved first."""
+        """The error for a lost or replaced log, with what to do; a lost one is saved first."""
         log = self.folder / EVENTS
         own = os.fstat(self._file.fileno())
         try:

@@ -21,7 +21,7 @@ class MeasuredRun:
 
     folder: Path
     config: RunConfig
-    """What was asked for."""
+    """The configuration of the run."""
     measures: Measures
     """What its log adds up to, as far as it goes."""
 
@@ -43,7 +43,7 @@ class MeasuredRun:
 
 
 def expand_groups(folders: Iterable[Path]) -> list[Path]:
-    """The folders of runs, with each group's begun runs in its place; raises RunError."""
+    """The folders of runs, each group replaced by its begun runs; raises RunError."""
     runs: list[Path] = []
     for folder in folders:
         if is_group(folder):

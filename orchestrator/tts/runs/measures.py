@@ -27,8 +27,8 @@ from .utilization import Utilization
 class TreeMeasures:
     """The tree of a solved problem: what became of its tokens, how deep and wide it is.
 
-    Every thought's tokens are in the log, and so is the path of every completion. So what a run
-    wrote can be told apart, exactly, from what it needed.
+    Every thought's tokens are in the log, and so is the path of every completion. So the tokens
+    that a run wrote and the tokens that it needed can be distinguished exactly.
     """
 
     useful_tokens: int
@@ -303,7 +303,9 @@ def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:
 
 
 def _in_vain(problem: ProblemState) -> set[NodePath]:
-    """What was sent ahead and never asked for, perhaps as it was asked for before it was sent."""
+    """Expansions sent ahead and never asked for, perhaps because they were asked for before
+    that.
+    """
     asked = {event.node for _, event in problem.used}
     return {
         node

@@ -91,7 +91,7 @@ class _ResourceSums:
         self._latest: dict[str, Resources] = {}
 
     def summed(self, source: str, event: Resources) -> Resources:
-        """What all have used by now; `source` is the process of this event."""
+        """The resources that all have used by now; `source` is the process of this event."""
         self._latest[source] = event
         return msgspec.structs.replace(
             event,

@@ -4,20 +4,20 @@ The cache holds whole blocks of `block_size` tokens, each known by all tokens up
 blocks of common prefixes are shared (a radix tree, one block an edge). A request looks up the
 blocks of its prompt, except that its last token is always computed, and keeps those up to a first
 miss. It uses its blocks when it is sent and again when it ends; then those of what it generated
-are kept, too. The block that was used least recently is evicted, leaves before what they hang on,
-as TensorRT-LLM, SGLang and vLLM do.
+are kept, too. The least recently used block is evicted, leaves before their parents, as
+TensorRT-LLM, SGLang and vLLM do.
 
-Since a request uses whole paths from the root, a block was never used later than the one that it
-hangs on: with the blocks of a path ordered by depth, leaf-first LRU is plain LRU over blocks, which
-is a stack algorithm (Mattson et al., Evaluation techniques for storage hierarchies, IBM Systems
-Journal 9(2), 1970). A cache of C blocks holds the C that were used last, so the stack distance of a
-look-up, the number of other blocks used since, tells for every C whether it is a hit: one pass
-gives all sizes, exactly.
+Since a request uses whole paths from the root, a block was never used later than its parent: with
+the blocks of a path ordered by depth, leaf-first LRU is plain LRU over blocks, which is a stack
+algorithm (Mattson et al., Evaluation techniques for storage hierarchies, IBM Systems Journal 9(2),
+1970). A cache of C blocks holds the C that were used last, so the stack distance of a look-up, the
+number of other blocks used since, tells for every C whether it is a hit: one pass gives all sizes,
+exactly.
 
-What the model leaves out: requests are served as they are sent, with no limit but memory; what is
-in flight counts as computed; a block of a running request is not held, only used recently. So where
-the pool is smaller than what runs at a time needs, an engine would let requests wait, and the model
-thrashes instead.
+Simplifications: requests are served as they are sent, limited by memory only; requests in flight
+count as computed; a block of a running request is not held, only used recently. So where the pool
+is smaller than what runs at a time needs, an engine would let requests wait, and the model thrashes
+instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of a run's problems, completions and requests: plain data for programs.
+"""A run's problems, completions and requests as plain data for programs.
 
 A live search and a log give the same records; this module depends on neither.
 """
@@ -93,7 +93,7 @@ class EngineRequest:
     cancelled: str | None = None
     """Why it was cancelled; None if it was answered."""
     trigger: str | None = None
-    """What let a verifier request go, where they are held back for batches."""
+    """The reason that a verifier request was sent, where they are held back for batches."""
 
     @property
     def seconds(self) -> float:

@@ -44,7 +44,7 @@ class ResumedWork:
 
     @classmethod
     def of(cls, problem: ProblemState) -> Self:
-        """What has been computed for a problem so far."""
+        """The results computed for a problem so far."""
         return cls(
             {event.node: thoughts_of(event) for _, event in problem.generated},
             {event.node: event.score for _, event in problem.scored},
@@ -88,7 +88,7 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
 
 @dataclass(frozen=True)
 class Repair:
-    """What was dropped from a log."""
+    """The parts dropped from a log."""
 
     lines: int
     """Lines that were dropped: damaged ones, and solutions that are not to be believed."""

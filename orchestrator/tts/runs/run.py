@@ -39,9 +39,9 @@ class Run:
 
     folder: Path
     config: RunConfig
-    """What was asked for: run.json, its keys as attributes."""
+    """The configuration: run.json, its keys as attributes."""
     summary: Summary | None
-    """What came of it: summary.json, its keys as attributes; None if the run has not finished."""
+    """The results: summary.json, its keys as attributes; None if the run has not finished."""
 
     @classmethod
     def load(cls, folder: Path | str) -> Run:

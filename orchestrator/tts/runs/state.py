@@ -9,8 +9,8 @@ time and not with the log:
         if problem := run.apply(event):
             print(problem.id, problem.work.generated_tokens, problem.seconds)
 
-What is wanted of a problem is a function of its `ProblemState`. What is wanted of the run as a
-whole is counted beside it, from the same events, on the run's clock. Pure: no clock is read here.
+Values of a problem are functions of its `ProblemState`. Values of the whole run are counted beside
+it, from the same events, on the run's clock. Pure: no clock is read here.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class WorkCounts:
 
 @dataclass(slots=True)
 class ProblemState:
-    """What the log has said of a problem so far.
+    """The state of a problem by the log so far.
 
     Events are kept with the time at which their session began, in the order in which they came;
     `began + event.t` is a time on the run's clock.
@@ -192,7 +192,7 @@ class ProblemState:
 
     @property
     def question(self) -> str | None:
-        """What was asked, after what was said before; None where the log does not tell."""
+        """The question with the conversation before it; None where the log does not have it."""
         return problem_of(self.asked).full_question if self.asked else None
 
     def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, Generated]]:
@@ -219,7 +219,7 @@ class ProblemState:
 
 
 class RunState(RunClock):
-    """What a run's log adds up to so far: its clock, its sessions, the problems that are open."""
+    """The state of a run by its log so far: its clock, its sessions, the open problems."""
 
     def __init__(self, *, keeps_events: bool = True) -> None:
         """With `keeps_events` the requests of open problems are kept, else they are counted."""
@@ -227,11 +227,11 @@ class RunState(RunClock):
         self.keeps_events = keeps_events
         self.sessions = 0
         self.limits: tuple[int, int] | None = None
-        """What may be in flight, as the last session says: generator requests, verifier tokens."""
+        """Limits in flight by the last session: generator requests, verifier tokens."""
         self.work = WorkCounts()
         """What the engines did in the whole run."""
         self.resources: dict[int, Resources] = {}
-        """What each session said last that it has used so far, by its number, from 1."""
+        """Each session's latest resource use, by its number, from 1."""
         self.open: dict[str, ProblemState] = {}
         """The problems that the log has mentioned and that are not solved, by id."""
         self.solved: set[str] = set()

@@ -317,7 +317,7 @@ def accuracy_by_level(
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """What is kept of a solved problem: its share of the digest, and how it was graded."""
+    """A solved problem in short: its share of the digest, and how it was graded."""
 
     digested: bytes
     level: int | str | None

@@ -121,7 +121,7 @@ class _Ahead:
 
 
 class Speculation:
-    """What became of the expansions that were sent before their search asked for them.
+    """The outcome of expansions that were sent before their search asked for them.
 
     One sent twice, after a cancellation, counts twice. Once a problem is solved, its nodes are
     forgotten: nothing more of it is used.
@@ -152,7 +152,7 @@ class Speculation:
         self._open.setdefault(problem, _Ahead()).used.add(node)
 
     def solved(self, problem: str) -> None:
-        """Settle a problem's nodes. What was used and has not ended yet is still waited for."""
+        """Settle a problem's nodes. A used expansion that has not ended yet is still awaited."""
         nodes = self._open.pop(problem, None)
         if nodes is None:
             return
@@ -184,7 +184,7 @@ class Utilization:
         self.run = run or RunState(keeps_events=False)
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
-        """What each of several servers did, by its address; empty where there was one."""
+        """The work of each of several servers, by address; empty where there was one."""
         self.latencies_s: dict[str, float] = {}
         """From the start of each problem to its result."""
         self.answered_s: dict[Engine, float] = dict.fromkeys(ENGINES, 0.0)

@@ -24,7 +24,7 @@ SpeculationName = Literal["off", "auto", "always"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What may be in flight: N_LLM generator requests, N_PRM verifier tokens."""
+    """Limits in flight: N_LLM generator requests, N_PRM verifier tokens."""
 
     schedule: ScheduleName
     generator_requests: int

@@ -184,10 +184,10 @@ class Decoupled:
 def gathering_pays(running: int, batch: int) -> bool:
     """Whether a request costs a shared device less in such a batch than beside `running`.
 
-    What a request adds to an engine whose steps cost the same for few as for many is the steps
-    that run for it alone. With lengths without memory of mean l, one request beside k others makes
-    them last l / (k + 1) steps longer on average. A batch of m lasts l H(m) steps, with the m-th
-    harmonic number H(m), about ln m + 0.577; a request's share of that is l H(m) / m.
+    If a step costs the same for few requests as for many, a request adds only the steps that run
+    for it alone. With lengths without memory of mean l, one request beside k others makes them last
+    l / (k + 1) steps longer on average. A batch of m lasts l H(m) steps, with the m-th harmonic
+    number H(m), about ln m + 0.577; a request's share of that is l H(m) / m.
     """
     return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
 

@@ -272,7 +272,7 @@ def _require_served(address: str, deployment: Deployment) -> None:
 
 
 async def _all(running: Iterable[Awaitable[None]]) -> list[TtsError | None]:
-    """What each has raised; anything but a TtsError is raised here."""
+    """The errors that they raised; any other than a TtsError is raised here."""
     found = await asyncio.gather(*running, return_exceptions=True)
     for each in found:
         if each is not None and not isinstance(each, TtsError):

@@ -154,7 +154,7 @@ async def _open(
 
 
 class _Told:
-    """What an engine of this process tells of its steps, until it is closed; see Follower."""
+    """The steps that an engine of this process reports, until it is closed; see Follower."""
 
     def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine

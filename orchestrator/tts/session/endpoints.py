@@ -26,7 +26,7 @@ from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
 from .replicas import Attempts, EnginePair, Replicas
 
 Own = tuple[Generator | None, Verifier | None]
-"""The program's own endpoints, each in the place of the servers'."""
+"""The program's own endpoints, each instead of those of the servers."""
 EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
 """What a run asks of a replica."""
 STREAM_ATTEMPTS = 4

@@ -50,7 +50,7 @@ class Engines:
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None],
     ) -> None:
-        """`own`: what the program has in the place of a server's; the rest as of AsyncSession."""
+        """`own`: the program's endpoints that replace a server's; the rest as for AsyncSession."""
         self.deployment = deployment
         self.own = own
         self._addresses = addresses
@@ -150,7 +150,7 @@ class Engines:
         return reward_function(self.own[1]) is not None
 
     def _own_generator(self) -> Generator | None:
-        """The program's generator, of which each answer is checked."""
+        """The program's generator; each answer is checked."""
         from tts.endpoints.base import StreamingGenerator
         from tts.endpoints.functions import (
             CheckedGenerator,
@@ -174,7 +174,7 @@ class Engines:
         return (CheckedStream if streams else CheckedGenerator)(given, tokenizer.vocab_size)
 
     def _own_verifier(self) -> Verifier | None:
-        """The program's verifier, of which each answer is checked."""
+        """The program's verifier; each answer is checked."""
         from tts.endpoints.functions import CheckedVerifier, FunctionVerifier, reward_function
 
         given: Any = self.own[1]
@@ -221,7 +221,7 @@ class Engines:
         return replicas
 
     async def _connect(self, replicas: Replicas, own: Own) -> None:
-        """Find the servers, or start one; `own` are used in the place of theirs."""
+        """Find the servers, or start one; `own` replace theirs."""
         from .connecting import embedded_pairs, open_pairs, require_engines, server_pairs, use
         from .embedded import embedded_engines
         from .server import open_server
@@ -243,7 +243,7 @@ class Engines:
 
 
 def not_open() -> SessionError:
-    """What is raised where a session is used that is not open."""
+    """The error for a session that is not open."""
     return SessionError(
         "The session is not open.", hint="Use it inside its with block, or before close()."
     )

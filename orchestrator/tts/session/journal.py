@@ -27,7 +27,7 @@ class Journal:
         self._problems: dict[str, ProblemState] = {}
         """Those that have begun and have not ended."""
         self._known: dict[str, ResumedWork] = {}
-        """What was known of them when they began."""
+        """Their state when they began."""
 
     def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> None:
         """Start to track a problem that earlier sessions may have begun.

@@ -61,7 +61,7 @@ class Plan:
     loaded: Mapping[str, Loaded] = field(default_factory=dict)
     """Objects that a command has loaded from Python files, by role."""
     remotes: Mapping[str, RemoteEngine] | None = None
-    """What is known of engines that run already; None: what the deployment says."""
+    """The facts about engines that run already; None: those of the deployment."""
 
     @property
     def verifier(self) -> Any | None:
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def policy(self) -> Policy:
-        """What may be in flight."""
+        """The limits in flight."""
         asked = self.asked
         return policy_of(
             self.deployment, asked.schedule, speculation=asked.speculation, problems=asked.in_flight
@@ -87,7 +87,7 @@ class Plan:
 
 
 def resolved(plan: Plan) -> RunConfig:
-    """What a plan is asked to be, with every field that only planning knows."""
+    """The configuration of a plan, with every field that only planning knows."""
     asked, deployment, strategy = plan.asked, plan.deployment, plan.strategy
     config = msgspec.structs.replace(
         asked,
@@ -117,7 +117,7 @@ def resolved(plan: Plan) -> RunConfig:
 
 
 def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
-    """What a deployment says of engines that run already, before they were asked."""
+    """The deployment's facts about engines that run already, before they were asked."""
     return {
         role: RemoteEngine(url=list(spec.url), model=spec.model)
         for role, spec in deployment.remotes().items()

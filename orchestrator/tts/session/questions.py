@@ -24,7 +24,7 @@ T = TypeVar("T")
 Asked = str | Sequence[Message]
 """A question, or a conversation whose last message is the question."""
 Question = Asked | tuple[Asked, str] | Problem
-"""What is asked, a pair of that and the reference answer, or a Problem."""
+"""A question, a pair of it and the reference answer, or a Problem."""
 
 _HINT = (
     "Give a text, a list of chat messages, a pair of either and the answer, or a "

@@ -282,12 +282,12 @@ class Remotes:
         return RemoteConnection(servers, beside)
 
     def name(self, number: int) -> str:
-        """What a replica is called: the URL of what there is the most of."""
+        """The name of a replica: a URL of the engine that has more of them."""
         most = max(self._servers.values(), key=len)
         return most[number % len(most)].url
 
     def found(self) -> dict[str, RemoteEngine]:
-        """What is known of them, as run.json keeps it."""
+        """The facts about them, as run.json keeps them."""
         return {role: _record(role, servers) for role, servers in self._servers.items()}
 
     async def aclose(self) -> None:

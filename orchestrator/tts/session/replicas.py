@@ -24,7 +24,7 @@ CHECK_S = 0.5
 MOVING_PATIENCE_S = 2.0
 """Seconds for which a request is retried on one of several servers before it goes to another."""
 FAILURES = (EndpointUnavailable, EndpointTimeout, ServerError)
-"""What says that a server does not work, rather than that a request was wrong."""
+"""Errors that mean a broken server rather than a wrong request."""
 
 RETRY_WAIT_S = 0.2
 """Before work goes back to a replica on which it has failed, which may not be known to be lost."""
@@ -75,7 +75,7 @@ class Replicas:
         `patience_s`: how long to wait while no replica works and none is being started again.
         """
         self.router = Router(policy, Breaker())
-        """What is known of the replicas; not to be changed by others."""
+        """The state of the replicas; not to be changed by others."""
         self.elastic = False
         """Whether work moves from one replica to another."""
         self._connect = connect
@@ -200,7 +200,7 @@ class Replicas:
     async def call(
         self, request: Callable[[EnginePair], Awaitable[T]], key: str = "", *, work: int = 1
     ) -> T:
-        """What a request that may be repeated gives: on another replica where one does not work.
+        """The result of a repeatable request, which moves to another replica when one fails.
 
         Each is asked once. Raises what the last of them has raised.
         """
@@ -343,7 +343,7 @@ class Attempts:
         self._work = work
         self._busy = busy
         self._failed: list[str] = []
-        """Replicas on which it has failed, while there is another."""
+        """Replicas on which it has failed, as long as there are others."""
         self._in_vain = 0
 
     @asynccontextmanager

@@ -62,7 +62,7 @@ async def open_server(
     """The deployment's server; `say` gets a line per stage, in this loop's thread.
 
     So does `on_loading`, again and again, what the engines of a starting server do, whoever starts
-    it. Who stops a server that was started as a `lasting` one ends this process with it.
+    it. Stopping a server that was started as a `lasting` one also ends this process.
 
     Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
     """

@@ -18,7 +18,7 @@ from tts.strategies.parameters import configure, require_answer_form
 from tts.strategies.strategy import Ballot, Strategy, Vote, require_context
 
 SearchFactory = Callable[[Problem, SeedOf], Search]
-"""A search of the program's own for one problem. What is random in it must come from the seeds."""
+"""A search of the program's own for one problem. All randomness in it must come from the seeds."""
 StrategyLike = str | SearchConfig | SearchFactory | Strategy | type[SearchConfig]
 
 

@@ -1,4 +1,4 @@
-"""What a new deployment file is made from."""
+"""The facts from which a new deployment file is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Machine:
     gpus: int = 0
     """How many of them there are here; 0: unknown, or none."""
     gpu_name: str = ""
-    """What nvidia-smi calls the first GPU here, whether its kind is known or not."""
+    """The first GPU's name by nvidia-smi, whether its kind is known or not."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class CompiledModel:
     repository: str = ""
     """Its name on the Hugging Face hub, if it has to be downloaded first."""
     head: HeadKind = "labels"
-    """What it judges with, if it is a verifier."""
+    """The head or labels that it judges with, if it is a verifier."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its common name."""
         return self.repository.rpartition("/")[2] or self.folder.name
 
 
@@ -61,7 +61,7 @@ class ServedModel:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its common name."""
         return self.tokenizer.rstrip("/").rpartition("/")[2]
 
 
@@ -84,6 +84,6 @@ class Answers:
     prompt: str = ""
     """The text of format prompted."""
     function: str = ""
-    """FILE.py:NAME of the function that is to score in the verifier's place."""
+    """FILE.py:NAME of the function that scores instead of the verifier."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""

@@ -1,7 +1,7 @@
 """Precision, placement and KV pools with which a new deployment fits a machine.
 
-The memory plans decide (`plan_host_memory` on a CPU, `place` on GPUs). What changes the models
-least is tried first.
+The memory plans decide (`plan_host_memory` on a CPU, `place` on GPUs). Settings that change the
+models least are tried first.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _gpu_placements(most: int) -> Iterator[Placement]:
 
 
 def _with(deployment: Deployment, precision: Precision, batch: int | None) -> Deployment:
-    """The deployment in another precision, with at most so many requests and pools for them."""
+    """The deployment in another precision, with at most this many requests and pools for them."""
     return deployment.model_copy(
         update={
             role: _smaller(spec, precision, batch) for role, spec in deployment.engines().items()
@@ -122,5 +122,5 @@ def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> Engin
 
 
 def pool(batch: int, length: int, block: int = 32) -> int:
-    """Tokens of a pool for so many requests, most of which are far from the greatest length."""
+    """Tokens of a pool for this many requests, most of which are far from the greatest length."""
     return -(-max(length, batch * min(length, 1024)) // block) * block

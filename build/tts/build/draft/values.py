@@ -40,7 +40,7 @@ class Draft:
 
     values: Mapping[str, Any]
     notes: Mapping[Place, str] = field(default_factory=dict)
-    """What there is to say of a field's value, beside the description of the field."""
+    """Comments on fields' values, beside the descriptions of the fields."""
     suggested: Mapping[Place, Any] = field(default_factory=dict)
     """Fields that are left out, with values to begin with: they go at the end of their section."""
     title: str = ""

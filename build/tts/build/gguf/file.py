@@ -51,7 +51,7 @@ class TensorInfo(NamedTuple):
 
 
 class GgufFile:
-    """What a GGUF file says of itself, read whole and checked; its tensors are mapped."""
+    """The metadata of a GGUF file, read whole and checked; its tensors are mapped."""
 
     def __init__(self, path: Path) -> None:
         """Read the metadata of a file; raises CheckpointError, also where `gguf` is missing."""

@@ -40,7 +40,7 @@ _FIELDS = {
 _WITHOUT_EFFECT = ("vocab_size", "tensor_data_layout", "rope.scaling.finetuned")
 """Said by the tensors or the architecture as well."""
 _FACTORS = "rope_freqs.weight"
-"""What each rotary frequency is divided by: how llama.cpp keeps Llama 3's scaling."""
+"""The divisor of each rotary frequency: how llama.cpp keeps Llama 3's scaling."""
 _LLAMA3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,

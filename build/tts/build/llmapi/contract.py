@@ -1,4 +1,4 @@
-"""What is known of TensorRT-LLM's Python API, as data, and the check of arguments against it."""
+"""TensorRT-LLM's Python API as data, and the check of arguments against it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def contract() -> Contract:
 
 
 def argument_problems(arguments: Mapping[str, JsonValue]) -> list[str]:
-    """What is wrong with the arguments of `LLM(...)`, a sentence each."""
+    """Mistakes in the arguments of `LLM(...)`, a sentence each."""
     return list(_problems(arguments, contract().arguments, ""))
 
 
@@ -101,7 +101,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _problem(value: JsonValue, fact: Argument) -> str | None:
-    """What a value must be instead; None if it is right."""
+    """The value that is needed instead; None if it is right."""
     if value is None:
         return None if fact.optional else f"of type {fact.type}"
     right = isinstance(value, _TYPES[fact.type])

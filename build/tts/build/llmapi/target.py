@@ -31,7 +31,7 @@ PACKAGE = "tensorrt_llm"
 
 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """What the manifest of a role would record now, beside the checkpoint."""
+    """The settings that the manifest of a role would record now, beside the checkpoint."""
     spec = deployment.engines()[role]
     labels: JsonValue = None
     if isinstance(spec, VerifierSpec):
@@ -86,7 +86,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
-    """What is served by the engine that `folder` describes."""
+    """The configuration of the engine that `folder` describes."""
     return read_engine_config(folder)
 
 
@@ -117,7 +117,7 @@ def make_engine(
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:
-    """There is no command to run; what would be checked, and recorded where."""
+    """No command to run, only the checks, and the file in which they are recorded."""
     spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
     model = read_model(spec.checkpoint)
     check_length(deployment, role, model.max_position_embeddings)
@@ -151,11 +151,11 @@ _GIB = 1024**3
 
 
 def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
-    """What `LLM` is opened with; the models compare it with nothing, they pass it on.
+    """The arguments that `LLM` is opened with; the models pass them on unchecked.
 
-    The KV pool is a number of tokens, because a share of the free memory would depend on which of
-    two engines loads first. A verifier has no CUDA graphs: they are for steps that only decode, and
-    its single token comes out of the prompt's last step.
+    The KV pool is a number of tokens, because a share of the free memory would depend on which
+    engine loads first. A verifier has no CUDA graphs: they are for steps that only decode, and its
+    single token comes out of the prompt's last step.
     """
     place, cache = spec.placement, spec.kv_cache
     verifier = isinstance(spec, VerifierSpec)

@@ -12,12 +12,12 @@ from typing import Any
 
 MINIMUM = "1.2.0"
 SAMPLER_REMOVED = "1.3.0rc25"
-"""The first version that may refuse sampler_type TRTLLMSampler: rc24 has it, rc26 no longer."""
+"""The first version that may refuse sampler_type TRTLLMSampler: rc24 has it, rc26 does not."""
 _FINAL = 10**6
 
 
 def check_version(version: str) -> str | None:
-    """What is wrong with a version, in a sentence; None if nothing is."""
+    """The problem with a version, in a sentence; None if there is none."""
     found = _parse(version)
     if found is None:
         return f"TensorRT-LLM has the version {version!r}, which is not read as a version."
@@ -30,7 +30,7 @@ def check_version(version: str) -> str | None:
 
 
 def seeded_sampler(version: str) -> dict[str, str]:
-    """The arguments of `LLM` with which this version samples by the seeds of requests.
+    """The arguments of `LLM` that make this version use the seeds of requests.
 
     The sampler that is the default draws from one generator for all requests, in versions that
     still have the other one.

@@ -7,9 +7,9 @@ be in the cache, computed by another request, or in an earlier chunk of the prom
 the cache themselves, as keys and values of two layers of attention behind the last:
 
 - *previous*: the value is the last layer's output, the key the token's position, the query the
-  position before. What comes out is the output of the token before: one key matches.
+  position before. The result is the output of the token before: one key matches.
 - *mean*: the value is the token's log-probability, key and query are the code of its step (see
-  verifiers/likelihood.py). All tokens of the step match, equally: what comes out is their mean.
+  verifiers/likelihood.py). All tokens of the step match equally, so the result is their mean.
 
 A number is a key as its bits, -1 or 1. Two that differ in a bit have a smaller product than two
 that are equal; sharpened, the softmax of the others is exactly 0 in fp32. So a score depends on
@@ -36,7 +36,7 @@ _BITS = 20
 _SHARPNESS = 100.0
 """A key with another bit gets at most exp(-2 x 100) of the weight of one that matches."""
 _LARGEST = -1e-6
-"""The largest mean that is told apart from 0, so that log(1 - exp(m)) is finite."""
+"""The largest mean that differs from 0, so that log(1 - exp(m)) is finite."""
 
 
 def likelihood_columns(config: ModelConfig) -> int:

@@ -60,12 +60,12 @@ class EngineMemory:
 
     @property
     def needed(self) -> int:
-        """What it must have; the kernel cannot take it back."""
+        """Memory that the kernel cannot take back."""
         return self.copies + self.kv_cache + self.working + self.process
 
     @property
     def resident(self) -> int:
-        """All that it holds when its pool is full."""
+        """All of its memory when the pool is full."""
         return self.needed + self.embedding
 
 
@@ -81,7 +81,7 @@ class HostMemoryPlan:
 
     @property
     def needed(self) -> int:
-        """What the pair must have; the kernel cannot take it back."""
+        """Memory of the pair that the kernel cannot take back."""
         return self.server + sum(engine.needed for engine in self.engines.values())
 
     @property
@@ -91,7 +91,7 @@ class HostMemoryPlan:
 
 
 def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
-    """What a deployment for target openvino takes of its machine's memory.
+    """The memory that a deployment for target openvino takes on its machine.
 
     Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
     """
@@ -116,7 +116,7 @@ def shape_before_build(spec: EngineSpec) -> ModelConfig:
 
 
 def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
-    """What the engine of a model takes."""
+    """The memory of one engine."""
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))

@@ -39,7 +39,7 @@ def openvino_version() -> str:
 
 
 def how_to_install() -> str:
-    """What to do where OpenVINO, or a part of it, is not installed."""
+    """A hint for a machine without OpenVINO, or without a part of it."""
     return f"Install OpenVINO: {extras.how_to_install('cpu')}"
 
 

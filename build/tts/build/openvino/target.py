@@ -26,7 +26,7 @@ VERIFY_BY_DEFAULT_BELOW = 200_000_000
 
 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """What the engine of a role would be made with now."""
+    """The settings that the engine of a role would be built with now."""
     spec = deployment.engines()[role]
     labels: JsonValue = None
     stated: Settings = {}
@@ -59,7 +59,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
-    """What is served by the engine in `folder`."""
+    """The configuration of the engine in `folder`."""
     return read_engine_config(folder)
 
 
@@ -98,7 +98,7 @@ def make_engine(
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:
-    """What would be exported; there is no command to paste, it happens in process."""
+    """The export that would happen; it runs in this process, so there is no command to paste."""
     spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
     return [f"# {role}: export {spec.checkpoint} to OpenVINO in {spec.precision}, as {folder}"]
 

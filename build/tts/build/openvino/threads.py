@@ -55,7 +55,7 @@ def divide(
 ) -> Mapping[Role, int]:
     """The threads of each engine, by the weights that one token is multiplied with.
 
-    What is stated for one engine is left out of what the other may have.
+    Threads stated for one engine are not available to the other.
     """
     work = weights["generator"] * GENERATED
     share = round(cores * work / (work + weights["verifier"]))

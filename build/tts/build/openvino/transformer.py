@@ -170,7 +170,7 @@ class Transformer:
         return ids
 
     def _logits(self, hidden: Node) -> Node:
-        """What the engine answers, from the last layer's output [batch, tokens, hidden]."""
+        """The engine's output, from the last layer's output [batch, tokens, hidden]."""
         if self.config.head:
             return self._own_head(hidden)
         return self.ops.matmul(hidden, self._head(), False, True)
@@ -258,7 +258,7 @@ class Transformer:
         return ops.add(ops.multiply(value, cosine), ops.multiply(turned, sine))
 
     def _mask(self, ids: Node, attention_mask: Node) -> Node:
-        """What is added to the attention scores, f32 [batch, 1, tokens, all tokens]."""
+        """The mask added to the attention scores, f32 [batch, 1, tokens, all tokens]."""
         ops = self.ops
         new = ops.gather(ops.shape_of(ids), self._int(1), self._int(0))
         total = ops.gather(ops.shape_of(attention_mask), self._int(1), self._int(0))

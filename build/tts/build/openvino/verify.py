@@ -40,7 +40,7 @@ Measured on SmolLM2-135M: the engine is off by 1 to 4 times as much (other order
 slightest fault, an epsilon a tenth of what it should be, by 200 to 500 times.
 """
 LEAST_ROUNDING = 2.0**-22
-"""The least that is taken for it, as a fraction of the largest logit; half an ulp is 2^-24."""
+"""The smallest rounding error assumed, as a fraction of the largest logit; half an ulp is 2^-24."""
 SERVED_TOLERANCE = 0.2
 """Largest error of a logit in bf16 and int8, as a fraction of the largest logit."""
 _SPREAD = 4096  # positions; beyond, fp32 angles themselves differ between libraries
@@ -56,7 +56,7 @@ class _Case:
     positions: Array
     steps: tuple[int, ...]
     codes: Array | None = None
-    """What the ids of a likelihood verifier say beside the tokens (verifiers/likelihood.py)."""
+    """The codes in the ids of a likelihood verifier (verifiers/likelihood.py)."""
 
     @property
     def compared(self) -> Array:
@@ -159,7 +159,7 @@ def _with_steps(case: _Case) -> _Case:
 
 
 def _step_logits(case: _Case, logits: Array) -> Array:
-    """What a likelihood engine answers where the model's own logits are these."""
+    """The answer expected of a likelihood engine for these logits of the model."""
     assert case.codes is not None
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_probs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
@@ -212,7 +212,7 @@ def _errors(
 
 @dataclass(frozen=True)
 class _Expected:
-    """What transformers computes in one case."""
+    """The results of transformers in one case."""
 
     logits: Array
     """In fp64."""

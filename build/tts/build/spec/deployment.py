@@ -158,7 +158,7 @@ class Deployment(Section):
 
     @property
     def server_name(self) -> str:
-        """What its server's files are named for: `demo`, and `demo@2` of the second replica."""
+        """The name of its server's folder: `demo`, and `demo@2` for the second replica."""
         return self.name if self._replica == 1 else f"{self.name}@{self._replica}"
 
     @property
@@ -168,7 +168,9 @@ class Deployment(Section):
 
     @property
     def named(self) -> str:
-        """What commands are given to mean this deployment: the file or the bundled name."""
+        """The argument that names this deployment on a command line: the file or the bundled
+        name.
+        """
         return shlex.quote(self._named or self.name)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What sections `generator` and `verifier` have in common where the engine is compiled here."""
+"""Fields of sections `generator` and `verifier` whose engine is compiled here."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Role = Literal["generator", "verifier"]
 
 
 class RoleSpec(Section):
-    """What sections `generator` and `verifier` have in common, compiled or remote."""
+    """Fields that sections `generator` and `verifier` share, compiled or remote."""
 
     max_seq_len: Count
     """Upper bound of one request's prompt plus output, in tokens."""

@@ -1,4 +1,4 @@
-"""What the sections of a deployment file have in common: their base, and common types."""
+"""The base of the sections of a deployment file, and the types they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
 Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
-"""What the engines are built for and run on; openai: servers that run already, nothing is built."""
+"""The target that engines are built for; openai: servers that run already, nothing is built."""
 
 
 def _path(value: object) -> object:

@@ -112,7 +112,7 @@ class VerifierRole(RoleSpec):
 
     @property
     def facts(self) -> FormatFacts:
-        """What is known of its format."""
+        """The facts about its format."""
         return FORMATS[self.format]
 
     @model_validator(mode="before")

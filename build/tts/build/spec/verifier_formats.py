@@ -14,7 +14,7 @@ from typing import Literal
 from .section import Target
 
 HeadKind = Literal["labels", "classification", "value"]
-"""What a verifier judges with: labels of its language head, or a head (verifiers/head.py)."""
+"""How a verifier judges: by labels of its language head, or by a head (verifiers/head.py)."""
 FormatField = Literal["step_tag", "template", "prompt", "system_prompt"]
 """Fields of section `verifier` that only some formats have."""
 _HEADS: tuple[HeadKind, ...] = ("classification", "value")
@@ -28,13 +28,14 @@ class FormatFacts:
     meaning: str
     """One line for the documentation."""
     dialogue: str
-    """What makes the dialogue from a tokenizer and a VerifierSpec: MODULE:FUNCTION in verifiers."""
+    """The function that makes the dialogue from a tokenizer and a VerifierSpec: MODULE:FUNCTION in
+    verifiers."""
     judges: tuple[HeadKind, ...] = ("labels",)
-    """What verifiers of this format may judge with."""
+    """The heads that verifiers of this format may have."""
     output: Literal["logits", "likelihood"] = "logits"
-    """What the engine answers with: two logits of labels or of a head, or a step's likelihood."""
+    """The engine's output: two logits of labels or of a head, or a step's likelihood."""
     judged_by: str = READ_AT_LABELS
-    """What a verifier without a head of its own judges with, in words."""
+    """How a verifier without a head of its own judges, in words."""
     needs: FormatField | None = None
     """The field that a deployment must give."""
     allows: FormatField | None = None

@@ -72,7 +72,7 @@ class Workspace:
 
     @property
     def interface(self) -> Path:
-        """What the check writes of the container: the tools and functions that a build calls."""
+        """The record that the check writes: the tools and functions that a build calls."""
         return self.root / "interface.json"
 
     @property
@@ -82,7 +82,7 @@ class Workspace:
 
 
 def steps(deployment: Deployment, role: Role, model: ModelConfig, work: Workspace) -> list[Step]:
-    """Everything to run for one engine, in order; raises ConfigError for what cannot be built."""
+    """The steps for one engine, in order; raises ConfigError if it cannot be built."""
     spec = deployment.engines()[role]
     check_engine(deployment, role, model)
     return [
@@ -123,7 +123,7 @@ def splits_embedding(spec: EngineSpec) -> bool:
 
 
 def calls(spec: EngineSpec, model: ModelConfig) -> dict[str, contract.CallMade]:
-    """What the conversion calls of TensorRT-LLM's Python API, by full name, and with what."""
+    """The conversion's calls of TensorRT-LLM's Python API, by full name, with their arguments."""
     model_class = contract.model_classes()[model.architecture]
     made = contract.calls_made("quantise" if is_calibrated(spec) else "convert")
     if spec.placement.expert_parallel > 1:
@@ -186,7 +186,7 @@ def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, 
 
 
 def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, object]:
-    """What config.json of the engine must say, by the names of the contract's engine fields."""
+    """Values required in the engine's config.json, by the names of the contract's engine fields."""
     quant_algo, kv_quant_algo = quantisation(spec)
     place = spec.placement
     expected: dict[str, object] = {

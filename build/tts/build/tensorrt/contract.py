@@ -33,7 +33,7 @@ class Flag(_Facts):
     still_needed: str = ""
     """Why it is used although it is deprecated."""
     explicit: bool = False
-    """It must be passed: its default is not what we want, or may change."""
+    """It must be passed: its default is wrong for us, or may change."""
     least: int | None = None
     power_of_two: bool = False
 
@@ -66,7 +66,7 @@ class CallMade(_Facts):
 
 
 class Container(_Facts):
-    """What one tag of the container holds."""
+    """The contents of one tag of the container."""
 
     tensorrt_llm: str
     tensorrt: str
@@ -83,7 +83,7 @@ def build_flags() -> Mapping[str, Flag]:
 
 @cache
 def engine_fields() -> Mapping[str, EngineField]:
-    """What can be read back of an engine, by the name of the flag or setting."""
+    """The fields that can be read back from an engine, by the name of the flag or setting."""
     fields = _read("engine_config")["fields"]
     return {name: EngineField.model_validate(field) for name, field in fields.items()}
 
@@ -145,7 +145,7 @@ def version_variable() -> str:
 
 
 def compute_capability(gpu: str) -> str:
-    """Compute capability of a kind of GPU, such as "9.0"; engines run on no other."""
+    """Compute capability of a kind of GPU, such as "9.0"; engines run on that one only."""
     capability: str = _read("compute_capability")["gpus"][gpu]
     return capability
 

@@ -1,6 +1,6 @@
 """Device memory of one TensorRT-LLM engine, rank by rank, from shapes alone. All sizes in bytes.
 
-What is exact and what is estimated:
+Exact and estimated parts:
 
 - *weights*: exact but for padding and alignment; the tensors are those of the unified checkpoint
   (docs/source/architecture/checkpoint.md of TensorRT-LLM). Embedding and lm_head stay in 16 bits in
@@ -11,7 +11,8 @@ What is exact and what is estimated:
 - *activations*: estimated. TensorRT fixes them at build time for max_num_tokens tokens and reuses
   one layer's memory for the next (docs/source/reference/memory.md), so they are taken as the
   tensors of one layer (`_width` values per token), plus the 16-bit logits of max_batch_size tokens
-  before they become float32. An upper bound of what public logs show (the tests hold them).
+  before they become float32. This is an upper bound of the sizes in public logs (the tests hold
+  them).
 - *logits*: estimated from two logs ("GPU memory for decoder" and "... for runtime buffers"), which
   are 5.7 and 1.4 float32 matrices [max_batch_size, vocabulary]; taken as 6 and 1.5. An engine built
   with gather_generation_logits keeps 8 more (kCACHE_LENGTH in TensorRT-LLM's runtimeBuffers.h).
@@ -48,9 +49,10 @@ TRANSFER_VARIABLE = "TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE"
 """Size of each KV transfer buffer, 512MB unless set (envUtils.cpp). Triton's backend configures a
 cache transceiver for every model, whose CacheTransBufferManager allocates its buffers at once.
 calculateMaxNumBlocks takes them off the memory for the KV pool before max_tokens is looked at, so
-on a full GPU they would shrink the pool without a word."""
+on a full GPU they would shrink the pool silently."""
 TRANSFER_SIZE = "1MB"
-"""What every launch sets it to: as good as nothing, as no KV block ever leaves a server."""
+"""The value that every launch sets: as small as possible, since no KV block ever leaves a
+server."""
 TRANSFER = 3 * 2 * 2**20
 """Transfer buffers of one rank: one to receive, up to two to send (1.0 to 1.2 line), each rounded
 up to the 2 MiB that device memory is handed out in."""
@@ -110,7 +112,7 @@ class Weights:
 
     @property
     def total(self) -> int:
-        """What a step reads that reaches every expert."""
+        """Bytes that a step reads when it reaches every expert."""
         return self.layers + self.experts + self.head
 
 

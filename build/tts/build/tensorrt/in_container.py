@@ -55,7 +55,8 @@ def main() -> None:
 def check(arguments: argparse.Namespace) -> None:
     """Refuse another TensorRT-LLM, too few GPUs, or GPUs of another compute capability.
 
-    What a build would call here is printed, and written to a file to be compared with the facts.
+    The functions that a build would call are printed, and written to a file for comparison with the
+    facts.
     """
     try:
         version = importlib.metadata.version("tensorrt_llm").partition("+")[0]
@@ -88,7 +89,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def build_help() -> str:
-    """What trtllm-build says of its flags."""
+    """The help text of trtllm-build."""
     wide = {**os.environ, "COLUMNS": "200"}
     command = ["trtllm-build", "--help"]
     try:

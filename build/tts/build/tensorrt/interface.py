@@ -1,8 +1,8 @@
 """Whether the tools in the container are the ones that a build was written for.
 
 The check of a build records what `trtllm-build --help` says and the signatures of the functions
-that the conversion calls (`in_container.check`). Here that is compared with the facts of the
-contract and with what this very build is going to call, before an hour is spent on it. Pure but for
+that the conversion calls (`in_container.check`). This module compares them with the facts of the
+contract and with the calls of this build, before an hour is spent on it. Pure, except that it reads
 one file.
 """
 
@@ -31,7 +31,7 @@ class Difference:
 
     what: str
     stops: bool
-    """Whether the build would fail by it, or make something else."""
+    """Whether it would break the build or change its result."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def help_differences(text: str, arguments: Sequence[str]) -> Iterator[Difference
 def call_differences(
     signatures: Mapping[str, Mapping[str, Any]], calls: Mapping[str, contract.CallMade]
 ) -> Iterator[Difference]:
-    """Which calls the functions of a container would not take, and what they take beside."""
+    """Calls that the container's functions would refuse, and parameters that they have besides."""
     for name, made in calls.items():
         found = signatures[name]
         if not found["there"]:

@@ -1,4 +1,4 @@
-"""How much KV cache each engine gets: the pools with which one step of a search takes least time.
+"""How much KV cache each engine gets: the pools that make one step of a search fastest.
 
 One step of N beams is N generated steps of S tokens, and N scores. With pools that hold the KV
 cache of B sequences at a time they come in waves (after the asymmetric memory allocation of
@@ -14,8 +14,8 @@ step, so a pool that holds B of N beams finds B / N of their prefixes and comput
 the question's whole blocks are held once per problem, not once per beam. Without reuse everything
 is computed again.
 
-What is left when both pools hold all N beams is shared in proportion to them, up to the point where
-more could hold nothing (`Side.useful`).
+Memory left when both pools hold all N beams is shared in proportion to them, as far as more could
+hold anything (`Side.useful`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ..verifiers.head import HEADED
 
 
 class KnownModel(BaseModel):
-    """What is published about one model."""
+    """The published facts about one model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Every way to place a deployment's engines on so many GPUs, as far as the memory plan lets it.
+"""Every way to place a deployment's engines on a number of GPUs, as far as the memory plan allows.
 
 A server has both engines on the same GPUs, split over all of them, or each on GPUs of its own; and
 there are as many servers as there are GPUs for. Engines are split by tensor parallelism, in powers
@@ -58,7 +58,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Refused:
-    """A placement that cannot be, and why."""
+    """An impossible placement, and why."""
 
     placement: Placement
     reason: str
@@ -80,7 +80,9 @@ def placements(gpus: int) -> list[Placement]:
 
 
 def placed(deployment: Deployment, gpus: int) -> tuple[list[Placed], list[Refused]]:
-    """What fits on so many GPUs of the deployment's kind, and what does not."""
+    """The placements that fit on a number of GPUs of the deployment's kind, and those that do
+    not.
+    """
     fits: list[Placed] = []
     refused: list[Refused] = []
     for placement in placements(gpus):

@@ -53,7 +53,7 @@ class Roofline:
         return self._seconds(flops, self.weight_bytes + batch * context * self.kv_bytes)
 
     def prefill_s(self, sequences: float, new: float, cached: float) -> float:
-        """Prompts of `cached` + `new` tokens each, of which the first are in the KV cache."""
+        """Prompts of `cached` + `new` tokens each; the cached ones are in the KV cache."""
         tokens = sequences * new
         flops = tokens * self.body_flops + sequences * self.head_flops
         flops += self.attention_flops * tokens * (cached + new / 2)

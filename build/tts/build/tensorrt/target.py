@@ -90,7 +90,9 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
-    """What clients and templates need to know of an engine; config.json in `folder` is NVIDIA's."""
+    """The facts that clients and templates need about an engine; config.json in `folder` is
+    NVIDIA's.
+    """
     spec = deployment.engines()[role]
     model = engine_shape(read_model(spec.checkpoint), spec)
     tokenizer, logits = Tokenizer(spec.checkpoint), _padded_vocabulary(model, spec)

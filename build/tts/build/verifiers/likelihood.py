@@ -1,8 +1,8 @@
 """A verifier that is a language model: a step's score is how likely the model finds its text.
 
 The score is exp(m), m the mean of the natural log-probabilities that the model gives to the step's
-tokens after the question and all earlier steps: the geometric mean of their probabilities. It lies
-in (0, 1] and grows with m. (The sum would favour short steps, and its exponential is 0 in fp32 from
+tokens after the question and all earlier steps: the geometric mean of their probabilities. It is in
+(0, 1] and grows with m. (The sum would favour short steps, and its exponential is 0 in fp32 from
 about 100 nats on.) This is the likelihood-guided selection of arXiv 2606.01682, without its chunks
 of one fixed length. Its authors find that likelihoods of steps of different lengths mislead, also
 as means: docs/reference/verifiers.md.
@@ -34,7 +34,7 @@ CODES = 4096
 """Ids of an engine are below CODES times its vocabulary, and so below 2**31 for any vocabulary of
 up to 524,287 tokens."""
 MOST_STEPS = CODES // 2 - 1
-"""What follows the step of this number is scored together with it."""
+"""Any text after the step of this number is scored together with it."""
 STEP_END = "\n\n"
 _MARK = "\ue000question\ue001"
 

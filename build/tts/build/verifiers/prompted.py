@@ -5,11 +5,11 @@ chat template as one user turn. Its places come in the order {question}, {steps}
 
     few-shot text, question | first step | second step | ... | last step | is it right? | answer
 
-What stands between {steps} and {step} stands between any two steps. So everything up to the last
-step extends what the path above it was asked with, and the engine's KV cache serves it; only the
-text behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded
-piece by piece, at each bar. The score is the softmax over the two labels' logits, as with a
-verifier that was trained on labels.
+The text between {steps} and {step} is put between any two steps. So everything up to the last step
+extends what the path above it was asked with, and the engine's KV cache serves it; only the text
+behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded piece by
+piece, at each bar. The score is the softmax over the two labels' logits, as with a verifier that
+was trained on labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .dialogue import label_ids
 
 _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
 _ANY_WORD = "1"
-"""What a piece of text is encoded behind: alone it might begin with another token."""
+"""Text put in front of a piece while it is encoded: alone, the piece might begin with another
+token."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Prompted:
     between: str
     """Between any two steps."""
     answer: str
-    """All that follows the last step: the question about it, and where its answer begins."""
+    """The text after the last step: the question about it, up to where its answer begins."""
     answer_ids: tuple[int, ...]
 
     def decode(self, ids: Ids) -> str:

@@ -1,10 +1,10 @@
 """A paged KV cache with prefix reuse: which blocks are held, not what is in them.
 
-Blocks of whole prefixes lie in a radix tree, one block an edge, named by its token ids. A request
+Blocks of whole prefixes form a radix tree: each block is an edge, named by its token ids. A request
 holds the path that it reuses and owns further blocks for its worst case, so nothing admitted ever
-runs out. What it computes is put into the tree; of two requests that computed the same block, one
-copy stays. Blocks that nobody holds are kept for reuse until room is needed: then the least
-recently used go first, leaves before what they hang on.
+runs out. Its computed blocks are put into the tree; if two requests computed the same block, one
+copy stays. Blocks that no request holds are kept for reuse until room is needed; then the least
+recently used are evicted first, leaves before their parents.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PagedCache:
         self._reuse = reuse
         self._root = _Block()
         self._kept = 0
-        """Blocks in the tree, of which `_idle` are held by nobody."""
+        """Blocks in the tree; `_idle` of them are not held by any request."""
         self._idle = 0
         self._owned = 0
         self._count = 0

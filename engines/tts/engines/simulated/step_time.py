@@ -32,7 +32,7 @@ class ModelShape:
     head: float
     """Parameters of the output head; 0 where the head is cut to a few rows."""
     weight_bytes: float
-    """All weights, as they lie in memory."""
+    """All weights, as they are stored in memory."""
     body_bytes: float
     """Weights of the layers that every step reads."""
     head_bytes: float

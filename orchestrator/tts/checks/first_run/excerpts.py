@@ -1,4 +1,4 @@
-"""What of a log may be attached to a bug report: lines that tell something, without secrets.
+"""The part of a log that may be attached to a bug report: informative lines, without secrets.
 
 No line of a log is taken that is neither of a known form nor a warning or an error, and in every
 text secrets, the texts of prompts, this machine's name and the user's home folder are replaced.

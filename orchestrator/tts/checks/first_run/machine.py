@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 
 def _answer(program: str, *arguments: str) -> str | None:
-    """What a program prints; None if it is not there, fails or takes too long."""
+    """The output of a program; None if it is not there, fails or takes too long."""
     done = _ran(program, *arguments, timeout_s=_PATIENCE_S)
     return done.stdout.strip() if done and done.returncode == 0 else None
 

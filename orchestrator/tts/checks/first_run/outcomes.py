@@ -44,7 +44,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 TOLERANCE = 0.02
 """Share by which a size may exceed its estimate: logs round, tensors are aligned."""
 _ALIKE = 0.1
-"""Up to this difference of their logarithms two numbers of bytes per token are not told apart."""
+"""Two numbers of bytes per token count as equal up to this difference of their logarithms."""
 _REPORT = "The plan's estimate is too small: report it with this report. Until then, "
 _SMALLER = "lower kv_cache.tokens by as much (tts plan NAME says bytes per token)."
 

@@ -1,4 +1,4 @@
-"""What commands print with `--json`: a type for each document, and how it is made.
+"""The documents that commands print with `--json`: a type for each, and how it is made.
 
 | module | documents of |
 |---|---|

@@ -1,4 +1,4 @@
-"""What a server is and can do."""
+"""A server and its capabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a server is and can do, as it answered when it was asked."""
+    """A server and its capabilities, by its answers to probes."""
 
     kind: Kind
     model: str
@@ -50,7 +50,7 @@ class Capabilities:
     """It serves a model with a head, which verifiers with a head need."""
 
     def describe(self) -> str:
-        """What it is and can do, in one line."""
+        """The server and its capabilities in one line."""
         name = " ".join(filter(None, (NAMES[self.kind], self.version)))
         says = [f"context {self.context:,}"] if self.context else []
         if self.generates:

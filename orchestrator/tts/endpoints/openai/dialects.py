@@ -1,4 +1,4 @@
-"""What each kind of server is sent and answers: the one place to add a server. Pure.
+"""The requests and answers of each kind of server: the one place to add a server. Pure.
 
 A dialect makes requests from what is wanted and reads answers into one form. Everything that draws
 a token is spelled out in each request, since servers have defaults of their own: llama.cpp's for

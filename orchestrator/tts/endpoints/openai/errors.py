@@ -53,7 +53,7 @@ _HINTS = {
 
 
 def error_of_event(address: str, path: str, event: Any) -> EndpointError | None:
-    """What an event in the middle of a stream means, if it is an error."""
+    """The meaning of an error event in the middle of a stream."""
     error = event.get("error") if isinstance(event, dict) else None
     if not error:
         return None

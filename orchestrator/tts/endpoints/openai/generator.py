@@ -153,7 +153,7 @@ class OpenAIGenerator(StreamingGenerator):
         return ids[: output.add(ids)]
 
     async def _text(self, ask: Ask, before: str, at_step: bool) -> tuple[str, bool]:
-        """What an output adds to a text, and whether it ends there, but for the limit."""
+        """The text that an output adds, and whether it ended there before its limit."""
         text = ""
         async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
             async for event in events:

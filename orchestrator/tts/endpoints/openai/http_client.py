@@ -55,11 +55,11 @@ class Http:
         self._closed = False
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What an attempt gives, made again after a failure that may pass (see `retried`)."""
+        """The result of an attempt, repeated after a failure that may pass (see `retried`)."""
         return await retried(attempt, patience_s=self.patience_s)
 
     async def get(self, path: str) -> Any:
-        """What a path answers, None if that is no JSON."""
+        """The answer of a path, None if it is not JSON."""
         async with self._answer("GET", path, None, _CONNECT_S) as answer:
             body = await self._whole(answer, path)
         try:

@@ -1,4 +1,4 @@
-"""What a server is and can do, found out by asking it: a few completions of a few tokens."""
+"""Find out a server's capabilities by asking it for a few completions of a few tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Served:
 
 
 async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
-    """What a server is and can do, and how it is asked.
+    """A server's capabilities, and how to talk to it.
 
     Raises ServerError with the reason if it cannot be used, EndpointUnavailable or EndpointTimeout
     if it does not answer.
@@ -166,7 +166,7 @@ async def _can(
 
 
 async def _about(http: Http, known: Capabilities) -> Capabilities:
-    """With its version, and its context where that is told apart from the model."""
+    """With its version, and its context where it states one of its own."""
     if known.kind not in _VERSIONS:
         return known
     path, name = _VERSIONS[known.kind]

@@ -30,7 +30,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """What is known of one replica's failures. A value: each event makes another."""
+    """The record of one replica's failures. A value: each event makes another."""
 
     breaker: Breaker = Breaker()
     failures: int = 0

@@ -36,7 +36,7 @@ class LeastOutstanding:
 
 
 class PrefixAffinity:
-    """What has been somewhere stays there, where its prefix is cached; what is new goes by load."""
+    """Known keys stay on their replica, where their prefix is cached; new keys go by load."""
 
     def __init__(self, keys: int = KEYS) -> None:
         """At most `keys` are remembered."""
@@ -46,7 +46,7 @@ class PrefixAffinity:
         self._by_load = LeastOutstanding()
 
     def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
-        """See RoutingPolicy. A key whose replica is not usable has another from then on."""
+        """See RoutingPolicy. A key whose replica is not usable moves to another one for good."""
         home = self._home.get(key)
         chosen = next((each for each in usable if each.name == home), None)
         if chosen is None:

@@ -13,9 +13,9 @@ from .replica import Lease, Replica
 class Router:
     """Hands out work to replicas. Times are seconds on any one clock that does not go back.
 
-    A caller takes a lease, does the work on its replica, and ends the lease with what that tells of
-    the replica's health. Whoever watches the replicas asks `to_try` for those that should be tried
-    again, by a real request, and reports what came of it.
+    A caller takes a lease, does the work on its replica, and ends the lease with what it learnt
+    about the replica's health. Whoever watches the replicas asks `to_try` for those that should be
+    tried again, by a real request, and reports what came of it.
     """
 
     def __init__(self, policy: RoutingPolicy | None = None, breaker: Breaker | None = None) -> None:

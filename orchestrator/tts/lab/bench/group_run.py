@@ -56,11 +56,11 @@ class ColdSessions(AsyncExitStack):
     ) -> None:
         """`endpoints` are the servers to use; none: those of the deployment, or of this machine.
 
-        `verifier` scores in the place of the deployment's.
+        `verifier` scores instead of the deployment's.
         """
         super().__init__()
         self.start_s: float | None = None
-        """What the last start of a server took; None: there was none yet."""
+        """The time of the last start of a server; None before the first."""
         self.warm = False
         """Whether the session that was opened last found caches that could not be emptied."""
         self._observer = observer
@@ -209,7 +209,7 @@ def _carry_out(
 ) -> None:
     """Run what has not finished and keep the comparison's numbers.
 
-    All runs are opened first: a damaged log is said before anything is started.
+    All runs are opened first, so a damaged log is reported before anything is started.
     """
     progress = _GroupProgress(len(members))
     with ExitStack() as opened:

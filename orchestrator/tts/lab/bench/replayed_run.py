@@ -33,7 +33,8 @@ _COMPARED = (
 
 
 def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunConfig:
-    """What a replay of `path` is: what a recorded run was, scheduled as `config` says.
+    """The configuration of a replay of `path`: that of the recorded run, scheduled as `config`
+    says.
 
     Raises ConfigError naming an option that was given and is not as recorded.
     """

@@ -40,7 +40,8 @@ SHARDS = "shards"
 SHARDS_EACH = 4
 """Shards per server: more even out what differs in speed, fewer keep the engines fuller."""
 _OF_A_SHARD = {"shard", "problem_ids", "deployment_source", "command"}
-"""What shards of one run do not share: each may name the deployment as its machine does."""
+"""Fields that may differ between shards of one run: each names the deployment as its machine
+does."""
 
 
 class Actor:

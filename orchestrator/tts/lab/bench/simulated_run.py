@@ -24,7 +24,7 @@ from ..tuning.result import read_fits
 from .replayed_run import recorded_work
 
 CALL_MS = 0.5
-"""What the orchestrator's processor is assumed to spend on a call."""
+"""Seconds of the orchestrator's processor assumed per call."""
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
 ENOUGH_PROBLEMS = 64
@@ -35,7 +35,7 @@ NEAR = 0.02
 
 @dataclass(frozen=True)
 class SimulationOptions:
-    """What the user asks to be simulated, but for the schedules."""
+    """The simulation that the user asks for, without the schedules."""
 
     gpu: Gpu
     gpus: int
@@ -188,7 +188,7 @@ def simulate_placements(
     n: int,
     say: Callable[[PlacedRun], None] = lambda run: None,
 ) -> list[PlacedRun]:
-    """All candidates at all concurrencies; `say` is told of each as it is done."""
+    """All candidates at all concurrencies; `say` is called for each when it is done."""
     runs: list[PlacedRun] = []
     for concurrency in concurrencies:
         for placed in candidates:

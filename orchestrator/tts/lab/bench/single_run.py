@@ -231,7 +231,7 @@ def new_session(
 ) -> AsyncSession:
     """A session that is not open yet, on these servers if any are named.
 
-    `verifier` scores in the place of the deployment's.
+    `verifier` scores instead of the deployment's.
     """
     own = {} if verifier is None else {"verifier": verifier}
     return AsyncSession(

@@ -59,7 +59,9 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated, but for the schedule. `in_flight` bounds the problems that run at once."""
+    """The simulated system, without the schedule. `in_flight` bounds the problems that run at
+    once.
+    """
 
     deployment: Deployment
     sharing: Sharing
@@ -142,7 +144,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
-    """What is solved: the first recorded problems, or as many made-up ones."""
+    """The problems: the first recorded ones, or as many made-up ones."""
     if scenario.recorded:
         return scenario.recorded.models, list(scenario.recorded.problems[: scenario.problems])
     made_up = [
@@ -169,7 +171,7 @@ def digest_of(trees: Mapping[str, str]) -> str:
 
 @dataclass(eq=False)
 class _Observed:
-    """What is kept of a run's events and results."""
+    """The parts of a run's events and results that are kept."""
 
     started: dict[str, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)

@@ -76,7 +76,7 @@ class CharacterTokenizer(Tokenizer):
 
 
 def simulated_models(deployment: Deployment) -> Models:
-    """What the driver knows of two models that have no tokenizer."""
+    """The driver's view of two models that have no tokenizer."""
     tokenizer = CharacterTokenizer()
     form = RunningText(
         tokenizer,

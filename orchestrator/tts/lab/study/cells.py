@@ -16,7 +16,7 @@ from tts.scheduling import ScheduleName, SpeculationName
 BASE = "as-deployed"
 """The cell with which all others are compared."""
 RESTART_S = 10.0
-"""What a server's start is expected to take."""
+"""Expected time of a server's start."""
 LEAST_PROBLEMS, MOST_PROBLEMS = 4, 64
 """Problems of a cell in one round, where their number is chosen by time."""
 _SAME_SHARE = 0.02
@@ -101,7 +101,7 @@ class Cell:
 
     @property
     def work(self) -> float:
-        """What a problem is expected to take, in units of a problem with n = 1."""
+        """Expected time of a problem, in units of a problem with n = 1."""
         alone = self.schedule == "lockstep" or self.in_flight == 1
         return self.n * (_SERIAL if alone else 1.0)
 
@@ -218,7 +218,7 @@ def seconds_left(
     unit_s: float,
     start_s: float = RESTART_S,
 ) -> float:
-    """What the steps that are left are expected to take.
+    """Expected time of the remaining steps.
 
     `finished` has the mean seconds of cells that ran already, by name: the same cell is expected to
     take as long again, another one by its work.

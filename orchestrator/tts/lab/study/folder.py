@@ -37,7 +37,7 @@ Row = dict[str, str | int | float | bool | None]
 
 @dataclass(frozen=True)
 class StudyConfig:
-    """What a study was asked to be: study.json."""
+    """The configuration of a study: study.json."""
 
     deployment: str
     deployment_source: str
@@ -45,7 +45,7 @@ class StudyConfig:
     deployment_digest: str
     """The digest of the served models; a later tts may serve the same file otherwise."""
     limits_digest: str
-    """What the deployment file says of both engines, and which checkpoints they have; see plan."""
+    """Both engines by the deployment file, and their checkpoints; see plan."""
     dataset: str
     seed: int
     form: Form
@@ -87,7 +87,7 @@ def is_study(folder: Path) -> bool:
 
 
 def read_study(folder: Path) -> StudyConfig:
-    """What the study in a folder was asked to be; raises RunError."""
+    """The configuration of the study in a folder; raises RunError."""
     data = read_json(folder / STUDY, f"{folder} holds no study")
     try:
         config = msgspec.convert(data, StudyConfig)

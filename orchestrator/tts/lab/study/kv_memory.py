@@ -13,7 +13,7 @@ from tts.build.tensorrt.memory_plan import plan_memory
 from .cells import Engines
 
 WORKING = "working space and processes"
-"""What is neither weights nor a KV pool."""
+"""Memory that is neither weights nor a KV pool."""
 
 
 @dataclass(frozen=True)

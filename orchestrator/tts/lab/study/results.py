@@ -2,10 +2,10 @@
 
 The rounds are a randomised complete block design, which is compared on a logarithmic scale. Every
 cell runs once in each round, on the round's own problems. A round's difficulty, and how fast the
-machine was during it, affect all of its cells alike and cancel. What is left over is noise, whose
-size is estimated from all cells together: from few rounds of many cells as well as from many
-rounds of few. (R. A. Fisher, The Design of Experiments, 1935; any textbook has the formulas as
-the two-way analysis of variance without replication.)
+machine was during it, affect all of its cells alike and cancel. The rest is noise, whose size is
+estimated from all cells together: from few rounds of many cells as well as from many rounds of few.
+(R. A. Fisher, The Design of Experiments, 1935; any textbook has the formulas as the two-way
+analysis of variance without replication.)
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LEAST_REPEATS = 2
 RESAMPLES = 1000
 """Draws of the bootstrap."""
 UNITS: dict[Role, str] = {"generator": "requests", "verifier": "tokens"}
-"""What each engine's load is counted in."""
+"""The unit of each engine's load."""
 FIELDS: dict[Role, Field] = {
     "generator": ("generator", "in_flight_requests"),
     "verifier": ("verifier", "in_flight_tokens"),
@@ -69,7 +69,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """What was measured of one engine, and what follows from it."""
+    """The measurements of one engine, and what follows from them."""
 
     role: Role
     samples: tuple[Sample, ...]

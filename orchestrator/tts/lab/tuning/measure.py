@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass
 class Measured:
-    """What has been measured of one engine so far."""
+    """The measurements of one engine so far."""
 
     role: Role
     full_batch: float

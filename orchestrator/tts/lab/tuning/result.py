@@ -31,7 +31,7 @@ def to_json(
     *,
     stopped: bool = False,
 ) -> dict[str, Any]:
-    """What was measured, with which requests, and what follows from it.
+    """The measurements, their requests, and what follows from them.
 
     Nothing follows from measurements that were stopped; then the result says so. Results of older
     versions hold `knee` in place of `saturation_point`; readers need neither.

@@ -163,7 +163,7 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
 
 
 def _recording(session: AsyncSession, dataset: str) -> Plan:
-    """What is recorded where no run is given: a short run of beam search."""
+    """The recording made if no run is given: a short run of beam search."""
     spec = session.deployment
     config = RunConfig(deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS)
     problems = tuple(load_problems(dataset, limit=PROBLEMS))

@@ -30,7 +30,7 @@ from .charts import (
 from .figure import Figure, Row, Spec
 
 FEW = 20
-"""Completions below which nothing is said of how right they are."""
+"""With fewer completions there is no verdict."""
 Verdict = Literal["too few to say", "within the noise", "too high", "too low"]
 
 

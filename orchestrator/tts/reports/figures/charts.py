@@ -1,4 +1,4 @@
-"""What all charts have in common: colours, width, and how few rows they take.
+"""Shared by all charts: colours, width, and the limit of rows.
 
 Charts say nothing of text colours, fonts or backgrounds: the page that shows them does, for light
 and for dark. Colours of marks are those of Okabe and Ito (2008), which colour-blind readers can
@@ -89,7 +89,7 @@ def bars_height(count: int) -> int:
 
 
 def thinned(items: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
-    """At most so many of the items, evenly spaced, the first and the last among them."""
+    """At most this many of the items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     step = (len(items) - 1) / (most - 1)

@@ -1,4 +1,4 @@
-"""What a figure is; pages, exports and downloads take nothing else."""
+"""The type of a figure; pages, exports and downloads take nothing else."""
 
 from __future__ import annotations
 

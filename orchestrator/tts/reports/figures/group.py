@@ -217,7 +217,7 @@ def _share_of(row: Compared) -> str:
 
 
 def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) -> Figure | None:
-    """What each strategy reaches within the same budgets; None where there is one strategy.
+    """The accuracy of each strategy within the same budgets; None where there is one strategy.
 
     A strategy's accuracy within a budget is that of its best run that costs no more: the step of
     its own Pareto front, nothing is interpolated.

@@ -75,7 +75,7 @@ def comparison_figures(runs: Sequence[MeasuredRun], names: Sequence[str]) -> lis
 
 
 def settings(differing: Sequence[Setting], names: Sequence[str]) -> Figure | None:
-    """What the runs were asked for differently, as a table; None if nothing."""
+    """The differences between the runs' configurations, as a table; None if there are none."""
     if not differing:
         return None
     rows: list[Row] = []

@@ -117,7 +117,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
 
 
 def speculation(run: MeasuredRun) -> Figure | None:
-    """What became of expansions that were sent ahead; None without any."""
+    """The outcome of expansions that were sent ahead; None without any."""
     ahead = run.measures.use.speculation
     if not ahead.sent:
         return None
@@ -169,7 +169,7 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure |
 
 
 def verifier_batches(run: MeasuredRun) -> Figure | None:
-    """What let verifier batches go, and how large they were; None where none were held back."""
+    """Why verifier batches were sent, and how large they were; None where none were held back."""
     batches = run.measures.use.batches
     if not batches:
         return None

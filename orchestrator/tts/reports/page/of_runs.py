@@ -164,7 +164,7 @@ def _cell(value: Any) -> Cell:
 
 @dataclass(frozen=True)
 class Report:
-    """What a page of runs shows, and where it is written."""
+    """The content of a page of runs, and where it is written."""
 
     file: Path
     title: str
@@ -181,7 +181,8 @@ class Report:
 def report_of(folders: Sequence[Path]) -> Report:
     """The report of folders of runs and groups; raises RunError if one cannot be read.
 
-    That of one folder lies in it; that of several beside the first one, named for all of them.
+    The page of one folder is in it; that of several is beside the first one, named after all of
+    them.
     """
     runs = expand_groups(folders)
     configs = [read_run_config(run) for run in runs]  # what is missing there is said by name

@@ -1,7 +1,7 @@
 """Trees as text of a page: each problem by itself as gzip in base64, unpacked when it is opened.
 
-What does not fit into the page goes to script files beside it, which it loads when they are asked
-for: a page from disk may load scripts from there, but cannot read any other file.
+Trees that do not fit into the page go to script files beside it, which it loads on demand: a page
+from disk may load scripts from there, but cannot read any other file.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pack(tree: ProblemTree) -> PackedTree:
 
 
 def unpack(packed: str) -> dict[str, Any]:
-    """What `pack` has packed, as the page reads it."""
+    """The result of `pack`, as the page reads it."""
     data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return data
 

@@ -83,7 +83,7 @@ def problem_trees(
     """The trees of a log: solved problems in the order in which they were solved, then the others.
 
     `vote` is the rule by which the run chooses answers; `questions` has those that the log does
-    not say, by problem. What is cancelled after a problem is solved is left out.
+    not say, by problem. Requests cancelled after a problem is solved are left out.
     """
     run = RunState()
     for problem in solved_problems(events, run):
@@ -123,7 +123,7 @@ def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
     """The digest of a tree as it was read: the log's own where every fate was told right.
 
     As `tts.search.tree.Tree.digest` computes it. A step that was never written, because its prompt
-    filled the context, is not in the log, so the digest of its tree is another.
+    filled the context, is not in the log, so the digest of its tree differs.
     """
     sha = hashlib.sha256()
     for record in sorted(thoughts, key=lambda record: record.path):

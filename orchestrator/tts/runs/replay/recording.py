@@ -29,13 +29,13 @@ Tokens = tuple[int, ...]
 class Recording:
     """See Script. A node is known by its seed, a dialogue by its ids.
 
-    What the run never asked, such as a speculative expansion that only another schedule tries, is
-    answered with another of its answers: its length is then one that occurs.
+    A request that the run never made, such as a speculative expansion that only another schedule
+    tries, gets one of the run's other answers, so its length is realistic.
     """
 
     models: Models
     answers: Mapping[int, Tokens]
-    """What was generated, by the node's seed."""
+    """The generated steps, by the node's seed."""
     scores: Mapping[bytes, float]
     """By the hash of the dialogue's ids."""
     steps: Sequence[Tokens]

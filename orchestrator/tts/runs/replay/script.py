@@ -1,4 +1,4 @@
-"""What engines are to answer, decided without them; and endpoints whose engines do the work."""
+"""Answers that are decided without engines, and endpoints whose engines do the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is replayed: a recorded run's folder, or a trace file."""
+"""The source of a replay: a recorded run's folder, or a trace file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Source:
         return models.with_context(context)
 
     def script(self, models: Models, problems: Sequence[Problem]) -> Script:
-        """What the engines are to answer; raises a TtsError naming what does not fit."""
+        """The answers for the engines; raises a TtsError naming what does not fit."""
         if self.recorded is None:
             return TraceScript(models, read_chains(self.path))
         return read_recording(self.path, self.recorded, models, problems)
@@ -84,7 +84,7 @@ class Replay:
 
 
 def open_source(path: Path) -> Source:
-    """What there is to replay at `path`; raises RunError if it is nothing that can be."""
+    """The source at `path`; raises RunError if it cannot be replayed."""
     path = path.expanduser().resolve()
     if is_file(path):
         return Source(path, None)

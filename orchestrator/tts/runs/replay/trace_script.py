@@ -1,9 +1,9 @@
 """A trace file as a script for any strategy: chains' lengths, ends and scores, in made-up text.
 
 A node's seed picks one of the chains that are as deep as the node; the step has that chain's
-length, end and score at this depth. What is written are tokens drawn by the seed, then a mark of a
-few letters that names the step, then the delimiter. So whoever sees the mark knows the depth and
-the score: answers depend on the request alone, in a continued run too.
+length, end and score at this depth. A step is tokens drawn by the seed, then a few letters that
+name the step, then the delimiter. So whoever sees the mark knows the depth and the score: answers
+depend on the request alone, in a continued run too.
 """
 
 from __future__ import annotations

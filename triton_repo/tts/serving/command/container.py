@@ -1,8 +1,8 @@
 """Running a server in NVIDIA's container, through docker.
 
-One rule about paths: what the container needs is mounted at the path it has outside, read-only but
-for the folder of the gRPC socket. So
-the same model repository serves on bare metal, in a container and in a pod.
+One rule about paths: everything that the container needs is mounted at the path it has outside,
+read-only except for the folder of the gRPC socket. So the same model repository serves on bare
+metal, in a container and in a pod.
 """
 
 from __future__ import annotations

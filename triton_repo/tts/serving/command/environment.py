@@ -5,8 +5,8 @@ found from the `python3` that comes first on PATH. So each server gets a tiny vi
 of links whose .pth file names every folder of this process's sys.path: what is importable here is
 importable in the models, installed or not. It is cheap, and made for each start.
 
-What the server and its models keep in temporary files lies in this environment too, so that the
-next start removes what a killed server has left.
+Temporary files of the server and its models belong to this environment too, so that the next start
+removes those of a killed server.
 """
 
 from __future__ import annotations

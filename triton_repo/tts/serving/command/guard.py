@@ -5,11 +5,11 @@ Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX SOCKET [--shared F
 empty. When the server exits, when the guard is asked to stop (SIGTERM), or when the process that
 started it is gone however it died (SIGKILL included), it stops the server, kills what is left of it
 (Python stubs, ranks), removes their shared memory and the socket, and runs LAST, which removes a
-container. What any of them writes is for their user alone (umask 077).
+container. Only their user can read the files that they write (umask 077).
 
-A server whose state lies in FOLDER is shared: when the process that started it is gone, or leaves
-it to the guard (SIGUSR1), it goes on until the last of its users is gone. Each of them holds a
-shared lock on the file USERS in FOLDER; the guard stops the server under an exclusive one.
+A server whose state is in FOLDER is shared: when the process that started it is gone, or leaves it
+to the guard (SIGUSR1), it runs until its last user is gone. Each of them holds a shared lock on the
+file USERS in FOLDER; the guard stops the server under an exclusive one.
 
 Why a process: PR_SET_PDEATHSIG in the server itself would act on the end of the *thread* that
 started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared

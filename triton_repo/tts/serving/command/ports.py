@@ -89,9 +89,9 @@ def is_loopback(host: str) -> bool:
 def socket_path(name: str) -> Path:
     """The Unix domain socket of a deployment's server, the same for every start.
 
-    It lies in a folder of its own in XDG_RUNTIME_DIR, or in /tmp where that is not set. Anybody may
-    make the folder there before this user does: then it lies beside the server's files or, where
-    the path of that would be too long, in a new folder of /tmp.
+    It is in a folder of its own in XDG_RUNTIME_DIR, or in /tmp where that is not set. Another user
+    may already have made that folder: then the socket is beside the server's files or, if that path
+    is too long, in a new folder of /tmp.
     """
     # short, as a socket's path must be; other homes hold deployments of the same name
     own = hashlib.sha256(str(paths.server_dir(name)).encode()).hexdigest()[:12]

@@ -53,7 +53,7 @@ class TritonServer:
 
 
 def how_to_install() -> str:
-    """What to do where the bundled Triton is not installed."""
+    """A hint for a machine without the bundled Triton."""
     if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
         return f"The bundled Triton needs Python 3.10 to 3.12: use one of these, or {WITHOUT}."
     return f"Install it: {extras.how_to_install('cpu', 'triton')}\nOr {WITHOUT}."
@@ -85,7 +85,8 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
 
 
 def find_runtime(deployment: Deployment) -> TritonServer | Docker:
-    """What can run the server of a deployment: a tritonserver, or docker with NVIDIA's image.
+    """The program that can run the server of a deployment: a tritonserver, or docker with NVIDIA's
+    image.
 
     Raises ServerError saying what is missing and what to do.
     """

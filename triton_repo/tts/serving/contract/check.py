@@ -120,7 +120,7 @@ def _files(folder: Path, rendered: Path) -> Iterator[Found]:
 
 
 def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
-    """What is wrong with one configuration; in a rendered repository itself, only its values."""
+    """The mistakes in one configuration; in a rendered repository, only in its values."""
     file = folder / model / CONFIG
     if not file.is_file():
         return  # reported by _files

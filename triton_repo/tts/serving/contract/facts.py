@@ -57,7 +57,7 @@ class PassingFailure(_Fact):
     """Words of an error that says nothing against its request, which may be sent again."""
 
     text: str
-    """What it is recognised by."""
+    """The text by which it is recognised."""
     example: str
     source: str
 
@@ -116,7 +116,7 @@ def launch_rules() -> dict[str, Any]:
 
 @cache
 def start_log_forms() -> dict[str, LineForm]:
-    """The lines of a start's log that tell of memory, by what they tell of."""
+    """The lines about memory in the log of a start, by subject."""
     forms: dict[str, Any] = json.loads(_read("start_log.json"))["forms"]
     return {name: LineForm.model_validate(form) for name, form in forms.items()}
 

@@ -72,7 +72,7 @@ def checkpoint_folders(deployment: Deployment) -> list[Path]:
 
 
 def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str, Any]:
-    """What the templates know of the gateway of a server that is called `name`."""
+    """The variables of the templates for the gateway of the server `name`."""
     taken = set(ports.values())
     text = deployment_text(deployment, name, ports["grpc"])
     return {

@@ -42,7 +42,7 @@ def label_token_ids(deployment: Deployment) -> list[int]:
 
 
 def label_biases(deployment: Deployment) -> list[float]:
-    """What is added to the label logits, as the engine's matrix has no bias; empty for most.
+    """The bias added to the label logits, since the engine's matrix has none; empty for most.
 
     Raises CheckpointError for a head that is not in the checkpoint.
     """

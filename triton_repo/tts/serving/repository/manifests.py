@@ -124,7 +124,7 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    """What every container on this machine is given."""
+    """Settings of every container on this machine."""
     return {
         "variables": container.HOME,
         "user": f"{os.getuid()}:{os.getgid()}",

@@ -59,7 +59,7 @@ def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
 
 @cache
 def _environment(root: Path) -> jinja2.Environment:
-    """What compiles each template of a folder once, and again when its file has changed."""
+    """A compiler of a folder's templates: each once, and again when its file has changed."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
         undefined=jinja2.StrictUndefined,

@@ -25,7 +25,7 @@ from .supervisor import supervisor_of
 
 @dataclass(frozen=True)
 class Health:
-    """What must stay alive for a server to answer."""
+    """The processes that must stay alive for a server to answer."""
 
     state: ServerState
     stubs: dict[Identity, str]
@@ -97,7 +97,7 @@ class ReplicaHealth:
         self._health = observe(state)
 
     def check(self) -> None:
-        """See Health; a server that was started anew is another."""
+        """See Health; a restarted server is a different one."""
         self._look().check()
 
     def check_from_outside(self) -> None:

@@ -119,7 +119,7 @@ def _fresh(log: Path) -> BinaryIO:
 def after_the_last_guard(folder: Path) -> Iterator[int]:
     """The lock that a guard holds as long as it runs, once the last one has let go of it.
 
-    What a guard removes at its end, the socket first of all, is then not the next server's. Raises
+    So a guard that ends never removes files of the next server, such as its socket. Raises
     ServerError if the last one does not end.
     """
     lock = locked_after_a_stop(folder / "guard.lock")

@@ -37,7 +37,7 @@ _CHECK_S = 1.0
 
 @dataclass(frozen=True)
 class Loading:
-    """What a server that starts is doing."""
+    """The progress of a server that starts."""
 
     seconds: float
     """Since it was launched."""

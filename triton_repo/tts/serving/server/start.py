@@ -167,12 +167,12 @@ def start_server(
 
     `say` gets one line per stage, `on_loading` twice a second what the engines are doing. Loading
     may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
-    One that dies, loses a model's process or does nothing is started once more, which is said.
-    `check` is called again and again meanwhile; what it raises gives the start up. `addresses` are
-    those of the server that this one replaces. `supervised`: the caller holds the lock of the
-    server's supervisor. A `shared` server ends with the last of its users, of which this process
-    is the first; any other one ends with this process. `iteration_log`: whether each engine logs
-    its iterations beside the server's log; None: where its target can.
+    A server that dies, loses a model's process or does nothing is started once more, with a
+    message. `check` is called again and again meanwhile; what it raises gives the start up.
+    `addresses` are those of the server that this one replaces. `supervised`: the caller holds the
+    lock of the server's supervisor. A `shared` server ends with the last of its users, of which
+    this process is the first; any other one ends with this process. `iteration_log`: whether each
+    engine logs its iterations beside the server's log; None: where its target can.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
     does nothing, already running; Supervised if another process starts it now), BuildError (an

@@ -1,6 +1,6 @@
 """The state of a running server, and the file that shares it with other processes.
 
-`server.json` lies in the deployment's server folder while a server of ours runs. A pid alone proves
+`server.json` is in the deployment's server folder while a server of ours runs. A pid alone proves
 nothing (it is reused), so the start of the process is kept with it.
 """
 

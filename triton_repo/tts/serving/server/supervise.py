@@ -22,7 +22,7 @@ from .supervisor import comes_back, is_down, supervising, supervisor_of
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5
-"""What fails more often within WINDOW_S will fail again: its cause is not gone by a restart."""
+"""A server that fails more often within WINDOW_S has a cause that restarts do not remove."""
 WINDOW_S = 600.0
 _SAY_S = 30.0
 """How often who waits for another process's start is told how far that is."""
@@ -45,8 +45,8 @@ def supervise(
 
     `on_ready` is called when it serves for the first time; by default it says how to stop. In a
     thread other than the main one, which Ctrl-C does not reach, `stop` stands for it. Others wait
-    for a server that is down. Who stops a `lasting` one ends this process, otherwise no more than
-    the server. A `shared` one is left running if others still use it at the end.
+    for a server that is down. Stopping a `lasting` server also ends this process. A `shared` one is
+    left running if others still use it at the end.
 
     Raises the last ServerError when it does not start in the first place or fails too often;
     Supervised if another process does all that.

@@ -1,4 +1,4 @@
-"""Who uses a shared server: each user holds a share of one lock, and the last one ends the server.
+"""The users of a shared server: each holds a share of one lock, and the last one ends the server.
 
 The kernel takes the share of a user that was killed. Once the process that has started a server is
 gone its guard looks at the same lock (`command/guard.py`).
