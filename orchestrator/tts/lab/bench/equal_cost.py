@@ -78,6 +78,7 @@ async def _fit(
 
 
 def share(budget: Limits, tokens: float, seconds: float) -> float:
-    """What these means per problem are of a budget; of several the one that is used most."""
+    """The share of a budget that these means per problem use; of several budgets the largest
+    share."""
     costs = ((tokens, budget.budget_tokens), (seconds, budget.deadline_s))
     return max(cost / max(most, 1e-9) for cost, most in costs if most is not None)

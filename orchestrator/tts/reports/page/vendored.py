@@ -1,4 +1,4 @@
-"""What pages hold of third parties: packages of npm, and the files that are taken of them.
+"""Third-party parts of pages: packages from npm, and the files taken from them.
 
 A folder of such files has a manifest beside them. `scripts/run vendor` writes both.
 """
@@ -31,7 +31,7 @@ class Package(msgspec.Struct, kw_only=True):
     """The hash of the package's archive, as npm has it: `sha512-` and base64."""
     license_file: str
     adapted: str | None = None
-    """What was changed of it; None for nothing."""
+    """Our changes to it; None if there are none."""
     files: tuple[VendoredFile, ...]
 
 
