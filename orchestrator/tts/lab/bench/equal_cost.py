@@ -78,7 +78,6 @@ async def _fit(
 
 
 def share(budget: Limits, tokens: float, seconds: float) -> float:
-    """The share of a budget that these means per problem use; of several budgets the largest
-    share."""
+    """The share of a budget that these means per problem use; of several the largest."""
     costs = ((tokens, budget.budget_tokens), (seconds, budget.deadline_s))
     return max(cost / max(most, 1e-9) for cost, most in costs if most is not None)
