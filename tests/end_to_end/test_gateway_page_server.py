@@ -216,6 +216,40 @@ def test_a_chat_has_follow_ups_which_the_verifier_scores(opened):
     assert page.said == []
 
 
+def test_a_system_prompt_is_sent_where_the_template_has_one(opened):
+    page = opened
+
+    def with_system(route):
+        told = route.fetch().json()
+        told["tts"]["system_messages"] = True
+        route.fulfill(json=told)
+
+    page.route("**/v1/models/demo", with_system)
+    let_answer(page, "Yes.")
+    choose(page, "demo")
+    page.click("#settings summary")
+    page.fill("#system", "Be brief.")
+    ask(page, QUESTION)
+    (body,) = bodies(page, "/v1/chat/completions")
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": QUESTION},
+    ]
+
+
+def test_an_answer_that_breaks_off_is_kept_and_says_so(opened):
+    page = opened
+    choose(page, "demo")
+    begun = {"choices": [{"delta": {"content": "So it"}}]}
+    error = {"error": {"message": "The engines do not answer."}}
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in (begun, error))
+    page.route(CHAT, lambda route: route.fulfill(content_type="text/event-stream", body=events))
+    ask(page, QUESTION, "")
+    sync_api.expect(page.locator("#failure")).to_have_text("The engines do not answer.")
+    assert page.inner_text(".said") == "So it"
+    assert page.inner_text(".remarks") == "Broken off"
+
+
 def test_the_settings_are_those_of_the_chosen_strategy(opened):
     page = opened
     page.click("#settings summary")
@@ -278,7 +312,7 @@ def test_markdown_and_tex_are_drawn(opened):
     let_answer(page, MARKDOWN)
     ask(page, "Show it.")
     said = page.locator(".said")
-    assert said.locator("h5").inner_text() == "Step 1: Set up"
+    assert said.locator("h4").inner_text() == "Step 1: Set up"
     assert said.locator(".katex").count() == 6
     assert said.locator(".katex-display").count() == 2
     assert said.locator("td.align-right strong").inner_text() == "10.5"

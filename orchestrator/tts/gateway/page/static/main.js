@@ -22,6 +22,8 @@ const list = newHistoryList({
 
 function open(kept) {
   running?.abort();
+  running = null;
+  busy(false);
   conversation = kept;
   at("turns").replaceChildren(...kept.turns.map((turn) => {
     const view = newTurnView(turn);
@@ -37,7 +39,10 @@ function open(kept) {
 
 function emptiness() {
   at("empty").hidden = at("turns").childElementCount > 0;
-  at("examples").replaceChildren(...(settings.current()?.examples ?? []).map((text) => {
+}
+
+function suggest(card) {
+  at("examples").replaceChildren(...(card?.examples ?? []).map((text) => {
     const button = element("button", { type: "button" }, text);
     button.addEventListener("click", () => {
       at("question").value = text;
@@ -61,28 +66,33 @@ async function load(loading) {
   try {
     await loading;
     at("key-form").hidden = true;
-    emptiness();
+    suggest(await settings.chosen());
   } catch (error) {
     fail(error);
   }
 }
 
 async function ask(question) {
-  running?.abort();
   const mine = running = new AbortController();
-  const { model, strategy } = settings.current();
+  busy(true);
+  const card = await settings.chosen();
+  if (!card || mine.signal.aborted) {
+    running = null;
+    busy(false);
+    return;
+  }
+  const { model, strategy } = card;
   const turn = { question, model, text: "", notes: [] };
   const view = newTurnView(turn);
   const mentioned = conversation;
   const messages = mentioned.turns.flatMap((each) => [
     { role: "user", content: each.question }, { role: "assistant", content: each.text },
   ]);
-  const body = settings.bodyOf([...messages, { role: "user", content: question }]);
+  const body = settings.bodyOf(card, [...messages, { role: "user", content: question }]);
   at("turns").append(view.view);
   at("failure").hidden = true;
   at("question").value = "";
   emptiness();
-  busy(true);
   at("status").textContent = strategy ? "Searching ..." : "Writing ...";
   view.view.scrollIntoView({ block: "start" });
   let failure = null;
@@ -98,6 +108,7 @@ async function ask(question) {
   }
   const stopped = mine.signal.aborted;
   if (stopped) turn.notes.unshift("Stopped");
+  else if (failure) turn.notes.unshift("Broken off");
   if (turn.text.trim()) {
     view.finish(turn);
     mentioned.turns.push(turn);
@@ -132,7 +143,7 @@ at("key-form").addEventListener("submit", (event) => {
 at("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = at("question").value.trim();
-  if (question && settings.current() && !running) ask(question);
+  if (question && !running) ask(question);
 });
 at("stop").addEventListener("click", () => running?.abort());
 at("new").addEventListener("click", () => open(newConversation()));

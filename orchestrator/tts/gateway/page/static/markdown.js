@@ -50,12 +50,14 @@ function opened(token, into) {
   const scroll = into.appendChild(document.createElement("div"));
   scroll.className = "scroll";
   scroll.tabIndex = 0;
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", "Table");
   return scroll.appendChild(made);
 }
 
-// Headings are below those of the page.
+// Headings are below the one of their turn.
 function nameOf({ tag }) {
-  if (/^h[1-6]$/.test(tag)) return `h${Math.min(6, Number(tag[1]) + 3)}`;
+  if (/^h[1-6]$/.test(tag)) return `h${Math.min(6, Number(tag[1]) + 2)}`;
   return NAMES.has(tag) ? tag : "span";
 }
 

@@ -6,8 +6,13 @@ const at = (id) => document.getElementById(id);
 const cards = new Map(); // what is known of each model
 const typed = new Map(); // the values of fields by name, which another model may have, too
 let card = null;
+let describing = null;
 
-export const current = () => card;
+// What is known of the chosen model, once it is; null where it could not be found out.
+export async function chosen() {
+  await describing?.catch(() => null); // whoever began it tells why
+  return card;
+}
 
 // Lists the models, and describes the first search of the usual kind.
 export async function load() {
@@ -26,8 +31,13 @@ export async function load() {
   await describe();
 }
 
-async function describe() {
-  const model = at("model").value;
+function describe() {
+  describing = show(at("model").value);
+  return describing;
+}
+
+async function show(model) {
+  card = null;
   if (!cards.has(model)) cards.set(model, (await json(`/v1/models/${encodeURIComponent(model)}`)).tts);
   if (model !== at("model").value) return; // another has been chosen meanwhile
   card = { model, ...cards.get(model) };
@@ -52,7 +62,7 @@ function field(name, { default: usual, description, ...schema }) {
   if (!input) return null;
   Object.assign(input, { id: `field-${name}`, name });
   input.setAttribute("aria-describedby", `help-${name}`);
-  if (typed.has(name)) show(input, typed.get(name));
+  if (typed.has(name)) enter(input, typed.get(name));
   input.addEventListener("change", () => typed.set(name, input.type === "checkbox" ? input.checked : input.value));
   const label = element("label", { for: input.id }, name);
   const help = element("small", { id: `help-${name}`, class: "help" }, description);
@@ -81,7 +91,7 @@ function choice(values, usual) {
   return Object.assign(input, { usual });
 }
 
-function show(input, value) {
+function enter(input, value) {
   if (input.type === "checkbox") input.checked = value === true;
   else if (input.tagName !== "SELECT" || [...input.options].some((each) => each.value === value)) input.value = value;
 }
@@ -97,7 +107,7 @@ function changed(place) {
 }
 
 // The body of a request about this conversation.
-export function bodyOf(messages) {
+export function bodyOf(card, messages) {
   const system = card.system_messages ? at("system").value.trim() : "";
   const body = {
     model: card.model, stream: true, ...changed("sampling"),
