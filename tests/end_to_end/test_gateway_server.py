@@ -114,6 +114,34 @@ def test_token_ids_and_log_probabilities(api):
     assert "".join(entry.token for entry in content).startswith("## Step 1")
 
 
+def test_a_prompt_is_read_as_lm_eval_asks_for_it(api):
+    prompt = api.post("/../tokenize", body={"messages": QUESTION}, cast_to=dict)["tokens"]
+    asked = {"model": "demo", "prompt": [prompt], "max_tokens": 1, "temperature": 0}
+    echo, plain = (
+        api.completions.create(**asked, logprobs=logs, echo=echoes).choices[0].logprobs
+        for logs, echoes in ((1, True), (0, False))
+    )
+    assert len(echo.tokens) == len(prompt) + 1
+    assert (echo.token_logprobs[0], echo.top_logprobs[0]) == (None, None)
+    assert echo.token_logprobs[-1] == pytest.approx(plain.token_logprobs[0], abs=1e-4)
+    assert echo.token_logprobs[-1] == max(echo.top_logprobs[-1].values())  # it was the likeliest
+    content = chat(api, temperature=0, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    assert all(entry.logprob == entry.top_logprobs[0].logprob for entry in content)
+
+
+def test_a_search_is_a_response_too(api):
+    response = api.responses.create(
+        model="demo:best-of-n", input="Compute 12 + 30.", extra_body={"tts": {"n": 4}}
+    )
+    assert r"\boxed{42}" in response.output_text
+
+
+def test_tokens_that_are_less_likely_than_a_part_of_the_likeliest_are_not_drawn(api):
+    greedy = chat(api, temperature=0).choices[0].message.content
+    least = chat(api, temperature=1.5, extra_body={"min_p": 1.0}).choices[0].message.content
+    assert least == greedy
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -121,11 +149,11 @@ def test_token_ids_and_log_probabilities(api):
         ({"model": "demo:nonsense"}, "model"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
-        ({"logit_bias": {"5": 1}}, None),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": "long " * 2000}]}, "messages"),
-        ({"logprobs": True, "top_logprobs": 3}, "top_logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(api, fields, param):

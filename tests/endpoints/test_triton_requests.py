@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, Shaping
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
-from tts.endpoints.triton_requests import Constant, RequestTemplate, Row
+from tts.endpoints.triton_requests import Constant, RequestTemplate, Row, read_request
 from tts.engines import wire
 
 SCALARS = {
@@ -118,6 +118,9 @@ def test_several_rows_are_encoded_as_protobuf_does(data):
 
 class Connection:
     """Keeps what was sent, and answers nothing of use."""
+
+    def __init__(self, host=False):
+        self.host = host
 
     async def score(self, row):
         self.sent = row.encode("")
@@ -242,6 +245,27 @@ def test_a_score_is_asked_for_by_the_tensors_of_the_contract(ids):
         ("return_generation_logits", (1, 1), b"\1"),
     ]
     assert connection.sent == by_protobuf("prm", "", tensors, ["score"])
+
+
+def test_the_engine_host_is_asked_for_least_probabilities_too():
+    connection = Connection(host=True)
+    generator = TritonGenerator(connection, end_id=2, step_stop_words=[])
+    call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, shaping=Shaping(min_p=0.25))
+    asyncio.run(streamed(generator, call))
+    request = service_pb2.ModelInferRequest.FromString(connection.sent)
+    raw = dict(zip((each.name for each in request.inputs), request.raw_input_contents, strict=True))
+    assert raw["min_p"] == np.float32(0.25).tobytes()
+
+
+@pytest.mark.parametrize("top", [0, 3])
+def test_a_text_is_read_by_the_engine_host(top):
+    request = service_pb2.ModelInferRequest.FromString(read_request("a-1", np.int32([4, 5]), top))
+    assert (request.model_name, request.id) == ("generator", "a-1")
+    assert request.parameters[wire.TOP_LOG_PROBS].int64_param == top
+    raw = dict(zip((each.name for each in request.inputs), request.raw_input_contents, strict=True))
+    assert raw["input_ids"] == np.int32([4, 5]).tobytes()
+    asked = {each.name for each in request.outputs}
+    assert set(wire.READ_OUTPUTS) & asked == (set(wire.READ_OUTPUTS) if top else set())
 
 
 @pytest.mark.parametrize("shaping", [Shaping(min_p=0.1), Shaping(logit_bias=((1, 2.0),))])

@@ -57,6 +57,19 @@ def test_penalties_change_an_output_and_do_not_outlive_their_request(generator):
     assert before == after != changed
 
 
+@pytest.mark.parametrize("min_p", [0.02, 0.3, 1.0])
+def test_no_token_is_drawn_that_is_less_likely_than_a_part_of_the_likeliest(generator, pair, min_p):
+    request = sampled(5, n=16, min_p=min_p)
+    (response,) = generator.run(request)
+    ids = np.array([*request.input_ids.tolist(), *response.token_ids])
+    logits = llama_logits(pair.generator.checkpoint, ids)[len(request.input_ids) - 1 : -1]
+    for row, token in zip(logits, response.token_ids, strict=True):
+        assert row[token] >= row.max() + np.log(min_p) - 1e-3
+    if min_p == 1:
+        (greedy,) = generator.run(replace(request, top_p=0.0, min_p=0.0))
+        assert response.token_ids == greedy.token_ids
+
+
 def test_an_output_does_not_end_before_its_least_length(generator):
     (free,) = generator.run(sampled(5, n=20))
     end = free.token_ids[2]

@@ -56,11 +56,20 @@ def test_every_other_chunk_is_parsed_too():
 
 @given(st.floats(max_value=0, width=32, allow_nan=False, allow_infinity=False))
 def test_log_probabilities_are_an_engines_in_few_digits(log_prob):
-    (given_as,) = TEXT.logprobs(["a"], [log_prob], 0)["token_logprobs"]
+    (given_as,) = TEXT.logprobs(["a"], [log_prob], [], 0)["token_logprobs"]
     assert np.float32(given_as) == np.float32(log_prob)
     assert len(repr(abs(given_as)).replace(".", "").partition("e")[0].strip("0")) <= 9
-    assert CHAT.logprobs(["a"], [log_prob], 0)["content"][0]["logprob"] == given_as
+    assert CHAT.logprobs(["a"], [log_prob], [], 0)["content"][0]["logprob"] == given_as
 
 
 def test_the_texts_of_tokens_have_their_places():
-    assert TEXT.logprobs(["ab", "", "c"], [-0.5] * 3, 5)["text_offset"] == [5, 7, 7]
+    assert TEXT.logprobs(["ab", "", "c"], [-0.5] * 3, [], 5)["text_offset"] == [5, 7, 7]
+
+
+def test_the_likeliest_tokens_have_the_token_itself_among_them():
+    top = [[], [("b", -0.5), ("a", -1.0), ("b", -3.0)]]
+    said = TEXT.logprobs(["x", "c"], [None, -2.0], top, 0)
+    assert said["token_logprobs"] == [None, -2.0]
+    assert said["top_logprobs"] == [None, {"c": -2.0, "b": -0.5, "a": -1.0}]
+    (entry,) = CHAT.logprobs(["b"], [-0.5], top[1:], 0)["content"]
+    assert [(each["token"], each["logprob"]) for each in entry["top_logprobs"]] == top[1]

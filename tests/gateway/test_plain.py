@@ -137,8 +137,8 @@ def test_log_probabilities_are_those_of_each_token(ask, tokenizer_folder, stream
     [
         (TEXT, {"n": 65, "prompt": ["1", "2"]}, "130 choices"),
         (TEXT, {"best_of": 3}, "best_of is not supported"),
-        (TEXT, {"echo": True, "logprobs": 0}, "echo with logprobs"),
-        (TEXT, {"logprobs": 2}, "logprobs may only be 0"),
+        (TEXT, {"echo": True, "logprobs": 0}, "logprobs is not supported"),
+        (TEXT, {"logprobs": 2}, "logprobs is not supported"),
         (TEXT, {"prompt": ""}, "A prompt is empty"),
         (TEXT, {"prompt": [[1], []]}, "A prompt is empty"),
     ],

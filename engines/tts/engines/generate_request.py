@@ -25,10 +25,12 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
+MAX_TOP_LOG_PROBS = 64
+"""The most of the likeliest tokens that a request gets for each place."""
 MAX_REPETITION_PENALTY = 10.0
 _ADDED = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Penalties that are subtracted from logits, in -2..2 as OpenAI's API has them."""
-_SHAPING = {"min_tokens": 0, "repetition_penalty": 1.0, **_ADDED}
+_SHAPING = {"min_tokens": 0, "repetition_penalty": 1.0, "min_p": 0.0, **_ADDED}
 """Settings that change the logits of a request's tokens, at values that change nothing."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
@@ -72,6 +74,9 @@ class Limits:
     """The end id that a request with a guide must have; None: the engine takes no guides."""
     shaped: bool = True
     """Whether the engine applies penalties and a least length of the output."""
+    host: bool = False
+    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS and
+    gives log-probabilities of prompts."""
 
     @property
     def max_prompt(self) -> int:
@@ -109,6 +114,10 @@ class GenerateRequest:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    min_p: float = 0.0
+    """Least probability of a token that may be drawn, as a part of the likeliest one's."""
+    top_log_probs: int | None = None
+    """Not None: see wire.TOP_LOG_PROBS."""
 
     @property
     def tokens(self) -> int:
@@ -152,19 +161,22 @@ def rows_of(tensors: Tensors) -> Sequence[Tensors]:
     return rows
 
 
-def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
+def parse_request(
+    tensors: Tensors, limits: Limits, top_log_probs: int | None = None
+) -> GenerateRequest:
     """Check one request's tensors against the contract and the engine's limits.
 
-    Raises RequestError with one sentence that names the tensor and what is allowed.
+    `top_log_probs` is its parameter of that name. Raises RequestError with one sentence that names
+    the tensor and what is allowed.
     """
     for name in tensors:
-        if name not in wire.INPUTS:
+        if name not in wire.INPUTS and not (limits.host and name in wire.HOST_INPUTS):
             raise RequestError(f"{name} is not supported by this engine; leave it out")
     for name in REQUIRED:
         if name not in tensors:
             raise RequestError(f"{name} is required")
     _refuse_unsupported(tensors)
-    prompt = _prompt(tensors, limits)
+    prompt = _prompt(tensors, limits, whole=top_log_probs is not None)
     request = GenerateRequest(
         input_ids=prompt,
         max_new_tokens=_output_length(tensors, limits, len(prompt)),
@@ -182,8 +194,9 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
         min_tokens=int(_scalar(tensors, "min_tokens", 0)),
         **{
             name: float(_scalar(tensors, name, neutral))
-            for name, neutral in (("repetition_penalty", 1.0), *_ADDED.items())
+            for name, neutral in (("repetition_penalty", 1.0), ("min_p", 0.0), *_ADDED.items())
         },
+        top_log_probs=top_log_probs,
     )
     _check_shaping(request)
     _fits_engine(request, limits)
@@ -196,7 +209,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     Its stop words are taken as they are. Raises RequestError.
     """
     _check_not_empty(request.input_ids)
-    _check_prompt(request.input_ids, limits)
+    _check_prompt(request.input_ids, limits, whole=request.top_log_probs is not None)
     _check_temperature(request.temperature)
     _check_top_p(request.top_p)
     _check_top_k(request.top_k)
@@ -234,7 +247,7 @@ def _scalar(tensors: Tensors, name: str, default: Any) -> Any:
 
 
 def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
-    wanted = wire.INPUTS[name]
+    wanted = (wire.INPUTS | wire.HOST_INPUTS)[name]
     if tensor.dtype != wire.DTYPES[wanted]:
         raise RequestError(f"{name} must be {wanted}, not {tensor.dtype}")
 
@@ -253,7 +266,7 @@ def _means_none(tensor: npt.NDArray[Any]) -> bool:
     return tensor.ndim == 3 and tensor.ravel().tolist() == [0, -1]  # [[[0], [-1]]]: no words
 
 
-def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
+def _prompt(tensors: Tensors, limits: Limits, *, whole: bool) -> npt.NDArray[np.int64]:
     ids = tensors["input_ids"]
     _check_dtype("input_ids", ids)
     if ids.ndim != 2 or len(ids) != 1:
@@ -265,7 +278,7 @@ def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
     declared = _scalar(tensors, "input_lengths", length)
     if declared != length:
         raise RequestError(f"input_lengths is {declared} but input_ids has {length} tokens")
-    _check_prompt(ids, limits)
+    _check_prompt(ids, limits, whole=whole)
     prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
     return prompt
 
@@ -275,11 +288,13 @@ def _check_not_empty(ids: npt.NDArray[Any]) -> None:
         raise RequestError("input_ids is empty; a prompt needs at least one token")
 
 
-def _check_prompt(ids: npt.NDArray[Any], limits: Limits) -> None:
-    if ids.size > limits.max_prompt:
+def _check_prompt(ids: npt.NDArray[Any], limits: Limits, *, whole: bool) -> None:
+    """Check a prompt; `whole`: nothing is generated after it."""
+    longest = limits.max_seq_len if whole else limits.max_prompt
+    if ids.size > longest:
         raise RequestError(
             f"the prompt has {ids.size} tokens; "
-            f"the longest admissible prompt is {limits.max_prompt}"
+            f"the longest admissible prompt is {longest}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
     if not _in_vocabulary(ids, limits):
@@ -371,6 +386,8 @@ def _check_shaping(request: GenerateRequest) -> None:
             f"repetition_penalty is {request.repetition_penalty}; it must be above 0 and at most "
             f"{MAX_REPETITION_PENALTY}"
         )
+    if not 0 <= request.min_p <= 1:
+        raise RequestError(f"min_p is {request.min_p}; it must be in 0..1")
     for name in _ADDED:
         if not -2 <= (value := getattr(request, name)) <= 2:
             raise RequestError(f"{name} is {value}; it must be in -2..2")
@@ -425,6 +442,8 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         _fits_guide(request, limits)
     if not limits.shaped:
         _fits_no_shaping(request)
+    if request.top_log_probs is not None:
+        _fits_reading(request, request.top_log_probs, limits)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
@@ -432,6 +451,15 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
+
+
+def _fits_reading(request: GenerateRequest, top: int, limits: Limits) -> None:
+    if limits.labels or not limits.host:
+        raise RequestError("top_log_probs is not supported by this engine; leave it out")
+    if not 0 <= top <= (most := min(MAX_TOP_LOG_PROBS, limits.vocab_size)):
+        raise RequestError(f"top_log_probs is {top}; it must be in 0..{most}")
+    if len(request.input_ids) < 2:
+        raise RequestError("top_log_probs needs a prompt of two tokens at least")
 
 
 def _fits_no_shaping(request: GenerateRequest) -> None:

@@ -51,6 +51,7 @@ class TritonPythonModel(EngineModel):
             decoupled=pb_utils.using_decoupled_model_transaction_policy(config),
             exclude_input=settings["exclude_input_in_output"] == "true",
             guided_end_id=engine.eos_token_ids[0] if guided else None,
+            host=True,
         )
         self.serve(args, limits)
         if limits.labels:

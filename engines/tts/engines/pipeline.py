@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as ops
 import openvino_genai as ov_genai
@@ -25,6 +26,8 @@ from .responses import FinishReason, Response, unavailable
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
 FINISHED = ov_genai.GenerationStatus.FINISHED.value
+_MOST_MIN_P = float(np.nextafter(np.float32(1), np.float32(0)))
+"""The library takes no 1, with which only tokens as likely as the likeliest may be drawn."""
 _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 
 
@@ -104,6 +107,8 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
             config.top_p = request.top_p
         if request.top_k > 0:
             config.top_k = request.top_k
+        if request.min_p > 0:
+            config.min_p = min(request.min_p, _MOST_MIN_P)
     return config
 
 

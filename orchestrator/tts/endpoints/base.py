@@ -45,17 +45,26 @@ class Shaping:
 _SHAPELESS = Shaping()
 
 
+class FieldRefused(RequestRefused):
+    """What an engine is asked for and cannot do, by the name that vLLM's API has for it."""
+
+    def __init__(self, name: str, engine: str, hint: str | None = None) -> None:
+        super().__init__(f"{name} is not supported by {engine}; leave it out.", hint)
+        self.name = name
+
+
 def shaped(call: GenerateCall, known: Iterable[str], engine: str) -> dict[str, Any]:
-    """How a call changes the distribution, by the names of `Shaping`; raises RequestRefused.
+    """How a call changes the distribution, by the names of `Shaping`; raises FieldRefused.
 
     `known` are the changes that the engine can make.
     """
     changes = {} if call.shaping is None else call.shaping.changes()
     for name in changes:
         if name not in known:
-            raise RequestRefused(
-                f"{name} is not supported by {engine}; leave it out.",
-                hint="Of what changes the distribution it takes "
+            raise FieldRefused(
+                name,
+                engine,
+                "Of what changes the distribution it takes "
                 f"{', '.join(sorted(known)) or 'nothing'}.",
             )
     return changes
@@ -128,6 +137,31 @@ class StreamingGenerator(Generator, Protocol):
     async def generate(self, call: GenerateCall) -> list[int]:
         """All that `stream` gives."""
         return [token async for new in self.stream(call) for token in new.ids]
+
+
+@dataclass(slots=True)
+class TextLogProbs:
+    """What a model says of the tokens of a text but the first, each after all before it."""
+
+    log_probs: list[float]
+    """Natural logarithms, of the distribution that nothing has changed."""
+    top: list[list[tuple[int, float]]]
+    """The likeliest tokens at the same places, the likeliest first."""
+
+
+@runtime_checkable
+class ReadingGenerator(Generator, Protocol):
+    """A generator that also tells how likely a text is."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the engine behind it can."""
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        """The log-probabilities of a text of two tokens at least, and so many of the likeliest.
+
+        Raises EndpointError.
+        """
 
 
 def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tts.build.errors import (
     EndpointError,
@@ -38,10 +39,18 @@ from tts.engines.generate_request import (
 from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
 
-from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult, shaped
+from .base import (
+    GenerateCall,
+    NewTokens,
+    ScoreCall,
+    StreamingGenerator,
+    TextLogProbs,
+    VerifierResult,
+    shaped,
+)
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, error_of_failure
-from .triton_requests import WIRE_SHAPING
+from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
 
@@ -322,6 +331,15 @@ class EmbeddedGenerator(StreamingGenerator):
         finally:
             await responses.aclose()
 
+    reads = True
+    """See endpoints.ReadingGenerator."""
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        """See endpoints.ReadingGenerator; sent again if the engine dies."""
+        request = GenerateRequest(ids.astype(np.int64), 1, top_log_probs=top)
+        response = await self._engine.answer(request)
+        return TextLogProbs(response.log_probs or [], response.top or [])
+
     def _request(self, call: GenerateCall) -> GenerateRequest:
         ids, limits = call.input_ids, self._engine.limits
         greedy = call.temperature == 0
@@ -336,7 +354,7 @@ class EmbeddedGenerator(StreamingGenerator):
             0 if greedy else call.top_k,
             0 if greedy else call.seed,
             guide=call.guide,
-            **shaped(call, WIRE_SHAPING, "this engine"),
+            **shaped(call, HOST_SHAPING, "the OpenVINO engine"),
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:

@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+import numpy.typing as npt
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
@@ -24,16 +25,26 @@ from tts.build.owner import require_unforked
 from tts.compat import Self
 from tts.engines import wire
 
-from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult, shaped
+from .base import (
+    GenerateCall,
+    NewTokens,
+    ScoreCall,
+    StreamingGenerator,
+    TextLogProbs,
+    VerifierResult,
+    shaped,
+)
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, ErrorAnswer, Translation
 from .triton_requests import (
+    HOST_SHAPING,
     WIRE_SHAPING,
     Draw,
     Encode,
     RequestTemplate,
     Row,
     generate_template,
+    read_request,
     reset_request,
     score_template,
 )
@@ -69,12 +80,15 @@ class TritonConnection:
         comes_back: Callable[[], bool] = lambda: False,
         *,
         most_rows: int = 1,
+        host: bool = False,
     ) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
         `comes_back` says whether a server that is gone is being started again (see `retried`).
-        `most_rows` is how many rows a request may have; TensorRT-LLM takes one.
+        `most_rows` is how many rows a request may have; TensorRT-LLM takes one. `host`: the models
+        are those of our engine host (target openvino), which can do more than TensorRT-LLM.
         """
+        self.host = host
         self.address = address
         self.patience_s = PATIENCE_S
         """How long a request is sent again; less where another server can take it."""
@@ -123,6 +137,17 @@ class TritonConnection:
         """
         attempt = partial(self._generate_once, partial(self._start, row), REQUEST_TIMEOUT_S)
         return await retried(attempt, self._comes_back, self.patience_s)
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        """The log-probabilities of a text; retried. Raises EndpointError."""
+
+        def start() -> Sample:
+            encode: Encode = lambda number: read_request(number, ids, top)  # noqa: E731
+            return self._whole.streams.start(encode, whole=True)
+
+        attempt = partial(self._sampled_once, start, REQUEST_TIMEOUT_S)
+        sample = await retried(attempt, self._comes_back, self.patience_s)
+        return _read(sample.answer, top)
 
     async def score(self, row: Row) -> float:
         """What the verifier says of a chain; retried. Raises EndpointError."""
@@ -226,17 +251,20 @@ class TritonConnection:
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
     async def _generate_once(self, start: Callable[[], Sample], timeout_s: float) -> list[int]:
+        return (await self._sampled_once(start, timeout_s)).ids
+
+    async def _sampled_once(self, start: Callable[[], Sample], timeout_s: float) -> Sample:
         self._see_that_it_is_back()
         with _translation(wire.GENERATOR, self.address, timeout_s):
             sample = start()
             alarm = asyncio.get_running_loop().call_later(timeout_s, sample.time_out)
             try:
-                new = await sample.next()
+                sample.ids = (await sample.next()).ids
             finally:
                 alarm.cancel()
                 sample.cancel()
         self._deaths = 0
-        return new.ids
+        return sample
 
     def _token_streams(self) -> Streams:
         """Those of a new channel after a failure.
@@ -324,6 +352,15 @@ class TritonGenerator(StreamingGenerator):
         flags = call.streaming, call.log_probs
         return self._connection.stream(self._row(call, flags).encode)
 
+    @property
+    def reads(self) -> bool:
+        """See endpoints.ReadingGenerator: TensorRT-LLM hands over whole logits alone."""
+        return self._connection.host
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        """See endpoints.ReadingGenerator; retried."""
+        return await self._connection.log_probs(ids, top)
+
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> Row:
         """The request for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
@@ -335,7 +372,12 @@ class TritonGenerator(StreamingGenerator):
             if call.top_k:
                 draw = "top_k"
                 scalars.append(call.top_k)
-        shaping = tuple(shaped(call, WIRE_SHAPING, "this engine").items()) if call.shaping else ()
+        shaping: tuple[tuple[str, float], ...] = ()
+        if call.shaping:
+            host = self._connection.host
+            known = HOST_SHAPING if host else WIRE_SHAPING
+            engine = "the OpenVINO engine" if host else "TensorRT-LLM's model"
+            shaping = tuple(shaped(call, known, engine).items())
         template = self._template(
             call.stop_at_step,
             call.stop_words,
@@ -400,6 +442,19 @@ def _scores_of(answer: Any) -> Iterator[tuple[int, float | Exception]]:
     scores = np.frombuffer(raw.get("score", b""), "<f4").tolist() or [math.nan] * len(numbers)
     for number, score, error in zip(numbers, scores, errors, strict=True):
         yield number, ErrorAnswer(error) if error else score
+
+
+def _read(answer: Any, top: int) -> TextLogProbs:
+    """What the engine host says of a text."""
+    log_probs = np.frombuffer(_output(answer, "output_log_probs"), "<f4").tolist()
+    if not top:
+        return TextLogProbs(log_probs, [[] for _ in log_probs])
+    ids, values = (
+        np.frombuffer(_output(answer, name), kind).reshape(-1, top).tolist()
+        for name, kind in (("top_ids", "<i4"), ("top_log_probs", "<f4"))
+    )
+    rows = zip(ids, values, strict=True)
+    return TextLogProbs(log_probs, [list(zip(*row, strict=True)) for row in rows])
 
 
 def _output(answer: Any, name: str) -> bytes:

@@ -31,6 +31,8 @@ _DRAWN_BY: dict[Draw, tuple[str, ...]] = {
 
 WIRE_SHAPING = ("min_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty")
 """Inputs of the contract that change the distribution that tokens are drawn from."""
+HOST_SHAPING = (*WIRE_SHAPING, "min_p")
+"""Those of the engine host of target openvino."""
 
 _MODEL_NAME, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = 1, 3, 4, 5, 6, 7  # of ModelInferRequest
 _KEY, _VALUE, _INT64 = 1, 2, 2  # of a parameter, and of its value
@@ -177,7 +179,7 @@ def generate_template(
     """Samples. `flags` are whether tokens come one by one, and with their log-probabilities.
 
     Without flags, as a search sends them, they are answered once: the wire's default is off.
-    `shaping` are inputs of WIRE_SHAPING with their values.
+    `shaping` are inputs of HOST_SHAPING with their values.
     """
     constants = [_constant("end_id", end_id), _constant("exclude_input_in_output", True)]
     outputs = ["output_ids", "sequence_length"]
@@ -212,6 +214,18 @@ def score_template() -> RequestTemplate:
     )
 
 
+def read_request(number: str, ids: npt.NDArray[np.int32], top: int) -> bytes:
+    """What asks the engine host for the log-probabilities of a text."""
+    message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id=number)
+    message.parameters[wire.TOP_LOG_PROBS].int64_param = top
+    names = ["output_ids", "sequence_length", "output_log_probs"]
+    for name in [*names, *(wire.READ_OUTPUTS if top else ())]:
+        message.outputs.add(name=name)
+    message.inputs.add(name="input_ids", datatype="INT32", shape=[1, len(ids)])
+    message.raw_input_contents.append(ids.astype("<i4", copy=False).tobytes())
+    return _by_hand(message, input_lengths=len(ids), request_output_len=1)
+
+
 def stop_request(number: str) -> bytes:
     """What stops the sample of this id. The lengths mean nothing; the model requires them."""
     message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id=number)
@@ -244,7 +258,7 @@ def _ids_input(length: int) -> bytes:
 
 
 def _input(name: str, shape: Sequence[int]) -> bytes:
-    datatype, sizes = wire.INPUTS[name].encode(), b"".join(map(_varint, shape))
+    datatype, sizes = (wire.INPUTS | wire.HOST_INPUTS)[name].encode(), b"".join(map(_varint, shape))
     tensor = _field(_NAME, name.encode()) + _field(_DATATYPE, datatype) + _field(_SHAPE, sizes)
     return _field(_INPUTS, tensor)
 

@@ -103,6 +103,10 @@ class Sample:
         self._log_probs: list[float] = []
         self.final = False
         """Whether it has ended, or is wanted no more."""
+        self.ids: list[int] = []
+        """All tokens of what is answered once, for who has read them."""
+        self.answer: Any = None
+        """The answer, a ModelInferResponse, to what is answered once."""
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._woken = -math.inf
@@ -152,6 +156,7 @@ class Sample:
         ids, log_probs = _tokens(answer, whole=whole)
         if log_probs:  # TensorRT-LLM's are those of the whole output so far
             self._log_probs += log_probs[len(log_probs) - len(ids) :]
+        self.answer = answer if whole else None
         self.give(ids, final=whole or answer.parameters[_FINAL].bool_param)
         return self.final
 

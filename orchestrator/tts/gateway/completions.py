@@ -7,6 +7,7 @@ from functools import partial
 from . import candidates, plain, searches
 from .candidates import CandidateTurn
 from .exchange import Exchange
+from .log_probs import WantedLogs
 from .openai.answers import CHAT, TEXT
 from .openai.errors import bad_request
 from .openai.messages import ChatMessage
@@ -59,7 +60,9 @@ async def completions(service: Service, exchange: Exchange) -> None:
         prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
         for prompt in (request.prompts if request.echo else ())
     ]
-    logs = request.logprobs is not None
+    logs = None
+    if request.logprobs is not None:
+        logs = WantedLogs("logprobs", request.logprobs, request.echo)
     key = str(request.prompts[0])
     await plain.answer(
         service,
@@ -132,20 +135,6 @@ def _check(request: CompletionRequest) -> None:
             "best_of",
             "unsupported_parameter",
         )
-    if request.echo and request.logprobs is not None:
-        raise bad_request(
-            "echo with logprobs is not supported here: the engine gives no log-probabilities of "
-            "prompts.",
-            "logprobs",
-            "unsupported_parameter",
-        )
-    if request.logprobs:
-        raise bad_request(
-            "logprobs may only be 0 here, which is those of the tokens that were drawn: the engine "
-            "gives none of others.",
-            "logprobs",
-            "unsupported_parameter",
-        )
 
 
 async def chat_completions(service: Service, exchange: Exchange) -> None:
@@ -158,13 +147,6 @@ async def answer_chat(
     service: Service, exchange: Exchange, request: ChatRequest, body: bytes
 ) -> None:
     """Answer a chat that was read from a body."""
-    if request.top_logprobs:
-        raise bad_request(
-            "top_logprobs is not supported here: the engine gives no log-probabilities of tokens "
-            "that were not drawn.",
-            "top_logprobs",
-            "unsupported_parameter",
-        )
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     form = await _form(service, request, body)
@@ -194,7 +176,7 @@ async def answer_chat(
         [prompt],
         CHAT,
         key=_conversation(request.messages),
-        logs=request.logprobs,
+        logs=_logs(request),
         guide=form.guide if form else None,
     )
 
@@ -241,10 +223,16 @@ async def _with_tools(
         [prompt],
         CHAT,
         key=_conversation(request.messages),
-        logs=request.logprobs,
+        logs=_logs(request),
         guide=guide,
         turn=turn,
     )
+
+
+def _logs(request: ChatRequest) -> WantedLogs | None:
+    if request.top_logprobs and not request.logprobs:
+        raise bad_request("top_logprobs needs logprobs: true.", "top_logprobs")
+    return WantedLogs("top_logprobs", request.top_logprobs) if request.logprobs else None
 
 
 async def _form(service: Service, request: Request, body: bytes) -> OutputForm | None:

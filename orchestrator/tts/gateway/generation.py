@@ -10,12 +10,13 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tts.build.errors import CheckpointError
-from tts.endpoints.base import GenerateCall, Shaping
+from tts.endpoints.base import GenerateCall, Shaping, TextLogProbs
 from tts.prompting import Models
 from tts.search import node_seed
-from tts.session.endpoints import routed_stream
+from tts.session.endpoints import reads, routed_log_probs, routed_stream
 from tts.session.replicas import Replicas
 
 from .chat_shapes import ChatShapes
@@ -37,7 +38,10 @@ class Delta:
     sample: SampleText
     text: str
     ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
+    log_probs: list[float | None] = field(default_factory=list)
+    """Of each of `ids`; None for the first token of a prompt."""
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
+    """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
     """Why the sample ends here; None: it goes on. The sample itself may be further."""
 
@@ -60,6 +64,15 @@ class TextGenerator:
         self.chats = ChatShapes(models.generator)
         """Chats as the model reads them."""
         self._new_detokenizer = detokenizers(models.generator)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it tells how likely a text is."""
+        return reads(self._replicas)
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int, key: str) -> TextLogProbs:
+        """See `routed_log_probs`."""
+        return await routed_log_probs(self._replicas, ids, top, key)
 
     @property
     def context(self) -> int:
@@ -191,7 +204,7 @@ class TextGenerator:
                         "unsupported_parameter",
                     )
                 text = sample.take(new)
-                yield Delta(sample, text, new.ids, new.log_probs, sample.finish)
+                yield Delta(sample, text, new.ids, list(new.log_probs), finish=sample.finish)
                 if sample.finish:
                     return
 

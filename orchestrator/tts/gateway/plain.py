@@ -13,6 +13,7 @@ from tts.compat.aio import timeout
 
 from .exchange import Exchange
 from .generation import CallingDelta, Delta
+from .log_probs import WantedLogs, require_reader, with_read_logs
 from .openai.answers import Answer, AnswerForm, usage_of
 from .openai.errors import ApiError, bad_request
 from .openai.events import DONE, Events
@@ -32,7 +33,7 @@ async def answer(
     form: AnswerForm,
     *,
     key: str,
-    logs: bool = False,
+    logs: WantedLogs | None = None,
     echo: Sequence[str] = (),
     guide: str | None = None,
     turn: ToolTurn | None = None,
@@ -42,6 +43,8 @@ async def answer(
     `key` names the conversation, which stays on one replica. `guide` is the grammar that outputs
     follow, `turn` how calls of tools stand in them.
     """
+    if logs:
+        require_reader(service.generator, logs)
     if logs and service.filters.of_output:
         raise bad_request(
             "logprobs are not given here: answers are filtered, and they would tell what was.",
@@ -50,7 +53,9 @@ async def answer(
         )
     generator = service.generator
     limits = [generator.room(prompt, request.limit) for prompt in prompts]
-    calls = generator.calls(prompts, request, limits, logs=logs, guide=guide)
+    calls = generator.calls(
+        prompts, request, limits, logs=bool(logs and not logs.reads), guide=guide
+    )
     marks = turn.marks if turn else None
     samples = [generator.sample(index, call, request, marks) for index, call in enumerate(calls)]
     admit(service, exchange, sum(limits) * request.n + sum(map(len, prompts)), search=False)
@@ -63,6 +68,8 @@ async def answer(
         service, exchange, request, form, samples, prefixes, logs=logs, calling=turn is not None
     )
     deltas = generator.merged(calls, samples, exchange.record, key)
+    if logs and logs.reads:
+        deltas = with_read_logs(deltas, generator, calls, logs, exchange.record, key)
     if turn:
         deltas = reading_calls(deltas, turn, len(samples))
     limit_s = service.settings.deadline_s
@@ -89,7 +96,7 @@ class PlainResponse:
         samples: Sequence[SampleText],
         prefixes: Sequence[str],
         *,
-        logs: bool,
+        logs: WantedLogs | None,
         calling: bool,
     ) -> None:
         """`prefixes` stand before the samples; `logs`: with log-probabilities.
@@ -106,7 +113,8 @@ class PlainResponse:
         self._keeps_answer = service.recorder.keeps_prompts
         self._texts = list(prefixes)
         """The samples' texts so far, where somebody will ask for them."""
-        self._offsets = [len(prefix) for prefix in prefixes]
+        said = [] if logs and logs.echo else prefixes
+        self._offsets = [len(prefix) for prefix in said] or [0] * len(prefixes)
         """How many characters of each text have log-probabilities already, or stand before."""
         self._calling = calling
         self._calls: list[list[ToolCall]] = [[] for _ in samples]
@@ -121,6 +129,7 @@ class PlainResponse:
                 self._keep(delta)
                 gathered[delta.sample.index].ids += delta.ids
                 gathered[delta.sample.index].log_probs += delta.log_probs
+                gathered[delta.sample.index].top += delta.top
                 gathered[delta.sample.index].finish = delta.finish
                 if isinstance(delta, CallingDelta):
                     self._calls[delta.sample.index] += delta.calls
@@ -213,10 +222,12 @@ class PlainResponse:
         """The log-probabilities of a delta's tokens; None if nobody asked."""
         if not self._logs:
             return None
-        tokens = [self._token_texts[i] for i in delta.ids]
+        texts = self._token_texts
+        tokens = [texts[i] for i in delta.ids]
+        top = [[(texts[i], log_prob) for i, log_prob in row] for row in delta.top]
         begin = self._offsets[delta.sample.index]
         self._offsets[delta.sample.index] += sum(map(len, tokens))
-        return self._form.logprobs(tokens, delta.log_probs, begin)
+        return self._form.logprobs(tokens, delta.log_probs, top, begin)
 
 
 def _own_latency(exchange: Exchange) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class SampleText:
         self.index = index
         self.tokens = 0
         self.finish: Finish | None = None
+        self.end_left_out = False
+        """Whether a token that is not among the engine's has ended it."""
         self._detokenizer = detokenizer
         self._stops = stops
         self._limit = limit
@@ -62,6 +64,7 @@ class SampleText:
         elif new.final:
             text += self._stops.finish()
             self.finish = "length" if self.tokens >= self._limit and not ended else "stop"
+            self.end_left_out = self.finish == "stop" and not ended
         if self._filter:
             text = self._filter.feed(text)
             if self.finish:

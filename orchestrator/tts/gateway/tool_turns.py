@@ -129,4 +129,6 @@ async def reading_calls(
                 text, calls = text + more, calls + last
                 if parser.calls and finish == "stop":
                     finish = "tool_calls"
-            yield CallingDelta(delta.sample, text, delta.ids, delta.log_probs, finish, calls)
+            yield CallingDelta(
+                delta.sample, text, delta.ids, delta.log_probs, delta.top, finish, calls
+            )

@@ -46,11 +46,11 @@ def server_pairs(
 
     It makes a pair with each replica of an engine that runs elsewhere.
     """
-    rows = most_rows(models.deployment)
+    deployment = models.deployment
     return [
         _pair(
             server.address,
-            TritonConnection(server.address, server.comes_back, most_rows=rows),
+            triton_connection(deployment, server.address, server.comes_back),
             models,
             own,
             remotes,
@@ -184,6 +184,14 @@ async def open_pairs(
         say(f"{name} does not answer; it is used as soon as it does")
 
 
+def triton_connection(
+    deployment: Deployment, address: str, comes_back: Callable[[], bool] = lambda: False
+) -> TritonConnection:
+    """What connects to a server of a deployment, with all that its target can do."""
+    rows, host = most_rows(deployment), deployment.target == "openvino"
+    return TritonConnection(address, comes_back, most_rows=rows, host=host)
+
+
 def most_rows(deployment: Deployment) -> int:
     """How many rows a request to a deployment's models may have.
 
@@ -208,13 +216,13 @@ def _replica(
     number: int,
 ) -> EnginePair:
     if not address.startswith(f"{deployment.name}@"):
-        connection = TritonConnection(address, most_rows=most_rows(deployment))
+        connection = triton_connection(deployment, address)
         pair = _pair(address, connection, models, own, remotes, number)
         pair.probe = partial(_probe, address, deployment, pair.probe)
         return pair
     replica = deployment.replica(int(address.partition("@")[2]))
     health = ReplicaHealth(replica)
-    connection = TritonConnection(health.address, most_rows=most_rows(deployment))
+    connection = triton_connection(deployment, health.address)
     pair = _pair(address, connection, models, own, remotes, number)
     pair.probe = partial(_probe, health.address, deployment, pair.probe)
     pair.check = health.check

@@ -123,6 +123,7 @@ def limits_of(spec: EngineSpec, engine: EngineConfig, **changes: Any) -> Limits:
         chunked_context=spec.chunked_context,
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
+        host=True,
     )
     return replace(limits, **changes)
 

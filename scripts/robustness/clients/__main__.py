@@ -1,8 +1,9 @@
 """Clients that people have, against a gateway of the demo pair: each run for real.
 
 `openai` 2.x and 3.x, its_hub's beam search and particle filtering, lm-eval's local-completions and
-local-chat-completions on 20 problems, Chromium. What is not installed here is installed by pip into
-throw-away environments (openai 2.x, lm-eval: about a gigabyte, some minutes).
+local-chat-completions on 20 problems and its log-likelihoods of four choices each, Chromium. What
+is not installed here is installed by pip into throw-away environments (openai 2.x, lm-eval: about a
+gigabyte, some minutes).
 
     scripts/run robustness.clients                          # everything
     scripts/run robustness.clients --client openai-3 --client browser
@@ -37,7 +38,12 @@ PROBLEMS = 20
 OPENAI_2 = "openai>=2,<3"
 LM_EVAL = "lm-eval[api]==0.4.13"
 MAX_TOKENS = 192
-TASKS = {"local-completions": "demo_text", "local-chat-completions": "demo_chat"}
+TASKS = {
+    "demo_text": "local-completions",
+    "demo_chat": "local-chat-completions",
+    "demo_choice": "local-completions",
+}
+"""By task how the harness asks. The last has four choices to a question, as arc_easy does."""
 
 
 def main() -> None:
@@ -57,8 +63,8 @@ def main() -> None:
         folder = Path(temporary)
         environments = (arguments.environments or folder / "environments").resolve()
         problems = [
-            {"question": each.question, "answer": each.answer}
-            for each in load_problems("demo", limit=PROBLEMS)
+            {"question": each.question, "answer": each.answer, **choices(str(each.answer), place)}
+            for place, each in enumerate(load_problems("demo", limit=PROBLEMS))
         ]
         (folder / "problems.jsonl").write_text("".join(json.dumps(p) + "\n" for p in problems))
         with running.gateway() as gateway:
@@ -68,6 +74,15 @@ def main() -> None:
                 print(f"{name}: {json.dumps(seen)} ({time.monotonic() - began:.0f} s)", flush=True)
         if "Traceback" in (said := "".join(gateway.said)):
             sys.exit(f"The gateway said:\n{said}")
+
+
+def choices(answer: str, place: int) -> dict[str, object]:
+    """Four answers in their boxes, and which of them is right."""
+    others = [f"{answer[:-1]}{(int(answer[-1]) + by) % 10}" for by in (1, 3, 7)]
+    given = [f"\\boxed{{{other}}}" for other in others]
+    right = place % 4
+    given.insert(right, f"\\boxed{{{answer}}}")
+    return {"choices": given, "right": right}
 
 
 def openai_3(address: str, folder: Path, environments: Path) -> dict[str, object]:
@@ -104,8 +119,8 @@ def lm_eval(address: str, folder: Path, environments: Path) -> dict[str, object]
     chat = [ChatMessage("user", "{{question}}")]
     template = chat_text(chats, chat, generation_prompt=True, continues=False)
     write_lm_eval_tasks(folder, folder / "problems.jsonl", template)
-    for model in ("local-completions", "local-chat-completions"):
-        words = lm_eval_command(python.with_name("lm_eval"), model, address, folder)
+    for task, model in TASKS.items():
+        words = lm_eval_command(python.with_name("lm_eval"), task, model, address, folder)
         done = subprocess.run(
             words,
             capture_output=True,
@@ -121,19 +136,36 @@ def lm_eval(address: str, folder: Path, environments: Path) -> dict[str, object]
         )
         if done.returncode:
             sys.exit(f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}")
-        seen[model] = lm_eval_result(folder, model)
+        seen[task] = lm_eval_result(folder, task)
     return seen
 
 
 def write_lm_eval_tasks(folder: Path, problems: Path, template: str) -> None:
-    """Tasks of the harness: generate a solution, compare what stands in the last box.
+    """Tasks of the harness: generate a solution, compare what stands in the last box; or choose.
 
     Chats are sent as they are. For completions the task's texts are those of `template`, a chat
     with {{question}} in it: with a remote tokenizer the harness would send the list of messages as
     a text (0.4.13).
     """
-    _write_task(folder, problems, TASKS["local-completions"], template)
-    _write_task(folder, problems, TASKS["local-chat-completions"], "{{question}}")
+    _write_task(folder, problems, "demo_text", template)
+    _write_task(folder, problems, "demo_chat", "{{question}}")
+    choice = {
+        "task": "demo_choice",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(problems)}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": template,
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "{{right}}",
+        "target_delimiter": "",
+        "metric_list": [
+            {"metric": name, "aggregation": "mean", "higher_is_better": True}
+            for name in ("acc", "acc_norm")
+        ],
+        "metadata": {"version": 1.0},
+    }
+    (folder / "demo_choice.yaml").write_text(yaml.safe_dump(choice, sort_keys=False))
 
 
 def _write_task(folder: Path, problems: Path, name: str, text: str) -> None:
@@ -169,8 +201,8 @@ def _write_task(folder: Path, problems: Path, name: str, text: str) -> None:
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
 
 
-def lm_eval_command(program: Path, model: str, address: str, folder: Path) -> list[str]:
-    """The harness on one of its two ways to ask an API; its results go into `folder`."""
+def lm_eval_command(program: Path, task: str, model: str, address: str, folder: Path) -> list[str]:
+    """The harness on a task, by one of its two ways to ask an API; its results go into `folder`."""
     paths = {
         "local-completions": f"{address}/v1/completions",
         "local-chat-completions": f"{address}/v1/chat/completions",
@@ -187,17 +219,17 @@ def lm_eval_command(program: Path, model: str, address: str, folder: Path) -> li
     return [
         *(str(program), "--model", model),
         *("--model_args", ",".join(f"{name}={value}" for name, value in given.items())),
-        *("--tasks", TASKS[model], "--include_path", str(folder)),
-        *("--output_path", str(folder / model)),
+        *("--tasks", task, "--include_path", str(folder)),
+        *("--output_path", str(folder / task), "--log_samples"),
         *(["--apply_chat_template"] if model == "local-chat-completions" else []),
     ]
 
 
-def lm_eval_result(folder: Path, model: str) -> float:
+def lm_eval_result(folder: Path, task: str) -> float:
     """The share of problems that were solved, as the harness says it."""
-    (file,) = sorted((folder / model).rglob("results_*.json"))[-1:]
-    found = json.loads(file.read_text())["results"][TASKS[model]]
-    return float(found["exact_match,boxed"])
+    (file,) = sorted((folder / task).rglob("results_*.json"))[-1:]
+    found = json.loads(file.read_text())["results"][task]
+    return float(found["acc,none" if task == "demo_choice" else "exact_match,boxed"])
 
 
 def run(words: list[str]) -> dict[str, object]:

@@ -79,9 +79,12 @@ class Labels:
 class Prompts:
     """How the log-probabilities of a prompt's tokens are read."""
 
-    body: Callable[[str, list[int]], Body]
+    body: Callable[[str, list[int], int], Body]
+    """What asks for them, and for so many of the likeliest at each place."""
     read: Callable[[Any, Sequence[int]], list[float | None]]
     """One for each token, None for the first."""
+    top: Callable[[Any], list[list[tuple[int, float]]]]
+    """The likeliest at each place but the first, and maybe others."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +255,8 @@ def _biased_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
     return _one_token(model, ids) | {"logprobs": 5} | bias
 
 
-def _vllm_prompt_body(model: str, ids: list[int]) -> Body:
-    return _one_token(model, ids) | {"prompt_logprobs": 0}
+def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
+    return _one_token(model, ids) | {"prompt_logprobs": top}
 
 
 def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
@@ -265,6 +268,21 @@ def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
         entry = answers.mapping(answers.mapping(entries).get(str(token)), f"token {token}")
         found.append(answers.log_probability(entry.get("logprob")))
     return found
+
+
+def _vllm_top(answer: Any) -> list[list[tuple[int, float]]]:
+    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
+    return [
+        [
+            (_numbered(token), answers.log_probability(answers.mapping(entry).get("logprob")))
+            for token, entry in answers.mapping(entries).items()
+        ]
+        for entries in given[1:]
+    ]
+
+
+def _numbered(token: str) -> int:
+    return answers.token_id(int(token) if token.isdecimal() and len(token) < 11 else token)
 
 
 def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
@@ -335,8 +353,9 @@ def _sglang_label_probs(answer: Any) -> LogProbs:
     return {token: lp for lp, token in _triples(answers.only(rows, "one generated token"))}
 
 
-def _sglang_prompt_body(model: str, ids: list[int]) -> Body:
-    return _sglang_body(ids, _ONE_DRAW) | {"return_logprob": True, "logprob_start_len": 0}
+def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
+    asked = {"return_logprob": True, "logprob_start_len": 0}
+    return _sglang_body(ids, _ONE_DRAW) | asked | ({"top_logprobs_num": top} if top else {})
 
 
 def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
@@ -348,6 +367,12 @@ def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
     if [token for _, token in found] != list(ids[1:]):
         raise answers.bad("log-probabilities of the prompt's own tokens", rows)
     return [None, *(lp for lp, _ in found)]
+
+
+def _sglang_top(answer: Any) -> list[list[tuple[int, float]]]:
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("input_top_logprobs"), "the likeliest tokens of a prompt")
+    return [[(token, log_prob) for log_prob, token in _triples(row or [])] for row in rows[1:]]
 
 
 _LLAMA_CHAIN: Body = {
@@ -445,7 +470,7 @@ VLLM = Dialect(
     _vllm_sample,
     _completion_piece,
     Labels("ids", _vllm_labels, _top_labels),
-    Prompts(_vllm_prompt_body, _vllm_prompt),
+    Prompts(_vllm_prompt_body, _vllm_prompt, _vllm_top),
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 SGLANG = Dialect(
@@ -456,7 +481,7 @@ SGLANG = Dialect(
     _sglang_sample,
     _sglang_piece,
     Labels("ids", _sglang_labels, _sglang_label_probs),
-    Prompts(_sglang_prompt_body, _sglang_prompt),
+    Prompts(_sglang_prompt_body, _sglang_prompt, _sglang_top),
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 LLAMA = Dialect(

@@ -7,11 +7,21 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 
-from ..base import GenerateCall, NewTokens, StreamingGenerator, shaped
+from ..base import (
+    FieldRefused,
+    GenerateCall,
+    NewTokens,
+    StreamingGenerator,
+    TextLogProbs,
+    shaped,
+)
 from . import answers
 from .capabilities import NAMES, Capabilities
 from .dialects import LIMITS, Ask, Dialect, Piece, require_ids
@@ -80,6 +90,26 @@ class OpenAIGenerator(StreamingGenerator):
         raise EndpointUnavailable(
             f"The server at {self._http.address} broke an answer off after {given} tokens."
         )
+
+    @property
+    def reads(self) -> bool:
+        """See endpoints.ReadingGenerator."""
+        return self._capabilities.prompt_log_probs and self._dialect.prompts is not None
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        """See endpoints.ReadingGenerator; sent again after a failure that may pass."""
+        prompts, tokens = self._dialect.prompts, ids.tolist()
+        if prompts is None or not self.reads:
+            raise RequestRefused(self._cannot("give log-probabilities of a prompt"))
+        body = prompts.body(self._capabilities.model, tokens, top)
+        answer = await self._http.patiently(lambda: self._http.post(self._dialect.path, body))
+        log_probs = [each for each in prompts.read(answer, tokens) if each is not None]
+        rows = prompts.top(answer) if top else [[] for _ in log_probs]
+        if len(rows) != len(log_probs):
+            raise answers.bad(f"the likeliest tokens at {len(log_probs)} places", rows)
+        # some servers add the token itself to those that were asked for
+        ranked = [sorted(row, key=lambda each: (-each[1], each[0]))[:top] for row in rows]
+        return TextLogProbs(log_probs, ranked)
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
@@ -175,6 +205,8 @@ class OpenAIGenerator(StreamingGenerator):
                 hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
                 "SGLang, llama.cpp's llama-server or trtllm-serve.",
             )
+        if not self._dialect.ids:
+            self._refuse_by_text(call)
         ids, context = call.input_ids, self._capabilities.context
         most = call.max_new_tokens if limit is None else limit
         if context is not None:
@@ -198,6 +230,12 @@ class OpenAIGenerator(StreamingGenerator):
             stream=by_text,
             shaping=shaped(call, self._dialect.shapes, f"this server ({self._dialect.kind})"),
         )
+
+    def _refuse_by_text(self, call: GenerateCall) -> None:
+        """Refuse what is no part of OpenAI's own API."""
+        for name, given in (("top_k", call.top_k), ("ignore_eos", call.ignore_end)):
+            if given:
+                raise FieldRefused(name, f"this server ({self._dialect.kind})")
 
     def _new_stops(
         self, words: tuple[Word, ...], at_step: bool

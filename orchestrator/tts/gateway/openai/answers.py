@@ -86,6 +86,10 @@ class Answer(Struct):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
+Likeliest = Sequence[tuple[str, float]]
+"""The likeliest tokens of a place with their log-probabilities, the likeliest first."""
+
+
 class ChoiceOf(Protocol):
     """What makes a whole choice."""
 
@@ -103,8 +107,9 @@ class AnswerForm:
     chunk: str
     choice: ChoiceOf
     """A whole choice: its place, its text, why it ends, its log-probabilities, calls of tools."""
-    logprobs: Callable[[Sequence[str], Sequence[float], int], Any]
-    """The log-probabilities of some tokens, the first of which begins at this character."""
+    logprobs: Callable[[Sequence[str], Sequence[float | None], Sequence[Likeliest], int], Any]
+    """The log-probabilities of some tokens, with the likeliest of each place if anybody asked; the
+    first begins at this character."""
 
     @property
     def chats(self) -> bool:
@@ -127,30 +132,55 @@ def _chat_choice(
     return ChatChoice(index, message, finish, logs)
 
 
-def _text_log_probs(tokens: Sequence[str], log_probs: Sequence[float], begin: int) -> Any:
+def _text_log_probs(
+    tokens: Sequence[str],
+    log_probs: Sequence[float | None],
+    top: Sequence[Likeliest],
+    begin: int,
+) -> Any:
     offsets = [begin]
     for token in tokens:
         offsets.append(offsets[-1] + len(token))
+    given = [None if each is None else _shortest(each) for each in log_probs]
     return {
         "tokens": list(tokens),
-        "token_logprobs": list(map(_shortest, log_probs)),
-        "top_logprobs": None,
+        "token_logprobs": given,
+        "top_logprobs": list(map(_by_text, tokens, given, top)) if top else None,
         "text_offset": offsets[:-1],
     }
 
 
-def _chat_log_probs(tokens: Sequence[str], log_probs: Sequence[float], begin: int) -> Any:
+def _by_text(token: str, log_prob: float | None, likeliest: Likeliest) -> dict[str, float] | None:
+    """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
+    if log_prob is None:
+        return None
+    found = {token: log_prob}
+    for text, each in likeliest:
+        found[text] = max(found.get(text, -np.inf), _shortest(each))
+    return found
+
+
+def _chat_log_probs(
+    tokens: Sequence[str],
+    log_probs: Sequence[float | None],
+    top: Sequence[Likeliest],
+    begin: int,
+) -> Any:
+    rows = top or [()] * len(tokens)
     return {
         "content": [
-            {
-                "token": token,
-                "logprob": _shortest(log_prob),
-                "bytes": list(token.encode()),
-                "top_logprobs": [],
-            }
-            for token, log_prob in zip(tokens, log_probs, strict=True)
+            {**_entry(token, log_prob), "top_logprobs": [_entry(*each) for each in row]}
+            for token, log_prob, row in zip(tokens, log_probs, rows, strict=True)
         ],
         "refusal": None,
+    }
+
+
+def _entry(token: str, log_prob: float | None) -> dict[str, Any]:
+    return {
+        "token": token,
+        "logprob": None if log_prob is None else _shortest(log_prob),
+        "bytes": list(token.encode()),
     }
 
 

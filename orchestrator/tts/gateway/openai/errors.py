@@ -20,6 +20,7 @@ from tts.build.errors import (
     SessionError,
     TtsError,
 )
+from tts.endpoints.base import FieldRefused
 
 from ..safety import KeysUnusable
 
@@ -108,6 +109,8 @@ def api_error(error: TtsError) -> ApiError:
             return error
         case KeysUnusable():
             return ApiError(503, "The gateway cannot read its keys now.", code="keys_unusable")
+        case FieldRefused():
+            return bad_request(str(error), error.name, "unsupported_parameter")
         case ConfigError() | DatasetError() | RequestError() | RequestRefused():
             return bad_request(str(error))
         case ContentBlocked():

@@ -111,7 +111,7 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
         ],
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls,
-        logprobs=LOG_PROBS in request.include,
+        logprobs=LOG_PROBS in request.include or request.top_logprobs > 0,
         top_logprobs=request.top_logprobs,
     )
     chat.stream_options.include_usage = True
