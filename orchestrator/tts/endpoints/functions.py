@@ -322,9 +322,9 @@ class CheckedGenerator:
         read = await self._inner.log_probs(ids, top)
         if not len(read.log_probs) == len(read.top) == len(ids) - 1:
             raise FunctionError(
-                f"{name_of(type(self._inner))}.log_probs told of {len(read.log_probs)} and "
-                f"{len(read.top)} places of a text of {len(ids)} tokens; it must tell of all but "
-                "the first."
+                f"{name_of(type(self._inner))}.log_probs gave {len(read.log_probs)} numbers and "
+                f"{len(read.top)} lists for a text of {len(ids)} tokens; it must give one of each "
+                "for every token but the first."
             )
         return read
 
