@@ -46,7 +46,7 @@ _SHAPELESS = Shaping()
 
 
 class FieldRefused(RequestRefused):
-    """What an engine is asked for and cannot do, by the name that vLLM's API has for it."""
+    """The engine cannot honour a field, which has the name that vLLM's API gives it."""
 
     def __init__(self, name: str, engine: str, hint: str | None = None) -> None:
         super().__init__(f"{name} is not supported by {engine}; leave it out.", hint)
@@ -158,7 +158,7 @@ class ReadingGenerator(Generator, Protocol):
         """Whether the engine behind it can."""
 
     async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """The log-probabilities of a text of two tokens at least, and so many of the likeliest.
+        """The log-probabilities of a text of at least two tokens, and the `top` likeliest tokens.
 
         Raises EndpointError.
         """

@@ -187,7 +187,7 @@ async def open_pairs(
 def triton_connection(
     deployment: Deployment, address: str, comes_back: Callable[[], bool] = lambda: False
 ) -> TritonConnection:
-    """What connects to a server of a deployment, with all that its target can do."""
+    """The connection to a server of a deployment, with all abilities of its target."""
     rows, host = most_rows(deployment), deployment.target == "openvino"
     return TritonConnection(address, comes_back, most_rows=rows, host=host)
 

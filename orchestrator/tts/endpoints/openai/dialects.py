@@ -80,7 +80,7 @@ class Prompts:
     """How the log-probabilities of a prompt's tokens are read."""
 
     body: Callable[[str, list[int], int], Body]
-    """What asks for them, and for so many of the likeliest at each place."""
+    """The request for them, with this number of the likeliest tokens at each place."""
     read: Callable[[Any, Sequence[int]], list[float | None]]
     """One for each token, None for the first."""
     top: Callable[[Any], list[list[tuple[int, float]]]]
