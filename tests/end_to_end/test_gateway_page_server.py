@@ -256,13 +256,15 @@ def test_the_settings_are_those_of_the_chosen_strategy(opened):
     choose(page, "demo:greedy")
     assert page.get_attribute("#field-temperature", "placeholder") == "0"
     assert page.locator("#field-n").count() == 0
+    ask(page, QUESTION)  # which scores nothing, so the page asks for it
+    assert "The verifier's score: 0." in page.inner_text(".chat-score")
     choose(page, "demo:beam-search")
     page.fill("#field-n", "4")
     page.fill("#field-beam_width", "2")
     page.select_option("#field-agg_strategy", "min")
     page.check("#field-sort_completed")
     ask(page, QUESTION)
-    (body,) = bodies(page, "/v1/chat/completions")
+    body = bodies(page, "/v1/chat/completions")[-1]
     assert body["tts"]["parameters"] == {
         "n": 4, "beam_width": 2, "agg_strategy": "min", "sort_completed": True,
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
     browser ──► /v1/models/NAME: what can be set, as a form
             ──► /v1/chat/completions, streamed ──► text, or steps ──► the report's own tree viewer
-            ──► /pooling: the scores of an answer that was not searched for
+            ──► /pooling: the scores of an answer that has none
             ──► /reports/ID.json, .html: the tree with what became of each step, to keep or to share
 
 | module | job |

@@ -20,11 +20,11 @@ export async function chat(turn, view, body, signal, onProgress) {
   }
   const seconds = (performance.now() - began) / 1000;
   if (usage) turn.notes.push(`${ENGLISH.format(usage.completion_tokens)} tokens in ${seconds.toFixed(1)} s`);
-  if (turn.text.trim()) await score(turn, body, signal);
+  if (turn.text.trim()) await scoreText(turn, body, signal);
 }
 
-// What the verifier says of a text that was not searched for.
-async function score(turn, { model, messages }, signal) {
+// What the verifier says of a text that nothing has scored.
+async function scoreText(turn, { model, messages }, signal) {
   const said = [...messages, { role: "assistant", content: turn.text }];
   try {
     const { data, tts } = await json("/pooling", { model, messages: said }, signal);
@@ -44,14 +44,16 @@ export async function search(turn, view, body, signal, onProgress) {
   view.setPane(tree.pane);
   let outcome = null;
   let text = "";
+  let whole = null;
   try {
     for await (const { choices, tts } of chunks(await request("/v1/chat/completions", body, signal))) {
       text += choices[0]?.delta?.content ?? "";
       if (tts?.answers !== undefined) outcome = tts;
       if (tts?.steps) tree.grow(tts);
     }
+    if (outcome?.report) whole = await view.loadTree(outcome.report, signal);
   } finally {
-    tree.end();
+    tree.end({ replaced: whole !== null });
   }
   turn.text = text;
   if (!outcome) return;
@@ -59,6 +61,6 @@ export async function search(turn, view, body, signal, onProgress) {
   turn.search = { answer, answers, vote, score, completions, report: path };
   turn.warnings = warnings;
   if (limit) turn.notes.push(limit === "tokens" ? "Its budget of tokens ended the search" : "Its deadline ended the search");
-  const whole = path ? await view.loadTree(path, signal) : null;
   if (whole) turn.notes.push(`${ENGLISH.format(whole.entry.thoughts)} steps and ${ENGLISH.format(whole.entry.tokens)} tokens in ${whole.entry.seconds} s`);
+  if (turn.search.score == null && text.trim()) await scoreText(turn, body, signal);
 }

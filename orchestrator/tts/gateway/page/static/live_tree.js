@@ -2,7 +2,8 @@
 // its score. It is drawn by the report's viewer.
 import { rendered } from "./markdown.js";
 
-const DRAW_MS = 250; // between two drawings of a tree that grows
+const DRAW_MS = 250; // between two drawings of a tree that grows, at least
+const SHARE = 10; // of the time, at most, one part goes into drawing
 let count = 0;
 
 export function newLiveTree(question, place, onDraw) {
@@ -10,7 +11,7 @@ export function newLiveTree(question, place, onDraw) {
   const thoughts = new Map();
   const pane = newPane(place);
   let best = null;
-  let drawn = 0;
+  let next = 0; // when it may be drawn again
   let timer = null;
 
   function take({ node, text, score }) {
@@ -27,8 +28,7 @@ export function newLiveTree(question, place, onDraw) {
   }
 
   function draw() {
-    timer = null;
-    drawn = performance.now();
+    const from = performance.now();
     const entry = {
       id: question, solved: false, correct: null, reference: null, level: null,
       answer: best?.answer, seconds: null, thoughts: thoughts.size,
@@ -38,18 +38,22 @@ export function newLiveTree(question, place, onDraw) {
       seconds: null, limit: null, groups: [], completions: [], cancelled: [], thoughts: [...thoughts.values()],
     });
     pane.draw();
-    onDraw({ steps: thoughts.size, seconds: (drawn - began) / 1000, best });
+    onDraw({ steps: thoughts.size, seconds: (from - began) / 1000, best });
+    const now = performance.now();
+    next = now + Math.max(DRAW_MS, SHARE * (now - from));
+    timer = null;
   }
 
   function grow(progress) {
     best = progress.best ?? best;
     progress.steps.forEach(take);
-    timer ??= setTimeout(draw, Math.max(0, DRAW_MS - (performance.now() - drawn)));
+    timer ??= setTimeout(draw, Math.max(0, next - performance.now()));
   }
 
-  function end() {
+  // It grows no more; drawn as far as it is known, unless the whole tree has taken its place.
+  function end({ replaced }) {
     clearTimeout(timer);
-    if (thoughts.size) draw();
+    if (thoughts.size && !replaced) draw();
   }
 
   return { pane, grow, end };

@@ -49,7 +49,8 @@ export function newTurnView({ question, model }) {
     const others = Object.entries(search.answers ?? {}).filter(([rule, each]) => rule !== search.vote && each != null);
     const agree = others.every(([, each]) => each === search.answer);
     part("votes").textContent = [
-      `Chosen by ${RULES[search.vote] ?? search.vote} from ${search.completions} ${search.completions === 1 ? "completion" : "completions"}`,
+      search.completions === 1 ? "The only completion"
+        : `Chosen by ${RULES[search.vote] ?? search.vote} from ${search.completions} completions`,
       ...(agree ? [] : others.map(([rule, each]) => `${RULES[rule]}: ${each}`)),
     ].join(" · ");
     part("tree-box").hidden = false;
