@@ -30,7 +30,7 @@ from tts.runs.compare import (
     short_names,
     varying,
 )
-from tts.runs.config import RunConfig
+from tts.runs.config import Limits, RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
@@ -329,3 +329,31 @@ def test_the_difference_is_over_common_problems_with_its_own_error():
     assert Agreement.of({"x": True}, better).difference is None
     same = Agreement.of(better, better).difference
     assert (same.mean, same.error) == (0.0, 0.0)
+
+
+def test_what_a_problem_takes_stands_beside_what_it_is_worth(tiny_deployment):
+    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "majority-vote"))
+    rows = [
+        dataclasses.replace(best, budget={"budget_tokens": 1000}, tokens_per_problem=960.4),
+        dataclasses.replace(majority, budget={"budget_tokens": 1000}, tokens_per_problem=970.0),
+    ]
+    lines = printed(rows).splitlines()
+    shown = lines[lines.index("per problem") :]
+    (first,) = [line for line in shown if line.startswith("majority-vote")][:1]
+    assert first.split()[1:4] == ["4", "1,000", "tokens"]
+    assert first.endswith("best")
+    (second,) = [line for line in shown if line.startswith("best-of-n")][:1]
+    assert "960" in second
+    assert "-100.0 (" in second
+
+
+def test_a_run_says_to_which_cost_its_n_was_fitted(tiny_deployment):
+    parameters = configure(STRATEGIES["dvts"], tiny_deployment, {"n": N})
+    config = run_config("dvts", parameters.model_dump(mode="json"))
+    asked = RunConfig(**config, fitted_to=Limits(budget_tokens=700))
+    assert asked.to_json()["fitted_to"] == {"budget_tokens": 700}
+    events = [solved("a", 1), solved("b", 2)]
+    summary = summarise(asked, [SESSION, *events])
+    found = make_row(summary, events, "/run", "dvts", "weighted")
+    assert found.budget == {"budget_tokens": 700}
+    assert label(found, ()) == "dvts"

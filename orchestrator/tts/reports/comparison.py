@@ -27,6 +27,7 @@ from tts.runs.compare import (
 )
 from tts.runs.config import ReplaySource
 from tts.runs.groups import is_group, read_group
+from tts.runs.pooled import Budget, Pooled, best_at, pool
 from tts.runs.statistics import half_width
 from tts.runs.summary import read_summary
 
@@ -88,6 +89,7 @@ def comparison_tables(rows: Sequence[Row]) -> RenderableType:
         Text(),
         _costs(rows, names),
         *(Text(line, style="dim") for line in _shared(runs)),
+        *_per_problem(rows, also),
         *_levels(rows, names),
         _rules(runs, run_names),
         *_curves(rows, names, runs, run_names),
@@ -132,6 +134,51 @@ def _costs(rows: Sequence[Row], names: Sequence[str]) -> Sheet:
             f"{row.wall_s:,.1f}",
         )
     return Sheet(table)
+
+
+def _per_problem(rows: Sequence[Row], also: Sequence[str]) -> list[RenderableType]:
+    """What a problem took, and accuracy against the best at the same budget; seeds together."""
+    pooled = pool(rows)
+    if len(pooled) < 2:
+        return []
+    best = best_at(pooled)
+    comparable = not {"deployment", "dataset", "problems"} & set(also)
+    table = _table("n", "budget", "tokens", "seconds", "accuracy", "against the best (95%)")
+    for each in pooled:
+        table.add_row(
+            Text(each.name),
+            each.n,
+            budget_in_words(each.budget) or "-",
+            f"{each.tokens:,.0f}",
+            "-" if each.seconds is None else f"{each.seconds:,.2f}",
+            _percent(each.accuracy),
+            _gain(each, best[each.budget]) if comparable else "-",
+        )
+    seeds = len({row.seed for row in rows})
+    notes = [
+        "Means of a problem: tokens that its search asked for, seconds from its start to its "
+        "answer. Differences are paired, in points" + (f"; {seeds} seeds." if seeds > 1 else ".")
+    ]
+    return [
+        _title("per problem"),
+        Sheet(table),
+        *(Text(line, style="dim") for line in notes),
+    ]
+
+
+def budget_in_words(budget: Budget) -> str:
+    """Such as `1,000 tokens`; empty without a budget."""
+    units = {"budget_tokens": "tokens", "deadline_s": "s"}
+    return ", ".join(f"{value:,g} {units[name]}" for name, value in budget)
+
+
+def _gain(one: Pooled, best: Pooled) -> str:
+    if one is best:
+        return "best"
+    gain = one.gain_over(best)
+    if gain is None:
+        return "-"
+    return f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
 
 
 def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from tts.build.errors import RunDamaged, RunError
@@ -70,6 +71,12 @@ class Row:
     no_curve: NoCurve | None
     right: dict[str, bool]
     """Whether the answer of each problem is right."""
+    tokens_per_problem: float = 0.0
+    """Mean generated tokens; speculative ones that no search asked for are left out."""
+    seconds_per_problem: float | None = None
+    """Mean seconds from the start of a problem to its answer."""
+    budget: dict[str, int | float] = field(default_factory=dict)
+    """The mean cost of a problem to which n was fitted."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without single problems; the run by its folder's name."""
@@ -178,6 +185,7 @@ def make_row(
     curve = points(shares, n, unit)
     if no_curve is None and curve is None:
         no_curve = "old_log"
+    unused = summary.waste.unused_tokens if summary.waste else 0
     own: tuple[Point, ...] = ()
     if accuracy is not None and summary.pass_at_n is not None:
         own = (Point(n, accuracy, summary.pass_at_n, 1),)
@@ -207,20 +215,29 @@ def make_row(
         curve=own if curve is None else tuple(curve),
         no_curve=no_curve,
         right=right,
+        tokens_per_problem=round((summary.generated_tokens - unused) / max(summary.problems, 1), 1),
+        budget=summary.fitted_to or {},
     )
 
 
 def _rows_of_run(folder: Path, member: Member) -> list[Row]:
     summary = read_summary(folder)
-    return [
-        make_row(summary, _solved(folder), str(folder), strategy, vote)
-        for strategy, vote in member.votes.items()
-    ]
+    rows = []
+    for strategy, vote in member.votes.items():
+        seconds: list[float] = []
+        row = make_row(summary, _solved(folder, seconds), str(folder), strategy, vote)
+        mean = round(fmean(seconds), 3) if seconds else None
+        rows.append(replace(row, seconds_per_problem=mean))
+    return rows
 
 
-def _solved(folder: Path) -> Iterator[ProblemSolved]:
-    problems = solved_problems(read_events(folder), RunState(keeps_events=False))
-    return (problem.solution for problem in problems if problem.solution)
+def _solved(folder: Path, seconds: list[float] | None = None) -> Iterator[ProblemSolved]:
+    """The solved problems of a run; `seconds` gets what each took from its start."""
+    for problem in solved_problems(read_events(folder), RunState(keeps_events=False)):
+        if problem.solution:
+            if seconds is not None and problem.seconds is not None:
+                seconds.append(problem.seconds)
+            yield problem.solution
 
 
 def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurve | None:

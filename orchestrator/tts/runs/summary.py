@@ -166,6 +166,8 @@ class Summary(Mapping[str, Any]):
     """The limits of each problem; missing in runs without limits."""
     limited: dict[Limit, Count] | None = None
     """How many searches each limit ended; missing in runs without limits."""
+    fitted_to: dict[str, int | float] | None = None
+    """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
     missing: tuple[str, ...] = field(default=(), metadata={"json": False})
@@ -270,6 +272,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "tree_digest": _digest(solved),
             "replay": msgspec.to_builtins(config.replay),
             **_limits(config.limits, solved),
+            **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
         }
     )

@@ -195,3 +195,56 @@ def test_what_a_run_takes_is_told_however_little_it_is():
     rows = [row("greedy", 100, 0.5, wall_s=0.5), row("dvts", 0, 0.6, wall_s=0.0)]
     figure = cost_figure(rows, ["a", "b"], "seconds", [])
     assert [each["seconds"] for each in figure.rows] == [0.05, 1e-4]
+
+
+def fitted(strategy, right, budget, seed=0):
+    return row(
+        strategy,
+        budget,
+        right / 10,
+        right=graded(right),
+        seed=seed,
+        budget={"budget_tokens": budget},
+        tokens_per_problem=0.9 * budget,
+        seconds_per_problem=0.5,
+    )
+
+
+def test_at_equal_cost_a_strategy_is_a_line_and_compared_with_the_best():
+    rows = [
+        fitted(strategy, right, budget, seed)
+        for strategy, right in (("dvts", 9), ("mcts", 3), ("rebase", 8))
+        for budget in (500, 1000)
+        for seed in (0, 1)
+    ]
+    figures = {figure.name: figure for figure in figures_of_rows(rows, ["a note"])}
+    assert {"accuracy-over-tokens", "accuracy-over-seconds"} <= figures.keys()
+    assert "accuracy-at-equal-tokens" not in figures
+    figure = figures["accuracy-over-tokens"]
+    check(figure)
+    assert len(figure.rows) == 6
+    assert figure.rows[0] == {
+        "strategy": "dvts",
+        "n": "4",
+        "budget, tokens": 500,
+        "tokens": 450.0,
+        "accuracy": 0.9,
+        "low": 0.5958,
+        "high": 0.9821,
+        "to the best": 0.0,
+        "from": 0.0,
+        "up to": 0.0,
+    }
+    lost = next(each for each in figure.rows if each["strategy"] == "mcts")
+    assert lost["to the best"] == -0.6
+    assert lost["up to"] < 0
+    assert "At 500 tokens dvts has most right, 90.0%; not told apart from it: rebase." in (
+        figure.reading
+    )
+    assert "mcts" not in figure.reading
+    assert "Means over 2 seeds." in figure.notes
+
+
+def test_one_strategy_alone_has_no_figure_at_equal_cost():
+    names = {figure.name for figure in figures_of_rows([fitted("dvts", 9, 500)], [])}
+    assert "accuracy-over-tokens" not in names

@@ -27,6 +27,7 @@ from .charts import (
     thinned,
     tint,
 )
+from .equal_cost import are_at_equal_cost, equal_cost_figures
 from .figure import Figure, Row, Spec
 
 Cost = Literal["tokens", "seconds"]
@@ -59,11 +60,15 @@ def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figu
     if not rows:
         return []
     names = _names(rows)
+    at_cost = (
+        equal_cost_figures(rows, notes)
+        if are_at_equal_cost(rows)
+        else (at_equal_cost(rows, "tokens", notes), at_equal_cost(rows, "seconds", notes))
+    )
     found = (
         cost_figure(rows, names, "tokens", notes),
         cost_figure(rows, names, "seconds", notes),
-        at_equal_cost(rows, "tokens", notes),
-        at_equal_cost(rows, "seconds", notes),
+        *at_cost,
         over_n(rows, notes),
         schedules(rows, notes),
     )
