@@ -234,53 +234,75 @@ def mcts(params: Params, seed: Seed, world: World) -> Outcome:
     iterations: dict[NodePath, int] = {(): 0}  # of a node: that in which it grew
     values: dict[NodePath, list[float]] = {}  # of a node: its own, and those of simulations
     completed: list[NodePath] = []
-    ways: list[list[NodePath]] = []  # of the simulations under way, oldest first
+    ways: list[list[NodePath]] = []  # of the simulations that have yet to walk in this wave
+    waiters: list[list[NodePath]] = []  # of those that wait for a new child, in their order
+    scored = [0.5, 1.0]  # sums of the scores of new children and of their parents
     begun = 0
 
     def is_end(path: NodePath) -> bool:
         return run.ended(path) or iterations[path] == params.num_iterations
 
-    def puct(path: NodePath, siblings: list[NodePath]) -> float:
-        """With a value of 0 for every simulation that has gone there and not ended."""
-        count = {p: len(values[p]) + sum(p in way for way in ways) for p in siblings}
-        bonus = math.sqrt(sum(count.values())) / (1 + count[path]) / len(siblings)
-        mean = math.fsum(values[path]) / count[path]
-        return twelve_digits(mean + params.exploration * bonus)
+    def worth(mean: float, count: float, visits: float) -> float:
+        return twelve_digits(mean + params.exploration * math.sqrt(visits) / (1 + count))
+
+    def choice(parent: NodePath) -> NodePath | None:
+        """The child to go to; None for a new one.
+
+        A simulation under way counts as a value of 0 where it has gone, and as a child where it
+        waits for one.
+        """
+        waiting = sum(parent == way[-1] for way in waiters)
+        under_way = [*ways, *waiters]
+        siblings = children[parent]
+        count = {p: len(values[p]) + sum(p in way for way in under_way) for p in siblings}
+        visits = sum(count.values()) + waiting
+        possible = [path for path in siblings if path not in completed]
+        worths = {p: worth(math.fsum(values[p]) / count[p], count[p], visits) for p in possible}
+        best = max(worths.values(), default=None)
+        if best is None:
+            return None
+        if len(siblings) + waiting < params.width:
+            above = run.path_score(parent) if parent else 1.0
+            prospect = twelve_digits(scored[0] / scored[1]) * above
+            if worth(prospect, len(siblings) + waiting, visits) > best:
+                return None
+        equals = [path for path in possible if worths[path] == best]
+        last_score = max(run.nodes[path].score for path in equals)
+        return min(path for path in equals if run.nodes[path].score == last_score)
 
     def walk(way: list[NodePath]) -> None:
-        while True:
-            siblings = children[way[-1]]
-            possible = [path for path in siblings if path not in completed]
-            if not possible:
-                return
-            best = max(puct(path, siblings) for path in possible)
-            equals = [path for path in possible if puct(path, siblings) == best]
-            last_score = max(run.nodes[path].score for path in equals)
-            way.append(min(path for path in equals if run.nodes[path].score == last_score))
-            if is_end(way[-1]):
-                completed.append(way[-1])
-                ways.remove(way)
+        while child := choice(way[-1]):
+            way.append(child)
+            if is_end(child):
+                completed.append(child)
                 for path in way[1:]:
-                    values[path].append(run.path_score(way[-1]))
+                    values[path].append(run.path_score(child))
                 return
+        waiters.append(way)
 
     while True:
-        for way in list(ways):
-            walk(way)
-        while len(ways) < params.parallel and begun < params.n:
+        walking = waiters
+        waiters = []
+        while walking:
+            ways = walking[1:]
+            walk(walking.pop(0))
+        ways = []
+        while len(waiters) < params.parallel and begun < params.n:
             begun += 1
-            ways.append([()])
-            walk(ways[-1])
-        if not ways or run.may_stop(completed):
+            walk([()])
+        if not waiters or run.may_stop(completed):
             break
-        for parent in dict.fromkeys(way[-1] for way in ways):
+        for parent in dict.fromkeys(way[-1] for way in waiters):
             first = len(children[parent])
-            for index in range(first, first + params.width):
+            for index in range(first, first + sum(way[-1] == parent for way in waiters)):
                 iteration = iterations[parent] + 1
                 path = run.grow_candidate((*parent, index), iteration)
                 children[parent].append(path)
                 children[path], iterations[path] = [], iteration
                 values[path] = [run.path_score(path)]
+                above = run.path_score(parent) if parent else 1.0
+                scored[0] = twelve_digits(scored[0] + min(values[path][0], above))
+                scored[1] = twelve_digits(scored[1] + above)
 
     for path in values:
         if children[path]:

@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given, settings
 from tests.amounts import amount
 from tests.search.driving import build, drive, mcts_configs, worlds
 
 from tts.search import Expand, Fate, Generated, MctsConfig, Score, Scored, Stop, Thought
-from tts.search.mcts import Place, best_child
+from tts.search.mcts import Place, Yield, best_child
 from tts.search.tree import Node
 
 
@@ -23,7 +24,7 @@ def places(*scores, visits=1):
 def test_equal_children_are_visited_in_the_order_of_their_paths():
     parent = places(0.5, 0.5, 0.5)
     for expected in (0, 1, 2):
-        child = best_child(parent, exploration=1.0)
+        child = best_child(parent, 1.0, None)
         assert child is parent.children[expected]
         child.under_way += 1
 
@@ -31,30 +32,64 @@ def test_equal_children_are_visited_in_the_order_of_their_paths():
 def test_without_exploration_the_best_mean_is_chosen_and_what_is_spent_is_not():
     parent = places(0.2, 0.9, 0.6)
     for expected in (1, 2, 0):
-        child = best_child(parent, exploration=0.0)
+        child = best_child(parent, 0.0, None)
         assert child is parent.children[expected]
         child.spent = True
-    assert best_child(parent, exploration=0.0) is None
+    assert best_child(parent, 0.0, None) is None
 
 
 def test_exploration_prefers_what_was_visited_less():
     parent = places(0.9, 0.5)
     parent.children[0] = dataclasses.replace(parent.children[0], visits=9, total=8.1)
-    assert best_child(parent, exploration=0.1) is parent.children[0]
-    assert best_child(parent, exploration=2.0) is parent.children[1]
+    assert best_child(parent, 0.1, None) is parent.children[0]
+    assert best_child(parent, 2.0, None) is parent.children[1]
+
+
+def test_a_new_child_is_opened_where_it_promises_more_than_those_that_are_there():
+    parent = places(0.2, 0.5)
+    assert best_child(parent, 0.0, 0.6) is None
+    assert best_child(parent, 0.0, 0.5) is parent.children[1], "not where it promises as much"
+    assert best_child(parent, 0.0, 0.4) is parent.children[1]
+    assert best_child(places(), 0.0, 0.0) is None
+
+
+def test_children_that_are_awaited_make_another_one_less_urgent():
+    parent = places(0.5)
+    assert best_child(parent, 0.5, 0.6) is None
+    parent.opening = 3
+    assert best_child(parent, 0.5, 0.6) is parent.children[0]
+
+
+def test_what_new_children_are_worth_is_learnt_from_all_of_them():
+    known = Yield()
+    assert known.share == 0.5
+    known.see(0.9, 1.0)
+    known.see(0.9, 0.5)  # counts no more than its parent
+    assert known.share == pytest.approx((0.5 + 0.9 + 0.5) / 2.5)
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
 @given(mcts_configs, worlds)
-def test_every_expansion_is_of_width_children_side_by_side(config, world):
-    search = build(config.model_copy(update={"granularity": 1}))
+def test_a_node_has_no_more_than_width_children_unless_all_are_spent(config, world):
+    search = build(config.model_copy(update={"granularity": 1, "early_stop": False, "agree": None}))
     starts = [w.node for w in drive(search, world) if isinstance(w, Expand) and w.node[-1] >= 0]
     children = {}
     for node in starts:
         children.setdefault(node[:-1], []).append(node[-1])
-    for indices in children.values():
+    completed = [done.node for done in search.result().completions]
+    for parent, indices in children.items():
         assert indices == list(range(len(indices))), "none is repeated"
-        assert len(indices) % config.width == 0
+        if len(indices) > config.width:
+            spent = {node[len(parent)] for node in completed if node[: len(parent)] == parent}
+            assert len(indices) <= max(config.width, len(spent) + config.parallel)
+
+
+def test_a_node_gets_another_child_until_one_is_good():
+    search = build(MctsConfig(n=1, parallel=1, exploration=0.0))
+    grow(search, {(index,): 0.1 if index < 3 else 0.9 for index in range(9)})
+    asked = [node.path for node in search.tree if len(node.path) == 1]
+    assert asked == [(0,), (1,), (2,), (3,)]
+    assert (3, 0) in search.tree
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
@@ -98,22 +133,20 @@ def grow(search, scores):
 
 
 def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
-    search = build(MctsConfig(n=2, width=2, parallel=2))
-    grow(search, {(0,): 0.9, (1,): 0.8, (0, 0): 0.3, (0, 1): 0.7, (1, 0): 0.5})
-    # 0 and 1 are expanded; 0's children are ready, of 1's one score is missing
-    first = [(guess.work.node, guess.chance) for guess in search.foresee({}) if guess.chance == 1]
-    assert first == [((0, 1, 0), 1.0), ((0, 1, 1), 1.0)]
-    assert {(0, 0), (0, 1), (1, 0), (1, 1)} <= search.expandable()
-    search.tell(Scored((1, 1), 0.1))
-    asked = {work.node for work in search.ask() if isinstance(work, Expand)}
-    assert asked == {(0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)}
-    assert (0, 0) in search.expandable(), "passed over, but a later simulation may turn to it"
-    assert (0, 1) not in search.expandable()
+    search = build(MctsConfig(n=2, parallel=2))
+    grow(search, {(0,): 0.9, (1,): 0.8, (0, 0): 0.7})
+    # both simulations have walked on; the child of 0 is ready, that of 1 is not
+    assert [g.work.node for g in search.foresee({}) if g.work.node[0] == 0] == [(0, 0, 0)]
+    assert {(0, 0), (1, 0)} <= search.expandable()
+    search.tell(Scored((1, 0), 0.1))
+    assert (0, 0, 0) in {work.node for work in search.ask() if isinstance(work, Expand)}
+    assert (1, 0) in search.expandable(), "passed over, but a later simulation may turn to it"
+    assert (0, 0) not in search.expandable()
 
 
-def test_simulations_that_stand_at_one_node_share_its_expansion():
-    search = build(MctsConfig(n=8, width=2, parallel=8))
-    assert [work.node for work in search.ask()] == [(0,), (1,)]
+def test_simulations_that_stand_at_one_node_open_a_child_each():
+    search = build(MctsConfig(n=8, parallel=5))
+    assert [work.node for work in search.ask()] == [(index,) for index in range(5)]
 
 
 def test_a_search_that_is_over_expands_nothing():

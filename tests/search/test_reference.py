@@ -347,48 +347,44 @@ def test_particle_weights_add_up_until_they_are_resampled() -> None:
     }
 
 
-MCTS_WORLD = Script(
-    {"0": "a", "1": "7$", "0.0": "5$", "0.1": "b", "0.1.0": "c$", "0.1.1": "d"},
-    {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3, "0.1.0": 0.9, "0.1.1": 0.95},
-)
-
-
-def test_a_simulation_goes_where_puct_is_largest() -> None:
-    # Simulation 1 prefers 0, with equal bonuses, and ends at 0.0. Then 0 has 2 visits of mean 0.85
-    # and is worth 0.85 + sqrt(3) / (2 * 3) = 1.139, 1 only 0.6 + sqrt(3) / (2 * 2) = 1.033. Below 0
-    # only 0.1 is left, and the limit of 3 ends the chain at 0.1.1.
-    outcome = play("mcts", MCTS_WORLD, n=2, width=2, parallel=1, num_iterations=3)
-    assert out(outcome) == [("0.1.1", "abd", 0.95), ("0.0", "a5", 0.8)]
-    assert fates(outcome) == {
-        "expanded": "0 0.1",
-        "completed": "0.0 0.1.1",
-        "surplus": "0.1.0 1",
-    }
+def test_a_simulation_opens_a_child_where_it_promises_more_than_those_there() -> None:
+    # The root's first child scores 0.2 where new ones promise (0.5 + 0.2) / (1 + 1) = 0.35, so it
+    # gets another; below 1 a new one promises 0.9 * 0.54. The chain's 0.8 counts for 1, too, whose
+    # mean is then 0.85, but 1.0 is spent and 1.1 is opened: it scores less than 1.2 promises, of
+    # which width allows none.
+    world = Script(
+        {"0": "a", "1": "b", "1.0": "5$", "1.1": "7$"},
+        {"0": 0.2, "1": 0.9, "1.0": 0.8, "1.1": 0.1},
+    )
+    outcome = play("mcts", world, n=2, width=2, parallel=1, exploration=0.0)
+    assert out(outcome) == [("1.0", "b5", 0.8), ("1.1", "b7", 0.1)]
+    assert fates(outcome) == {"expanded": "1", "completed": "1.0 1.1", "pruned": "0"}
 
 
 def test_exploration_turns_a_simulation_to_what_was_visited_less() -> None:
-    # As above, but 0 is worth 0.85 + 3 * 0.289 = 1.716 and 1 is worth 0.6 + 3 * 0.433 = 1.899.
+    # Simulation 1 ends at 0.0. Then of 3 visits 2 went to 0, which is worth 0.85 + 3 * sqrt(3) / 3
+    # = 2.58, and 1 to 1, worth 0.6 + 3 * sqrt(3) / 2 = 3.20.
     world = Script(
-        {"0": "a", "1": "7$", "0.0": "5$", "0.1": "b"},
-        {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3},
+        {"0": "a", "1": "7$", "0.0": "5$"},
+        {"0": 0.9, "1": 0.6, "0.0": 0.8},
     )
-    outcome = play("mcts", world, n=2, width=2, parallel=1, num_iterations=3, exploration=3.0)
+    outcome = play("mcts", world, n=2, width=2, parallel=1, exploration=3.0)
     assert out(outcome) == [("0.0", "a5", 0.8), ("1", "7", 0.6)]
-    assert fates(outcome) == {"expanded": "0", "completed": "0.0 1", "pruned": "0.1"}
+    assert fates(outcome) == {"expanded": "0", "completed": "0.0 1"}
 
 
 def test_a_simulation_under_way_counts_as_a_visit_of_value_0() -> None:
-    # Simulation 1 stands at 0, which thereby falls to 0.45 + sqrt(3) / (2 * 3) = 0.739. 1 is worth
-    # 0.6 + sqrt(3) / (2 * 2) = 1.033, so simulation 2 stands there, in the same wave.
+    # Both simulations open a child of the root. Simulation 1 goes to 0, which thereby falls to
+    # 0.45, so that simulation 2 goes to 1.
     world = Script(
-        {"0": "a", "1": "b", "0.0": "5$", "0.1": "c", "1.0": "7$", "1.1": "d"},
-        {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3, "1.0": 0.7, "1.1": 0.1},
+        {"0": "a", "1": "b", "0.0": "5$", "1.0": "7$"},
+        {"0": 0.9, "1": 0.6, "0.0": 0.8, "1.0": 0.7},
     )
-    outcome = play("mcts", world, n=2, width=2, parallel=2)
+    outcome = play("mcts", world, n=2, width=2, parallel=2, exploration=0.0)
     assert out(outcome) == [("0.0", "a5", 0.8), ("1.0", "b7", 0.7)]
     assert [name_of(call.path) for call in outcome.calls if isinstance(call, GenerateCall)] == [
         *("0", "1"),
-        *("0.0", "0.1", "1.0", "1.1"),
+        *("0.0", "1.0"),
     ]
 
 

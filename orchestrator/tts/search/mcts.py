@@ -1,18 +1,24 @@
 """MCTS: simulations that walk from the root to the end of a chain, guided by PUCT.
 
-    root ─┬─ 0 0.9 ──┬─ 0.0 0.8 ✓    n=2: the first simulation expands the root and 0, and
-          │          └─ 0.1 0.3      ends at 0.0; the second one may turn elsewhere
-          └─ 1 0.7 ──┬─ 1.0 ...
-                     └─ 1.1 ...
+    root ─┬─ 0 0.2            a simulation opens child 0 of the root, which scores badly, so it
+          └─ 1 0.9 ─┬─ 1.0 ✓  opens child 1 and walks on from there, to the end of a chain at 1.0;
+                    └─ 1.1 .. the next one may open 1.1, go to 0, or open a third child
 
 The verifier's score is a node's first value, in place of a random playout; a simulation then adds
-the score of the chain that it completed. `parallel` simulations are under way at a time, in waves:
-every one of them walks on, in the order of their numbers, until it stands at a node that needs
-children; then all these children are generated and scored, and the next wave begins. So the
-algorithm, not timing, decides which results of other simulations a simulation sees.
+the score of the chain that it completed. At every node a simulation chooses among the children and
+a new child (progressive widening). What a new child is worth is estimated from all children so far:
+they score a share of what their parents score, on average. So a node gets as many children as it
+takes to find a good one: one where steps are easy, many where they are hard.
+
+`parallel` simulations are under way at a time, in waves: every one of them walks on, in the order
+of their numbers, until it stands at a node that needs a new child; then all these children are
+generated and scored, and the next wave begins. So the algorithm, not timing, decides which results
+of other simulations a simulation sees.
 
 PUCT after Rosin 2011 and Silver et al., "Mastering the game of Go without human knowledge" (2017);
-virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
+progressive widening after Coulom, "Computing Elo ratings of move patterns in the game of Go"
+(2007), with the value of a new child in the place of a fixed growth rate (first-play urgency:
+Gelly et al. 2006); virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
 from .step_search import VotingSearch
-from .thought import Fate, NodePath, significant
+from .thought import MAX_SCORE, Fate, NodePath, significant
 from .tree import Node, Rank
 
 
@@ -39,9 +45,9 @@ class MctsConfig(VotingConfig):
     `num_iterations` limits the depth of a chain.
     """
 
-    width: int = Field(default=4, ge=1, le=1000)
-    """Number of children that an expansion gives a node."""
-    exploration: float = Field(default=1.0, ge=0, le=1e3)
+    width: int = Field(default=16, ge=1, le=1000)
+    """Most children of a node; only one whose chains have all been completed gets more."""
+    exploration: float = Field(default=0.2, ge=0, le=1e3)
     """Weight of PUCT's exploration term; 0 goes where the mean value is best."""
     parallel: int = Field(default=4, ge=1, le=100_000)
     """Simulations at a time. Changes results: they see each other's virtual losses."""
@@ -67,6 +73,8 @@ class Place:
     under_way: int = 0
     """Simulations that go through it and have not ended; each counts as a visit of value 0."""
     children: list[Place] = field(default_factory=list)
+    opening: int = 0
+    """Children that are awaited."""
     spent: bool = False
     """Whether a simulation has ended there; none goes there again."""
 
@@ -76,7 +84,7 @@ Simulation = list[Place]
 
 
 class MctsSearch(VotingSearch[MctsConfig]):
-    """Runs simulations in waves of expansions; each expansion is its own pool."""
+    """Runs simulations in waves; the children that a wave opens below one node are a pool."""
 
     def __init__(self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
         """See VotingSearch."""
@@ -92,6 +100,8 @@ class MctsSearch(VotingSearch[MctsConfig]):
         """The nodes whose children are awaited, by the keys of the pools."""
         self._ready: list[Pool] = []
         """The pools of this wave whose candidates wait for those of others."""
+        self._yield = Yield()
+        """What new children were worth so far."""
         self._unexpanded: dict[NodePath, Node] = {}
         """The nodes that may yet be expanded for the first time."""
         self._ends: list[Node] = []
@@ -108,13 +118,14 @@ class MctsSearch(VotingSearch[MctsConfig]):
         return [*self._ready, *super()._foreseeable()]
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        """At least the best of an expansion's children is expanded next, most of the time."""
-        return [self.config.width if rank == 0 else 0 for rank in range(len(scores))]
+        """The best of the new children gets the next child, most of the time."""
+        return [1 if rank == 0 else 0 for rank in range(len(scores))]
 
     def _decide(self, pool: Pool) -> None:
         """The children of one node are ready; the last ones of a wave let the next begin."""
         self._ready.append(pool)
         place = self._expanding.pop(pool.key)
+        place.opening = 0
         for candidate in pool.candidates:
             value = self._path_score(candidate.end)
             child = Place(candidate.end, pool, ended=not candidate.active, total=value)
@@ -127,10 +138,12 @@ class MctsSearch(VotingSearch[MctsConfig]):
             self._next_wave()
 
     def _next_wave(self) -> None:
-        """Every simulation walks on as far as there are children; where one ends, another begins.
+        """Every simulation walks on until it wants a new child; where one ends, another begins.
 
-        Then the nodes at which they stand are expanded.
+        Then the nodes at which they stand get these children.
         """
+        for pool in sorted(self._ready, key=lambda pool: pool.key):  # not as timing had it
+            self._learn(pool)
         self._ready.clear()
         walking, self._under_way = self._under_way, []
         for simulation in walking:
@@ -141,19 +154,33 @@ class MctsSearch(VotingSearch[MctsConfig]):
         if not self._under_way or self._vote_is_decided:
             self._come_out()
             return
-        # two simulations that stand at the same node share an expansion
         for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
             self._expand(place)
 
+    def _learn(self, pool: Pool) -> None:
+        """Add what the children of an expansion scored to what new children are worth."""
+        for candidate in pool.candidates:
+            above = candidate.group
+            parent = self._path_score(self.tree[above]) if above else MAX_SCORE
+            self._yield.see(self._path_score(candidate.end), parent)
+
     def _walk(self, simulation: Simulation) -> None:
-        """Walk on to a node all of whose chains are spent, if not to the end of a chain."""
-        while child := best_child(simulation[-1], self.config.exploration):
+        """Walk on to a node where a new child is the best choice, if not to the end of a chain."""
+        while child := self._choose(simulation[-1]):
             child.under_way += 1
             simulation.append(child)
             if child.ended:
                 self._complete(simulation)
                 return
+        simulation[-1].opening += 1
         self._under_way.append(simulation)
+
+    def _choose(self, place: Place) -> Place | None:
+        """The child to walk on to; None for a new one."""
+        score = self._path_score(place.node) if place.pool else MAX_SCORE
+        full = len(place.children) + place.opening >= self.config.width
+        prospect = None if full else self._yield.share * score
+        return best_child(place, self.config.exploration, prospect)
 
     def _complete(self, simulation: Simulation) -> None:
         """The simulation has come to the end of a chain, whose score is its value."""
@@ -168,13 +195,13 @@ class MctsSearch(VotingSearch[MctsConfig]):
             place.total += value
 
     def _expand(self, place: Place) -> None:
-        """Ask for children of a node; if it has some already, for further ones."""
+        """Ask for as many new children of a node as there are simulations that stand at it."""
         place.node.fate = Fate.EXPANDED
         self._unexpanded.pop(place.node.path, None)
         self._expansions += 1
         self._expanding[self._expansions] = place
         first = len(place.children)
-        children = ((*place.node.path, first + child) for child in range(self.config.width))
+        children = ((*place.node.path, first + child) for child in range(place.opening))
         self._open(children, after=place.pool, key=self._expansions)
 
     def _come_out(self) -> None:
@@ -187,20 +214,48 @@ class MctsSearch(VotingSearch[MctsConfig]):
         self._finish(self._completed)
 
 
-def best_child(place: Place, exploration: float) -> Place | None:
-    """The best child by PUCT among those that are not exhausted; None if there is none.
+@dataclass(slots=True)
+class Yield:
+    """What new children are worth: the share of their parents' scores that they score."""
 
-    Of m children that N visits went to in all, one with n visits of mean value q is worth
-    q + exploration * sqrt(N) / (m * (1 + n)): the prior is uniform, because the children are
-    samples of the generator's own distribution and the verifier's scores count as visits already.
+    children: float = 0.5
+    """Sum of their scores; the first half point is what is believed before any is seen."""
+    parents: float = 1.0
+    """Sum of their parents' scores."""
+
+    def see(self, child: float, parent: float) -> None:
+        """Take in one child."""
+        self.children = significant(self.children + min(child, parent))
+        self.parents = significant(self.parents + parent)
+
+    @property
+    def share(self) -> float:
+        """The share that the next child is expected to score."""
+        return significant(self.children / self.parents)
+
+
+def best_child(place: Place, exploration: float, prospect: float | None) -> Place | None:
+    """The best child by PUCT among those that are not spent; None if a new one is better.
+
+    Of children that N visits went to in all, one with n visits of mean value q is worth
+    q + exploration * sqrt(N) / (1 + n). A new child is worth as much with q = `prospect` and
+    n = the number of children, for they are what this choice has led to; None: there may be none,
+    unless all children are spent. Ties go to the child with the best score, then to the first path,
+    and to a new child last.
     """
-    children = [child for child in place.children if not child.spent]
-    visits = sum(child.visits + child.under_way for child in place.children)
+    visits = sum(child.visits + child.under_way for child in place.children) + place.opening
+
+    def worth(mean: float, own: int) -> float:
+        return significant(mean + exploration * math.sqrt(visits) / (1 + own))
 
     def order(child: Place) -> Rank:
         assert child.node.score is not None
         own = child.visits + child.under_way
-        bonus = exploration * math.sqrt(visits) / (len(place.children) * (1 + own))
-        return -significant(child.total / own + bonus), -child.node.score, child.node.path
+        return -worth(child.total / own, own), -child.node.score, child.node.path
 
-    return min(children, key=order, default=None)
+    best = min((child for child in place.children if not child.spent), key=order, default=None)
+    if best is None or prospect is None:
+        return best
+    own = best.visits + best.under_way
+    another = worth(prospect, len(place.children) + place.opening)
+    return best if worth(best.total / own, own) >= another else None
