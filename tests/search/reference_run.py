@@ -35,8 +35,8 @@ class Params:
     softmax_temperature: float = 0.2
     weight_temperature: float = 1.0
     ess_threshold: float = 0.5
-    width: int = 4
-    exploration: float = 1.0
+    width: int = 16
+    exploration: float = 0.2
     parallel: int = 4
     batch: int = 4
     threshold: float = 0.95
