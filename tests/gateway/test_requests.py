@@ -34,6 +34,25 @@ def test_unknown_fields_are_named_and_empty_ones_say_nothing():
     assert request.stops == []
 
 
+def test_a_whole_number_is_an_integer_however_it_is_written():
+    body = b'{"model": "demo", "prompt": [[5.0, 6]], "n": 2.0, "top_k": 1e1, "temperature": 1}'
+    request, _ = read_request(CompletionRequest, body)
+    assert (request.prompts, request.n, request.top_k) == ([[5, 6]], 2, 10)
+    with pytest.raises(ApiError, match=r"got `float` - at `\$.n`"):
+        read_request(CompletionRequest, body.replace(b"2.0", b"2.5"))
+
+
+@pytest.mark.parametrize("depth", [300, 700, 950])
+def test_what_is_nested_deeply_is_refused(depth):
+    with pytest.raises(ApiError) as refused:
+        read(messages=None, tts=None, n=json_of(depth))
+    assert refused.value.status == 400
+
+
+def json_of(depth):
+    return msgspec.Raw(b"[" * depth + b"1.0" + b"]" * depth)
+
+
 def test_a_literal_extra_body_is_part_of_the_request():
     request, ignored = read(extra_body={"continue_final_message": True, "x": 1})
     assert request.continue_final_message

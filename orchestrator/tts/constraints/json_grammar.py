@@ -78,7 +78,13 @@ _ESCAPE = Seq(
 _PLAIN = without(chars((0x20, 0xD7FF), (0xE000, 0x10FFFF)), chars_of('"\\'))
 _COMMA = Seq((literal(","), Repeat(literal(" "), 0, MOST_SPACES)))
 _COLON = Seq((literal(":"), Repeat(literal(" "), 0, MOST_SPACES)))
-_DATE = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_DAYS = (
+    "(0[1-9]|1[0-2])-(0[1-9]|1\\d|2[0-8])",
+    "(0[13-9]|1[0-2])-(29|30)",
+    "(0[13578]|1[02])-31",
+)
+_LEAP = r"[1-9]\d(0[48]|[2468][048]|[13579][26])-02-29"  # those of 2000 and 2400 left out
+_DATE = rf"([1-9]\d{{3}}-({'|'.join(_DAYS)})|{_LEAP})"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
 _BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _FORMATS = {
@@ -406,9 +412,12 @@ class _Reader:
     ) -> tuple[int, int | None]:
         for name in (low, high):
             value = schema.get(name, 0)
+            if type(value) is float and value.is_integer():  # a whole number to JSON Schema
+                value = int(value)
             if type(value) is not int or not 0 <= value <= MAX_ITEMS:
                 _refuse(f"{at}.{name}", f"it is {_shown(value)}; it must be from 0 to {MAX_ITEMS}")
         least, most = schema.get(low, 0), schema.get(high)
+        least, most = int(least), None if most is None else int(most)
         if most is not None and most < least:
             _refuse(f"{at}.{high}", f"it is {most}, less than {low}")
         return least, most

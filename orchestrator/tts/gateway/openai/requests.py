@@ -215,11 +215,27 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
     said, ignored = settled(fields, _fields(kind))
     try:
         return msgspec.convert(said, kind), ignored
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(_with_integers(said), kind), ignored
     except msgspec.ValidationError as error:
         message = str(error)
         place = _PLACE.search(message)
         param = place[1][:MOST_QUOTED] or None if place else None
         raise bad_request(f"The request is not valid: {message}.", param) from None
+    except RecursionError:
+        raise bad_request("The request is not valid: it is nested too deeply.") from None
+
+
+def _with_integers(value: Any) -> Any:
+    """A value of JSON in which 1.0 is the integer 1, as JSON Schema has it."""
+    if isinstance(value, dict):
+        return {name: _with_integers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_integers, value))
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value
 
 
 _PLACE = re.compile(r"- at `\$\.?(.*)`$")
