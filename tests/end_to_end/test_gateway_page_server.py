@@ -250,6 +250,20 @@ def test_an_answer_that_breaks_off_is_kept_and_says_so(opened):
     assert page.inner_text(".remarks") == "Broken off"
 
 
+def test_where_answers_are_filtered_the_text_has_the_answer(opened):
+    page = opened
+    outcome = {"answer": None, "answers": None, "vote": "weighted", "score": 0.9, "completions": 4}
+    chunks = [
+        {"choices": [{"delta": {"content": "So it is 37."}}]},
+        {"choices": [{"delta": {}}], "tts": {**outcome, "limit": None, "warnings": []}},
+    ]
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    page.route(CHAT, lambda route: route.fulfill(content_type="text/event-stream", body=events))
+    ask(page, QUESTION)
+    assert page.inner_text(".verdict") == "score 0.9000"
+    assert page.inner_text(".said") == "So it is 37."
+
+
 def test_the_settings_are_those_of_the_chosen_strategy(opened):
     page = opened
     page.click("#settings summary")

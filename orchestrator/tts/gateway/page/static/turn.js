@@ -44,6 +44,7 @@ export function newTurnView({ question, model }) {
 
   function showOutcome(search) {
     part("outcome").hidden = false;
+    part("answer").hidden = search.answers == null; // where answers are filtered, it is in the text alone
     part("answer").replaceChildren(search.answer == null ? "No answer was found in the text." : renderedAnswer(search.answer));
     part("score").textContent = search.score == null ? "" : `score ${search.score.toFixed(4)}`;
     const others = Object.entries(search.answers ?? {}).filter(([rule, each]) => rule !== search.vote && each != null);
