@@ -93,7 +93,7 @@ def tokens_of(ids):
     return {"output_ids": np.array([[ids]], np.int32), "sequence_length": length}
 
 
-def run(scene, most_rows=1):
+def run(scene, most_rows=1, most_streams=1):
     async def go():
         calls = []
 
@@ -101,7 +101,7 @@ def run(scene, most_rows=1):
             calls.append(Call())
             return calls[-1]
 
-        streams = Streams(opened, most_rows)
+        streams = Streams(opened, most_rows, most_streams)
         await scene(streams, calls)
         for call in calls:
             if not call.half_closed:
@@ -324,6 +324,7 @@ def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_f
     monkeypatch,
 ):
     monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
+    monkeypatch.setattr(triton_stream, "LONGEST_WAIT_S", 1000.0)
 
     async def scene(streams, calls):
         (sample,) = await send(streams, whole=False)
@@ -341,6 +342,42 @@ def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_f
         assert (await reading).ids == [2, 3, 4]
 
     run(scene)
+
+
+def test_however_many_run_a_token_waits_for_others_for_a_time_only(monkeypatch):
+    monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
+
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        for token in (1, 2):
+            calls[0].tokens(calls[0].numbers[0], [token], final=False)
+            assert (await asyncio.wait_for(sample.next(), 30)).ids == [token]
+
+    run(scene)
+
+
+def test_samples_start_on_idle_streams_and_share_the_least_busy_one():
+    async def scene(streams, calls):
+        first = await send(streams, whole=False)
+        second, third = await send(streams, 2, whole=False)
+        assert [len(call.written) for call in calls] == [1, 1, 1]
+        await send(streams, whole=False)  # no more than three
+        assert [len(call.written) for call in calls] == [2, 1, 1]
+        calls[1].tokens(calls[1].numbers[0], [1], final=True)
+        assert (await second.next()).final
+        await send(streams, whole=False)
+        assert [len(call.written) for call in calls] == [2, 2, 1]
+        calls[2].end(lost())
+        with pytest.raises(grpc.aio.AioRpcError):
+            await third.next()
+        assert streams.broken
+        await settle()
+        await send(streams, whole=False)
+        assert [len(call.written) for call in calls] == [2, 2, 1, 1]
+        assert not streams.broken
+        assert not first[0].final
+
+    run(scene, most_streams=3)
 
 
 def test_one_sample_alone_waits_no_longer_than_its_piece_for_the_next_token(monkeypatch):

@@ -1,12 +1,15 @@
 """A gateway serves when it says so, and waits for ever for nobody."""
 
 import asyncio
+import contextlib
+import re
 import socket
 
 import pytest
 
-from tts.gateway import http_server
-from tts.gateway.http_server import Listen, _server, _until_listening, _usable_port
+from tts.gateway import connections
+from tts.gateway.connections import HttpServer
+from tts.gateway.http_server import Listen, _until_listening, _usable_port
 
 
 def test_the_wait_ends_when_somebody_listens():
@@ -38,28 +41,138 @@ def test_the_wait_ends_with_the_server():
     asyncio.run(go())
 
 
+@contextlib.asynccontextmanager
+async def serving(app, most=100):
+    """An address at which an application is served, with so many connections at most."""
+    port = _usable_port(Listen(port=0))
+    server = HttpServer(app, "127.0.0.1", port, None, most)
+    running = asyncio.ensure_future(server.serve())
+    await _until_listening(running, "127.0.0.1", port)
+    yield "127.0.0.1", port
+    server.stop()
+    await asyncio.wait_for(running, 30)
+
+
+async def said_to(address, *parts):
+    """All that is answered to some bytes, to the connection's end."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        return await asyncio.wait_for(reader.read(), 60)
+    except ConnectionError:
+        return None
+    finally:
+        writer.close()
+
+
+async def unasked(scope, receive, send):
+    raise AssertionError("there was no request")
+
+
+async def echo(scope, receive, send):
+    """Answers with the path and the body, in two pieces."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message["body"]
+        more = message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": scope["path"].encode(), "more_body": True})
+    await send({"type": "http.response.body", "body": body})
+
+
 @pytest.mark.parametrize(
     "said",
     [b"", b"P", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\nhost: "],
     ids=["nothing", "a byte", "HTTP/2", "half a header"],
 )
 def test_a_connection_that_brings_no_request_is_closed(said, monkeypatch):
-    monkeypatch.setattr(http_server, "HEADERS_TIMEOUT_MS", 200)
-
-    async def app(scope, receive, send):
-        raise AssertionError("there was no request")
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.2)
 
     async def go():
-        listen = Listen(port=0)
-        port = _usable_port(listen)
-        serves = _server(app, listen, port)
-        serving = asyncio.ensure_future(serves.serve())
-        await _until_listening(serving, listen.host, port)
-        reader, writer = await asyncio.open_connection(listen.host, port)
-        writer.write(said)
-        await asyncio.wait_for(reader.read(), 60)  # to the connection's end
-        writer.close()
-        serves.stop()
-        await asyncio.wait({serving})
+        async with serving(unasked) as address:
+            assert b"HTTP/1.1 2" not in await said_to(address, said)
+
+    asyncio.run(go())
+
+
+def test_a_connection_is_closed_that_brings_no_other_request(monkeypatch):
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.5)
+
+    async def go():
+        async with serving(echo) as address:
+            answer = await said_to(address, b"GET /one HTTP/1.1\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"/one" in answer
+
+    asyncio.run(go())
+
+
+LINE = b"x-long: " + b"y" * 1000 + b"\r\n"
+
+
+@pytest.mark.parametrize("parts", [[LINE * 70 + b"\r\n"], [LINE] * 100], ids=["whole", "for ever"])
+def test_long_headers_are_refused(parts):
+    async def go():
+        async with serving(unasked) as address:
+            answer = await said_to(address, b"GET / HTTP/1.1\r\n", *parts)
+            assert answer is None or answer.startswith(b"HTTP/1.1 431 ")  # or reset, unread
+
+    asyncio.run(go())
+
+
+def test_requests_that_come_at_once_are_answered_in_order():
+    async def go():
+        async with serving(echo) as address:
+            asked = b"".join(
+                b"POST /%d HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi" % number for number in range(9)
+            )
+            last = b"GET /last HTTP/1.1\r\nconnection: close\r\n\r\n"
+            answer = await said_to(address, asked, last)
+            paths = re.findall(rb"\r\n(/\w+)\r\n", answer)
+            assert paths == [*(b"/%d" % number for number in range(9)), b"/last"]
+
+    asyncio.run(go())
+
+
+def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
+    async def go():
+        async with serving(echo, most=2) as address:
+            kept = [await asyncio.open_connection(*address) for _ in range(2)]
+            assert not await said_to(address)
+            for reader, writer in kept:
+                writer.write(b"GET /here HTTP/1.1\r\nconnection: close\r\n\r\n")
+                assert b"/here" in await asyncio.wait_for(reader.read(), 60)
+                writer.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("after", [b"", b"\0\0"], ids=["nothing", "rubbish"])
+def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
+    ended = asyncio.Queue()
+
+    async def slow(scope, receive, send):
+        while (message := await receive())["type"] != "http.disconnect":
+            if not message["more_body"]:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"too late"})
+        ended.put_nowait(scope["path"])
+
+    async def go():
+        async with serving(slow) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET /one HTTP/1.1\r\n\r\n")
+            assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/1.1 200")
+            writer.write(after)
+            if not after:
+                writer.write_eof()
+            rest = await asyncio.wait_for(reader.read(), 60)
+            assert b"too late" not in rest
+            assert b"400" not in rest
+            assert await asyncio.wait_for(ended.get(), 60) == "/one"
+            writer.close()
 
     asyncio.run(go())

@@ -54,6 +54,9 @@ from .turns import Turns
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
 
+TOKEN_STREAMS = 16
+"""Streams of tokens that take requests at a time. gRPC reads the messages of a stream one after the
+other, through a thread of its own; of several streams it hands over what has come together."""
 _SERVICE = "/inference.GRPCInferenceService"
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -280,7 +283,9 @@ class TritonConnection:
         if channel is None:
             # without an option of its own gRPC gives channels to one address the same connection
             own = ("grpc.use_local_subchannel_pool", 1)
-            channel = self._tokens = _Channel(self.address, [*_OPTIONS, own])
+            channel = self._tokens = _Channel(
+                self.address, [*_OPTIONS, own], most_streams=TOKEN_STREAMS
+            )
         return channel.streams
 
     def _see_that_it_is_back(self) -> None:
@@ -303,7 +308,11 @@ class _Channel:
     """A gRPC channel with what is called on it."""
 
     def __init__(
-        self, address: str, options: Sequence[tuple[str, int]], most_rows: int = 1
+        self,
+        address: str,
+        options: Sequence[tuple[str, int]],
+        most_rows: int = 1,
+        most_streams: int = 1,
     ) -> None:
         require_unforked("gRPC")
         self._channel = grpc.aio.insecure_channel(address, options=options)
@@ -317,6 +326,7 @@ class _Channel:
                 response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
             ),
             most_rows,
+            most_streams,
         )
 
     async def aclose(self) -> None:

@@ -1,14 +1,15 @@
 """The gateway: generation and test-time search behind the API of OpenAI's clients.
 docs/reference/gateway-api.md.
 
-    HTTP (granian) ──► app ──► completions ──► plain ─────► generation: streams of the generator
+    HTTP (uvicorn) ──► app ──► completions ──► plain ─────► generation: streams of the generator
                                           └──► searches ──► tts.session: the driver
                                           └──► candidates: a search's turn with tools
                                pooling, tokens, status, page
 
 | module | job |
 |---|---|
-| http_server | the HTTP server: where it listens, TLS, how it ends |
+| http_server | a gateway from its start to its end: where it listens, what it serves |
+| connections | the HTTP server: limits of headers, of their time, of connections |
 | process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
 | local_servers | the servers of this machine, or one of its own, which is kept running |

@@ -1,9 +1,8 @@
-"""The HTTP server in front of the application: granian, in this process."""
+"""A gateway from its start to its end: where it listens, what it serves, how it stops."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -11,10 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
@@ -28,6 +23,7 @@ from tts.session.replicas import CHECK_S, Replicas
 
 from . import process
 from .app import App
+from .connections import HttpServer
 from .draining import Drain
 from .generation import TextGenerator
 from .local_servers import local_servers
@@ -36,13 +32,8 @@ from .observability import Recorder, RequestLog, requests_dir, telemetry_of
 from .safety import FilterChain, Keyring, KeyStore, UsageBook, keys_file, usage_file
 from .service import Service, Settings
 
-BACKLOG = 1024
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
-HEADERS_TIMEOUT_MS = 10_000
-"""Until the headers must be complete, counted from the connection's start or its last response."""
-MAX_HEADERS = 64 << 10
-"""Bytes of a request's headers."""
 Watch = Callable[[Replicas], Awaitable[None]]
 """Looks after the servers beside the gateway; ends it by what it raises."""
 
@@ -142,7 +133,7 @@ async def answer(
         await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
     finally:
         await service.drain.end(service.session.stop_searches)
-        server.stop()  # type: ignore[no-untyped-call]
+        server.stop()
         await asyncio.wait({serving})
 
 
@@ -205,25 +196,10 @@ async def _until_listening(serving: asyncio.Future[None], host: str, port: int) 
         return
 
 
-def _server(app: App, listen: Listen, port: int) -> Server:
-    logging.getLogger("_granian").setLevel(logging.ERROR)
-    return Server(
-        app,
-        listen.host,
-        port,
-        interface=Interfaces.ASGINL,
-        # with HTTP/2 beside it granian waits for ever for the bytes that tell one from the other
-        http=HTTPModes.http1,
-        backlog=BACKLOG,
-        backpressure=process.most_connections(),
-        websockets=False,
-        log_enabled=False,
-        http1_settings=HTTP1Settings(
-            header_read_timeout=HEADERS_TIMEOUT_MS, max_buffer_size=MAX_HEADERS
-        ),
-        ssl_cert=listen.certificate,
-        ssl_key=listen.key,
-    )
+def _server(app: App, listen: Listen, port: int) -> HttpServer:
+    certificate, key = listen.certificate, listen.key
+    tls = (certificate, key) if certificate and key else None
+    return HttpServer(app, listen.host, port, tls, process.most_connections())
 
 
 def _check_tls(listen: Listen) -> None:

@@ -8,9 +8,8 @@ import sys
 from contextlib import suppress
 
 SWITCH_INTERVAL_S = 100e-6
-"""After which a thread that waits for the interpreter gets it. granian hands over each request and
-each body from a thread of its own: with Python's 5 ms, bodies that come together wait for one
-another."""
+"""After which a thread that waits for the interpreter gets it; Python's is 5 ms. gRPC hands over
+what it has read from a thread of its own."""
 YOUNG_OBJECTS = 10_000
 """How many new objects start a garbage collection. Python's 700 are those of a few requests: it
 would look through all that run again and again, for a twentieth of the CPU time."""

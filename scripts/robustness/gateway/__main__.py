@@ -11,7 +11,8 @@
 No answer of 500 or more, nothing hangs, no traceback; memory is compared after a first tenth of the
 requests and after all of them.
 
-    scripts/run robustness.gateway                        # 10,000 requests, 10,000 connections
+    scripts/run robustness.gateway                    # 10,000 requests of each kind, and the rest
+    scripts/run robustness.gateway --part hostile     # 10,000 hostile requests
     scripts/run robustness.gateway --requests 500 --connections 500 --part hostile --part idle
 """
 
@@ -35,16 +36,18 @@ def main() -> None:
     """Do the parts that were asked for; fails with what did not hold."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--part", choices=PARTS, action="append")
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument(
+        "--requests", type=int, default=10_000, help="of the document, and hostile ones"
+    )
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     parts = arguments.part or PARTS
-    each = arguments.requests // max(1, len({"document", "hostile"} & set(parts)))
     with running.engines() as home:
         if {"document", "hostile", "idle"} & set(parts):
             with running.gateway() as gateway:
-                one_gateway(gateway, parts, each, arguments.connections, arguments.seed)
+                amounts = arguments.requests, arguments.connections
+                one_gateway(gateway, parts, *amounts, arguments.seed)
         if "killed" in parts:
             with running.gateway() as gateway:
                 print(f"killed: {deaths.kill_gateway(gateway, seconds=5, clients=8)}", flush=True)

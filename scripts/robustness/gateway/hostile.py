@@ -138,6 +138,35 @@ def _wrong_length(address: Address, rng: random.Random) -> int | None:
     return exchange(address, head.encode() + chat())
 
 
+def _two_lengths(address: Address, rng: random.Random) -> int | None:
+    """A body whose end two readers may see at two places."""
+    second = rng.choice(["transfer-encoding: chunked", "content-length: 3"])
+    return exchange(address, post(chat(), extra=f"{second}\r\n"), half_close=True)
+
+
+def _bad_chunks(address: Address, rng: random.Random) -> int | None:
+    size = rng.choice(["-1", "zz", "ffffffffffffffffff", "5;" + "x" * 20_000, ""])
+    head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    return exchange(address, f"{head}{size}\r\nhello\r\n0\r\n\r\n".encode(), half_close=True)
+
+
+def _pipelined(address: Address, rng: random.Random) -> int | None:
+    several = [_whole(rng) for _ in range(rng.randint(2, 20))]
+    return exchange(address, b"".join(several))
+
+
+def _whole(rng: random.Random) -> bytes:
+    return rng.choice(
+        [post(chat(stream=True)), post(b"{"), b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"]
+    )
+
+
+def _upgrade(address: Address, rng: random.Random) -> int | None:
+    other = rng.choice(["websocket", "h2c", "TLS/1.0"])
+    extra = f"connection: upgrade\r\nupgrade: {other}\r\nexpect: 100-continue\r\n"
+    return exchange(address, post(chat(), extra=extra), half_close=True)
+
+
 def _half_closed(address: Address, rng: random.Random) -> int | None:
     whole = post(chat(stream=rng.random() < 0.5))
     return exchange(address, whole[: rng.randrange(1, len(whole))], half_close=True)
@@ -177,6 +206,10 @@ ATTACKS: list[tuple[str, Attack]] = [
     ("nested", _body(_nested)),
     ("odd paths and methods", _path),
     ("wrong content-length", _wrong_length),
+    ("two lengths", _two_lengths),
+    ("bad chunks", _bad_chunks),
+    ("pipelined", _pipelined),
+    ("upgrade", _upgrade),
     ("half closed", _half_closed),
     ("half closed after the request", _half_closed_after),
     ("left in the middle", _gone),
