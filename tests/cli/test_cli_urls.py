@@ -152,7 +152,7 @@ def test_a_function_scores_a_benchmark_which_goes_on_with_the_same_file(
     ("name", "told"),
     [
         ("prm.py:broken", "prm.broken raised KeyError: 'weights' ("),
-        ("prm.py:none", "has no none. Functions and classes in it: score, batch, broken, Prm."),
+        ("prm.py:none", "has no none. Names in it: score, batch, broken, Prm."),
         ("other.py:score", "There is no file"),
         ("prm.py", "names no Python function"),
         ("wrong.py:score", "wrong.py raised ModuleNotFoundError: No module named 'nothing_here'"),

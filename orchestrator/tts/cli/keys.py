@@ -122,7 +122,7 @@ def list_keys(as_json: JsonOption = False) -> None:
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")],
 ) -> None:
-    """Make a key invalid. Gateways that run refuse it within half a second."""
+    """Make a key invalid. Running gateways refuse it within 0.2 s."""
     from tts.reports.console import say
 
     revoked = _store().revoke(key)

@@ -22,6 +22,7 @@ from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, is_file, read_bytes
 from tts.endpoints.functions import failed, require_endpoints
 from tts.runs.config import FunctionSource
+from tts.strategies.strategy import Strategy
 
 _NAMED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 MAX_BYTES = 10_000_000
@@ -76,12 +77,8 @@ def _load(role: str, source: FunctionSource) -> Loaded:
     value: Any = _module(file, code, digest)
     for part in source.name.split("."):
         if not hasattr(value, part):
-            there = [name for name, each in vars(value).items() if callable(each)]
-            named = ", ".join(name for name in there if not name.startswith("_"))
-            raise ConfigError(
-                f"{file} has no {source.name}.",
-                hint=f"Functions and classes in it: {named or 'none'}.",
-            )
+            named = ", ".join(_offered(value)) or "none"
+            raise ConfigError(f"{file} has no {source.name}.", hint=f"Names in it: {named}.")
         value = getattr(value, part)
     if role == "verifier":
         if isinstance(value, type):
@@ -91,6 +88,20 @@ def _load(role: str, source: FunctionSource) -> Loaded:
                 raise failed(f"{file.stem}.{source.name}()", error) from error
         require_endpoints(None, value)
     return Loaded(value, msgspec.structs.replace(source, sha256=digest))
+
+
+def _offered(holder: Any) -> list[str]:
+    """Functions, classes and strategies that a module, or a class in it, makes itself."""
+    module = getattr(holder, "__module__", holder.__name__)
+    return [
+        name
+        for name, each in vars(holder).items()
+        if not name.startswith("_")
+        and (
+            isinstance(each, Strategy)
+            or (callable(each) and getattr(each, "__module__", module) == module)
+        )
+    ]
 
 
 def _module(file: Path, code: bytes, digest: str) -> ModuleType:
