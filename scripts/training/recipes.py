@@ -67,8 +67,8 @@ REMAINDERS: Final = Recipe(
     verifier_tokens=2048,
     detect_schedule=Schedule(steps=200, rate=1e-3, floor=0.2, average=0.9),
     judge_schedule=Schedule(steps=300, rate=6e-4, average=0.95),
-    refine_schedule=None,
+    refine_schedule=Schedule(steps=800, rate=1e-3, average=0.95),
 )
-"""A pair with a weak verifier, trained on a sixth of the tokens: strategies are measured on it."""
+"""A pair with a weaker verifier, from a fifth of the demo's tokens: to measure strategies on."""
 
 RECIPES: Final = {recipe.name: recipe for recipe in (DEMO, REMAINDERS)}

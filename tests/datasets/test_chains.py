@@ -1,0 +1,45 @@
+"""Tasks of chains other than the demo's."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripts.training.recipes import DEMO, RECIPES, REMAINDERS
+
+from tts.datasets.chains import Chain, expression, first_wrong_step, solution_steps
+from tts.datasets.demo import demo_problems
+
+TASK = REMAINDERS.task
+
+
+@given(st.integers(0, 2**32), st.integers(2, 10))
+def test_chains_have_the_operations_and_values_of_their_task(seed, operations):
+    chain = TASK.sample_training_chain(random.Random(seed), operations)
+    assert not TASK.is_held_out(chain.key)
+    assert {op for op, _ in chain.ops} <= set(TASK.ops)
+    assert all(TASK.lowest <= value <= TASK.highest for value in chain.values())
+    assert eval(expression(chain)) == chain.answer, "Python reads % as the question means it"
+    assert first_wrong_step(chain, solution_steps(chain)) is None
+
+
+def test_a_remainder_is_worded_and_solved():
+    chain = Chain(37, (("+", 21), ("%", 11)))
+    assert chain.key == "37+21%11"
+    assert expression(chain) == "(37 + 21) % 11"
+    assert solution_steps(chain)[1] == "## Step 2: 58 % 11 = 3"
+
+
+def test_held_out_problems_of_tasks_are_drawn_apart():
+    assert [problem.answer for problem in demo_problems(20, 3)] == [
+        str(chain.answer) for chain in DEMO.task.held_out_chains(20, 3)
+    ]
+    assert TASK.held_out_chains(20, 3) == TASK.held_out_chains(30, 3)[:20]
+    assert TASK.held_out_chains(20, 3) != DEMO.task.held_out_chains(20, 3)
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values())
+def test_a_verifier_is_its_trunk_with_more_layers(recipe):
+    assert recipe.verifier.layers > recipe.trunk.layers
+    assert recipe.verifier.hidden == recipe.trunk.hidden
+    assert all(shape.hidden % shape.heads == 0 for shape in (recipe.generator, recipe.verifier))
