@@ -89,6 +89,14 @@ def test_what_no_search_can_do_or_is_said_twice_is_refused(read, fields, wrong):
     assert refused.value.status == 400
 
 
+@pytest.mark.parametrize("named", ["schema.json", "/etc/passwd", " ~/x", "@x", "", "../{}"])
+def test_no_file_of_the_servers_machine_is_read(read, named, tmp_path, monkeypatch):
+    (tmp_path / "schema.json").write_text('{"type": "integer"}')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ApiError, match="reads no files"):
+        read("beam-search", tts={"parameters": {"answer_schema": named}})
+
+
 def test_as_many_completions_as_the_gateway_allows_may_be_asked_for(read):
     assert read(named="best-of-n", budget=4, settings=Settings(max_n=4)).n == 4
 

@@ -90,6 +90,12 @@ def _parameters(request: Request, options: SearchOptions) -> dict[str, Any]:
     if len(counts) > 1:
         raise bad_request("tts.n and budget say the same with different numbers.", "budget")
     parameters = dict(options.parameters)
+    schema = parameters.get("answer_schema")
+    if isinstance(schema, str) and not schema.lstrip().startswith("{"):
+        raise bad_request(  # which programs and commands may give as a file
+            "answer_schema must be the schema itself: the gateway reads no files.",
+            "tts.parameters.answer_schema",
+        )
     given = {
         "n": next(iter(counts), None),
         "temperature": request.temperature,
