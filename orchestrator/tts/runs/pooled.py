@@ -117,7 +117,7 @@ def pool(rows: Sequence[Row]) -> list[Pooled]:
         key = label(row, also), budget, 0 if budget else row.n
         together.setdefault(key, []).append(row)
     found = [Pooled(name, tuple(alike)) for (name, _, _), alike in together.items()]
-    return sorted(found, key=lambda each: (each.budget, -each.accuracy))
+    return sorted(found, key=lambda each: (each.budget, -each.accuracy, each.tokens))
 
 
 def best_at(pooled: Sequence[Pooled]) -> dict[Budget, Pooled]:
