@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,19 @@ from .generation import TextGenerator
 from .local_servers import local_servers
 from .named_servers import NamedServers, follow
 from .observability import Recorder, RequestLog, requests_dir, telemetry_of
-from .safety import FilterChain, Keyring, KeyStore, UsageBook, keys_file, usage_file
+from .safety import (
+    CONFIRMED_S,
+    FilterChain,
+    Keyring,
+    KeyStore,
+    Limiter,
+    LimitsUnusable,
+    SharedLimiter,
+    UsageBook,
+    keys_file,
+    limits_file,
+    usage_file,
+)
 from .service import Service, Settings
 
 FEW, MANY = "latency", "throughput"
@@ -87,6 +99,7 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
+        limiter = stack.enter_context(_shared_limiter()) if settings.share_limits else Limiter()
         spec = load_deployment(deployment).served_by(kind)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
@@ -110,8 +123,27 @@ async def serve(
         generator = TextGenerator(session.models, session.replicas, filters)
         await generator.warm()
         process.started()
-        service = Service(session, generator, settings, keyring, filters, recorder, drain)
+        service = Service(session, generator, settings, keyring, filters, recorder, drain, limiter)
         await answer(service, listen, port, say, lambda: watch(session.replicas))
+
+
+@contextmanager
+def _shared_limiter() -> Iterator[SharedLimiter]:
+    """Limits that all gateways of this user share, confirmed while the block lasts."""
+    limiter = SharedLimiter(limits_file())
+
+    async def confirm() -> None:
+        while True:
+            await asyncio.sleep(CONFIRMED_S)
+            with suppress(LimitsUnusable):  # who asks next is told
+                limiter.confirm()
+
+    confirming = asyncio.ensure_future(confirm())
+    try:
+        yield limiter
+    finally:
+        confirming.cancel()
+        limiter.close()
 
 
 async def answer(

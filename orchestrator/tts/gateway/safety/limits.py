@@ -7,7 +7,8 @@ Pure: times, and what was used before, are given.
     admitted.end(now_ns, tokens=used)
 
 Limits per minute and of searches hold for one gateway process; several behind one address each
-grant them. Budgets per day and month hold for all of them, since what was used is kept (usage.py).
+grant them, unless they share them (shared_limits.py). Budgets per day and month hold for all of
+them, since what was used is kept (usage.py).
 
 A limit of r units per minute is a leaky bucket that holds r units and leaks r a minute (the generic
 cell rate algorithm). Its whole state is one time, the *theoretical arrival time* (TAT): when the
@@ -19,7 +20,12 @@ r, so that a unit is 60e9.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from tts.build.errors import ConfigError
 
 _MINUTE_NS = 60_000_000_000
 
@@ -43,13 +49,18 @@ class Bucket:
 
     __slots__ = ("_empty_at", "_refunded", "per_minute")
 
-    def __init__(self, per_minute: int) -> None:
+    def __init__(self, per_minute: int, state: tuple[int, int] = (0, 0)) -> None:
+        """`state` is that of an earlier bucket with the same limit."""
         if per_minute < 1:
             raise ValueError(f"a limit must be above 0, not {per_minute}")
         self.per_minute = per_minute
-        self._empty_at = 0
-        """The TAT, times `per_minute`."""
-        self._refunded = 0
+        self._empty_at, self._refunded = state
+        """The TAT, times `per_minute`; and what was refunded in all."""
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """All that it remembers."""
+        return self._empty_at, self._refunded
 
     def wait_ns(self, now_ns: int, units: int) -> int | None:
         """How long until `units` would be admitted: 0 now, None never, as the bucket is smaller."""
@@ -144,7 +155,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class _Usage:
+class KeyUsage:
     """What one key has used."""
 
     limits: KeyLimits
@@ -155,13 +166,33 @@ class _Usage:
     """The most that requests that run may use."""
 
     @classmethod
-    def of(cls, limits: KeyLimits) -> _Usage:
+    def of(cls, limits: KeyLimits) -> KeyUsage:
+        """Nothing yet."""
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         return cls(
             limits,
             None if requests is None else Bucket(requests),
             None if tokens is None else Bucket(tokens),
         )
+
+    def admit(self, now_ns: int, *, tokens: int, search: bool, spent: Spent) -> Admission | Refusal:
+        """Charge a request and hold what it may use, or say why not."""
+        refusal = _over_budget(self, now_ns, tokens, spent)
+        if refusal := refusal or _refusal(self, now_ns, tokens, search):
+            return refusal
+        if self.requests:
+            self.requests.charge(now_ns, 1)
+        charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
+        self.searches += search
+        self.reserved += tokens
+        return Admission(_headers(self, now_ns), tokens, search, charge)
+
+    def settle(self, admitted: Admission, now_ns: int, tokens: int) -> None:
+        """A request has ended that has truly used so many tokens."""
+        self.searches -= admitted.search
+        self.reserved -= admitted.held
+        if self.tokens and admitted.charge:
+            self.tokens.settle(admitted.charge, now_ns, tokens)
 
 
 @dataclass(slots=True)
@@ -170,27 +201,53 @@ class Admission:
 
     headers: Headers
     """`x-ratelimit-*` for its answer."""
-    _usage: _Usage | None = None
-    _charge: Charge | None = None
-    _search: bool = False
-    _reserved: int = 0
+    held: int = 0
+    """The most tokens that it may use."""
+    search: bool = False
+    charge: Charge | None = None
+    """What its tokens were charged for a minute."""
+    settled_by: Callable[[Admission, int, int], None] | None = None
+    """Called once at its end with the time and the tokens that it has truly used."""
 
     def end(self, now_ns: int, tokens: int) -> None:
         """Settle on the tokens that the request has truly used; further calls change nothing."""
-        usage, self._usage = self._usage, None
-        if usage is None:
-            return
-        usage.searches -= self._search
-        usage.reserved -= self._reserved
-        if usage.tokens and self._charge:
-            usage.tokens.settle(self._charge, now_ns, tokens)
+        settle, self.settled_by = self.settled_by, None
+        if settle:
+            settle(self, now_ns, tokens)
+
+
+class LimitsUnusable(ConfigError):
+    """The limits that gateways share cannot be read or written."""
+
+
+class Limits(Protocol):
+    """What every key has used so far, here or in all gateways; `Limiter` says what it does."""
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """What gives `now_ns`."""
+        ...
+
+    def admit(
+        self,
+        key: str | None,
+        limits: KeyLimits,
+        now_ns: int,
+        *,
+        tokens: int,
+        search: bool,
+        spent: Spent = ...,
+    ) -> Admission | Refusal:
+        """Admit a request, or say why not."""
+        ...
 
 
 @dataclass(slots=True)
 class Limiter:
-    """What every key has used so far."""
+    """What every key has used so far of this gateway."""
 
-    _keys: dict[str, _Usage] = field(default_factory=dict)
+    clock: Callable[[], int] = time.monotonic_ns
+    _keys: dict[str, KeyUsage] = field(default_factory=dict)
 
     def admit(
         self,
@@ -207,26 +264,21 @@ class Limiter:
         `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
         key with a budget. Without a key there is no limit.
         """
-        if key is None or limits == _UNLIMITED:
+        if key is None or limits == UNLIMITED:
             return Admission([])
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
-            usage = self._keys[key] = _Usage.of(limits)
-        refusal = _over_budget(usage, now_ns, tokens, spent)
-        if refusal := refusal or _refusal(usage, now_ns, tokens, search):
-            return refusal
-        if usage.requests:
-            usage.requests.charge(now_ns, 1)
-        charge = usage.tokens.charge(now_ns, tokens) if usage.tokens else None
-        usage.searches += search
-        usage.reserved += tokens
-        return Admission(_headers(usage, now_ns), usage, charge, search, tokens)
+            usage = self._keys[key] = KeyUsage.of(limits)
+        admitted = usage.admit(now_ns, tokens=tokens, search=search, spent=spent)
+        if isinstance(admitted, Admission):
+            admitted.settled_by = usage.settle
+        return admitted
 
 
-_UNLIMITED = KeyLimits()
+UNLIMITED = KeyLimits()
 
 
-def _refusal(usage: _Usage, now_ns: int, tokens: int, search: bool) -> Refusal | None:
+def _refusal(usage: KeyUsage, now_ns: int, tokens: int, search: bool) -> Refusal | None:
     limits = usage.limits
     if search and limits.concurrent_searches is not None:
         most = limits.concurrent_searches
@@ -261,7 +313,7 @@ def _refusal(usage: _Usage, now_ns: int, tokens: int, search: bool) -> Refusal |
     )
 
 
-def _over_budget(usage: _Usage, now_ns: int, tokens: int, spent: Spent) -> Refusal | None:
+def _over_budget(usage: KeyUsage, now_ns: int, tokens: int, spent: Spent) -> Refusal | None:
     """Why the budget of the month or of the day does not admit so many tokens."""
     limits = usage.limits
     for budget, used, left_s, period in (
@@ -286,7 +338,7 @@ def _over_budget(usage: _Usage, now_ns: int, tokens: int, spent: Spent) -> Refus
 
 
 def _refused(
-    usage: _Usage,
+    usage: KeyUsage,
     now_ns: int,
     message: str,
     wait_ns: int | None = None,
@@ -300,7 +352,7 @@ def _refused(
     return Refusal(message, headers, wait_ns, code)
 
 
-def _headers(usage: _Usage, now_ns: int) -> Headers:
+def _headers(usage: KeyUsage, now_ns: int) -> Headers:
     headers: Headers = []
     for bucket, what in ((usage.requests, b"requests"), (usage.tokens, b"tokens")):
         if bucket:
