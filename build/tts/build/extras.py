@@ -1,4 +1,4 @@
-"""How what is missing of an extra of this package is installed, for hints."""
+"""Commands that install the missing parts of an extra, for hints."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def names_repository(text: str) -> bool:
 def tokenizer_folder(name: str, say: Callable[[str], None]) -> Path:
     """The folder of a model's tokenizer; `say` gets a line before a download.
 
-    Raises CheckpointError with what to do where there is no network, or nothing of that name.
+    Raises CheckpointError with a remedy if there is no network, or no repository of that name.
     """
     from huggingface_hub import errors, snapshot_download
 

@@ -85,7 +85,7 @@ def imported_dir() -> Path:
 
 
 def _among_engines(folder: str) -> Path:
-    """A folder of what is made of checkpoints: in a checkout, with the rest of it."""
+    """A folder of files made from checkpoints: in a checkout, beside the other checkpoints."""
     return (home() / "engines" if _in_place() else home()) / folder
 
 
@@ -125,7 +125,7 @@ def datasets_dir() -> Path:
 
 
 def gateway_dir() -> Path:
-    """Folder of what a gateway keeps: its keys and its log of requests."""
+    """Folder of a gateway's files: its keys and its log of requests."""
     return home() / "gateway"
 
 

@@ -22,7 +22,7 @@ from .input_files import Unreadable, parse_json
 from .worker_process import serve
 
 MOST_IDS = 100
-"""Ids that a character may become: more is no token of it."""
+"""The most ids that one character may become."""
 _TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
 MOST_GROWTH = 100
 """Characters that may become of one, by all replacements one after the other."""
@@ -35,7 +35,7 @@ LONGEST_PATTERN = 20_000
 LONGEST_AFFIX = 100
 """Characters that the model puts before or behind every piece of a word."""
 LONGEST_TEMPLATE = 1000
-"""Pieces, and ids, that are put around a text which is no chat."""
+"""Pieces, and ids, that are put around a text other than a chat."""
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 MANY = 10
 """Repetitions up to which a bounded one counts as none."""

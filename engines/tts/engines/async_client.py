@@ -41,7 +41,7 @@ _OPEN_S = 1800.0
 _END_S = 5.0
 """How long a process whose connection has ended may take to end, before it is killed."""
 _LAST_WORDS = 2000
-"""Bytes of what a process that could not open its engine has said that are passed on."""
+"""Most bytes passed on of the output of a process that could not open its engine."""
 
 
 class AsyncEngineClient(asyncio.Protocol):
@@ -95,8 +95,8 @@ class AsyncEngineClient(asyncio.Protocol):
     ) -> Self:
         """Start the engine's process and wait until it is open.
 
-        `on_death` is called when the process has ended by itself, with how it did and what it said
-        last, after every request was failed. Raises EngineError if the engine cannot be opened, and
+        `on_death` is called when the process has ended by itself, after every request was failed,
+        with its exit status and last output. Raises EngineError if the engine cannot be opened, and
         OSError if no process can be started.
         """
         client = cls(opening, on_statistics, on_death)

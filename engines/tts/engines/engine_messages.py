@@ -1,4 +1,5 @@
-"""What the process of an engine and whoever opened it tell each other, over a stream socket.
+"""The messages between the process of an engine and the process that opened it, over a stream
+socket.
 
 Each message is a MessagePack array after its length in four bytes, little-endian. Nothing is
 unpickled; both ends are this package.
@@ -42,7 +43,7 @@ class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Stop words that many requests have, which a large vocabulary may have thousands of."""
 
     number: int
-    """From 1 on; what had it before is not sent any more."""
+    """From 1; an earlier set of this number is no longer used."""
     stop_words: tuple[tuple[int, ...], ...]
 
 

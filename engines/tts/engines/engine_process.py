@@ -96,7 +96,7 @@ class Connection:
         return self._commands.popleft()
 
     def empty(self) -> bool:
-        """Whether nothing is left of what was received."""
+        """Whether everything received has been read."""
         return not self._commands
 
     def publish(self, statistics: Statistics) -> None:

@@ -92,7 +92,7 @@ class IterationLog:
 
 
 class IterationLogFollower:
-    """Reads what is appended to an iteration log from now on, whoever writes it."""
+    """Reads the lines appended to an iteration log after this moment, by any process."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -135,7 +135,7 @@ class IterationLogFollower:
         return True
 
     def _was_rotated(self) -> bool:
-        """Whether another file has taken the name; what was open has been read to its end."""
+        """Whether another file has taken the name; the open one has been read to its end."""
         assert self._stream is not None
         try:
             now, ours = self._file.stat(), self._stream.fileno()

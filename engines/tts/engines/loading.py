@@ -23,7 +23,7 @@ class Stage:
     model: str
     doing: str
     fraction: float | None = None
-    """How much of it is done, 0 to 1; None where nobody can know."""
+    """The share that is done, 0 to 1; None where it cannot be known."""
 
     def line(self) -> str:
         """The line that the log has of it."""
@@ -50,7 +50,7 @@ def read_weights(
     """Read a file of weights, so that opening the engine finds it in memory, and say how far.
 
     `say` gets the fraction that is read, twice a second; it ends when it is not `wanted` any more.
-    A file that cannot be read is left to whoever opens the engine.
+    A file that cannot be read is ignored here; opening the engine reports it.
     """
     done, said = 0, time.monotonic()
     buffer = bytearray(_CHUNK_BYTES)

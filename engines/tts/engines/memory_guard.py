@@ -2,8 +2,8 @@
 
 OpenVINO (2026.4) compiles a kernel when it meets a shape for the first time. Where the system gives
 it no memory for that, no error comes: the kernel is left out, and the output of its layer is
-whatever the buffer held. So every step is followed by a look at the memory, which takes some
-microseconds, and the process of an engine that ran short ends: whoever opened it opens another.
+whatever the buffer held. So the memory is checked after every step, which takes some microseconds,
+and the process of an engine that ran short ends; its owner opens another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _shortage() -> str | None:
 
 
 def _most_used() -> int:
-    """The most address space that this process had so far, bytes; 0 where nobody tells."""
+    """The most address space that this process had so far, bytes; 0 where it is not known."""
     if not _STATUS.is_file():
         return 0
     for line in _STATUS.read_bytes().splitlines():

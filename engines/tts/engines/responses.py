@@ -51,7 +51,7 @@ class Response:
 
 
 def failure_of(response: Response) -> tuple[Failure, str] | None:
-    """Why a response is no answer, and its sentence; None if it is one."""
+    """The kind and text of a failed response; None if it is an answer."""
     if response.error is not None:
         return response.failure, response.error
     if response.finish_reason == "cancelled":
@@ -95,7 +95,7 @@ def end_process() -> None:
 
 
 def score_tensors(response: Response) -> dict[str, npt.NDArray[Any]]:
-    """The score of a verifier's answer and what it is made of; RequestError if it has none."""
+    """The score of a verifier's answer, and its parts; RequestError if it has none."""
     if response.label_logits is None:
         raise RequestError("return_generation_logits is false; a score is made of them: send true")
     score = first_probability(response.label_logits)

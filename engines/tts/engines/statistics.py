@@ -23,7 +23,7 @@ class Statistics:
     """Unix time when it ended, seconds."""
     monotonic: float = 0.0
     """The same moment on the machine's monotonic clock (CLOCK_MONOTONIC), seconds since its boot:
-    every process of the machine reads the same one, and nobody sets it."""
+    every process of the machine reads the same one, and it cannot be set."""
     seconds: float = 0.0
     """How long the pipeline took for it."""
     active: int = 0
@@ -87,7 +87,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The exported labels, but for model and version."""
+        """The exported labels except model and version."""
         label = {FAMILIES[self.family][0]: self.kind}
         return label | {"le": self.le} if self.le else label
 

@@ -92,7 +92,7 @@ class _Client:
     """Answers that are not sent: by row, its tensors or its error."""
 
     def is_gone(self) -> bool:
-        """Whether nobody waits for the answers."""
+        """Whether the answers are no longer awaited."""
         return bool(self.sender.is_cancelled())
 
 
@@ -106,7 +106,7 @@ class EngineModel:
         self._running: dict[str, int] = {}
         """Tickets, by the id of the request or of the row."""
         self._clients: dict[str, _Client] = {}
-        """Those that send requests by rows, by what their ids begin with."""
+        """Clients that send requests by rows, by the prefix of their ids."""
         self._starting = threading.Lock()
         """Held while both change, in Triton's thread and in the host's."""
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")

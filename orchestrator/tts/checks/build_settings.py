@@ -1,4 +1,4 @@
-"""Checks of what is built and how: the target's rules, calibration, the flags of the compiler."""
+"""Checks of the build: the target's rules, calibration, the flags of the compiler."""
 
 from __future__ import annotations
 

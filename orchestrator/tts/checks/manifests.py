@@ -1,4 +1,6 @@
-"""The check of rendered manifests: compared, key by key, with what would be rendered now."""
+"""The check of rendered manifests: a comparison, key by key, with those that would be rendered
+now.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _OPPOSITES = (
 
 
 def exchanged(deployment: Deployment) -> Iterator[Finding]:
-    """The generator's checkpoint is no verifier, and the verifier's no generator, by their names.
+    """Check by their names that the generator is not a verifier, and the verifier not a generator.
 
     Both are causal language models, so nothing but what is published about them tells.
     """

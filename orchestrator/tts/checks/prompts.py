@@ -1,4 +1,4 @@
-"""Checks of what is made of tokens: prompts, the verifier's dialogue and labels, stop words."""
+"""Checks of token sequences: prompts, the verifier's dialogue and labels, stop words."""
 
 from __future__ import annotations
 

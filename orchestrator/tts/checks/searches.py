@@ -1,4 +1,4 @@
-"""Checks of what a deployment says about searches: strategies, guided decoding, work in flight."""
+"""Checks of a deployment's search settings: strategies, guided decoding, work in flight."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Command(_Plain, TyperCommand):
     """A command. It remembers the words that it was given, for `command_line`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep a copy of the words: what is left of `args` afterwards is not all."""
+        """Keep a copy of the words, since `args` is consumed."""
         ctx.meta[_WORDS] = [str(ctx.info_name), *args]
         return super().parse_args(ctx, args)
 

@@ -64,7 +64,7 @@ def _files(*suffixes: str) -> list[str]:
 
 
 def _as_typed(folder: Path) -> Path:
-    """A folder below the current one as somebody there would write it."""
+    """A folder as a path relative to the current one."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_relative_to(here) else folder
 

@@ -187,7 +187,7 @@ def _chosen(
 ) -> _Value:
     """The value of an option, or the user's answer, asked for until it can be used.
 
-    In a pipe nobody is asked: the default holds, or the option is missing.
+    In a pipe there are no questions: the default holds, or the option is missing.
     """
     from tts.build.errors import ConfigError, TtsError
     from tts.reports.console import consoles
@@ -210,7 +210,7 @@ def _chosen(
 
 
 def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
-    """A model by what the user says; a server is asked what it is."""
+    """A model by the user's words; a server is asked for its properties."""
     from tts.checks.drafting import ask_server, compiled_model, is_url, served_model
     from tts.reports.console import say
 

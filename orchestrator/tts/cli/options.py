@@ -68,7 +68,7 @@ def usable(given: _Paths) -> _Paths:
 
 
 def renamed(old: str, new: str) -> None:
-    """Tell the user that what was typed has another name now. Old names live for one version."""
+    """Tell the user the new name of a former spelling. Old names live for one version."""
     from tts.reports.console import say
 
     say(f"{old} is now {new}; the old name goes with version {OLD_NAMES_END}.")

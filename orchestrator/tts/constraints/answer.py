@@ -27,7 +27,7 @@ class AnswerConstraint:
     """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
     def guide(self, before: str = "") -> str:
-        """The grammar of what is generated after `before`, the text of the steps so far.
+        """The grammar of the text after `before`, the steps so far.
 
         Of `before` only what follows its last line break counts.
         """

@@ -106,7 +106,7 @@ _BASE: Rules = {
 def json_rules(schema: Any, *, strict: bool = True) -> Rules:
     """The grammar of the JSON texts that a schema allows.
 
-    Raises ConfigError that names the place of what is wrong, or, if `strict`, not supported.
+    Raises ConfigError naming the place of a mistake or, if `strict`, of anything not supported.
     """
     reader = _Reader(schema, strict=strict)
     rules = {ROOT: reader.value(schema, "$", 0), **reader.rules}

@@ -2,9 +2,9 @@
 
 These keywords of JSON Schema are read: type, enum, const, anyOf, properties, required,
 additionalProperties (false alone), items, minItems, maxItems, minLength, maxLength and pattern.
-Properties come in the order in which the schema names them, and no others: what is generated is
-read by programs, so nothing is gained by leaving the order open. Texts hold neither quotes,
-backslashes nor braces, which a box could not hold either.
+Properties come in the order in which the schema names them, and no others: programs read the
+answers, so nothing is gained by leaving the order open. Texts hold neither quotes, backslashes nor
+braces, which a box could not hold either.
 """
 
 from __future__ import annotations

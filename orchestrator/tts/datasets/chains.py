@@ -77,7 +77,7 @@ class Chain:
 
     @property
     def key(self) -> str:
-        """The exact identity of the problem, such as ``37+58*4``; wording is no part of it."""
+        """The exact identity of the problem, such as ``37+58*4``; wording does not count."""
         return str(self.start) + "".join(f"{op}{operand}" for op, operand in self.ops)
 
     def values(self) -> tuple[int, ...]:

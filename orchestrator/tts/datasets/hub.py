@@ -42,7 +42,7 @@ class HubName:
 
     @classmethod
     def parse(cls, text: str) -> HubName | None:
-        """Read OWNER/NAME[:CONFIG][:SPLIT], perhaps after `hf:`; None if it is no such name.
+        """Read OWNER/NAME[:CONFIG][:SPLIT], perhaps after `hf:`; None for any other text.
 
         One part after the name is the split. Without `hf:` a name that ends like a file is none.
         """

@@ -1,4 +1,4 @@
-"""Public datasets by name: where each is, what it must be byte by byte, how it is read.
+"""Public datasets by name: address, checksum and format of each.
 
 A further one is a further entry. Addresses name a commit, so that what lies there does not change.
 None is part of this package: the repositories say on which terms they publish them. Each is
@@ -135,7 +135,7 @@ def _require_same(data: bytes, known: KnownDataset, where: str, hint: str) -> No
 
 
 def _keep(data: bytes, file: Path) -> None:
-    """Write a file whole, so that nobody ever reads half of it."""
+    """Write a file atomically, so that half of it is never read."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

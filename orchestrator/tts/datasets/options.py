@@ -66,7 +66,7 @@ class DatasetOptions:
     seed: int | None = None
     """Seed of generated problems and of draws; None: the run's."""
     columns: Mapping[Role, str] = field(default_factory=dict)
-    """The columns that the user named, by what they hold."""
+    """The columns that the user named, by their content."""
     answers: AnswerKind | None = None
     """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
     per_level: int | None = None

@@ -144,7 +144,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 Role = Literal["problem", "answer", "id", "level", "choices"]
 Columns = Mapping[Role, str]
-"""The columns that the user named, by what they hold."""
+"""The columns that the user named, by their content."""
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 USUAL: Final[Mapping[Role, tuple[str, ...]]] = {

@@ -219,7 +219,7 @@ class Dispatcher:
 
 
 def _guide(run: ProblemRun, work: Expand) -> str | None:
-    """The grammar of what is generated below the parent, if the answer has a form."""
+    """The grammar of the text below the parent, if the answer has a form."""
     sampling, context = work.sampling, run.context
     constraint = answer_constraint(
         sampling.answer_regex, sampling.answer_schema, context.models.step_delimiter

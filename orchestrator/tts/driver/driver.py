@@ -238,7 +238,9 @@ class Driver:
             self._solved(submission, run.search, result)
 
     def _stop_search(self, submission: Submission, search: Search) -> SearchResult | None:
-        """End a search now: what it has, or None if it fails at that, which is its outcome then."""
+        """End a search now; returns its results so far, or None if that fails, which is then its
+        outcome.
+        """
         self._close(submission.number)
         try:
             return replace(search.stop(), limit="deadline")

@@ -195,7 +195,7 @@ class ProblemRun:
             self._add_all(cache.ask(key, node, job))
 
     def _drop_score(self, node: NodePath) -> None:
-        """A score is not wanted any more; drop or cancel its job if nobody else waits for it."""
+        """A score is no longer wanted; drop or cancel its job if no other search waits for it."""
         job = self._scores.leave(self.context.score_key(node), node)
         if job is None:
             return

@@ -84,7 +84,8 @@ class GenerateCall:
     guide: str | None = None
     """A grammar (EBNF) that the new text follows; None: it is free."""
     top_k: int = 0
-    """How many of the likeliest tokens may be drawn; 0: any. Searches set none of what follows."""
+    """How many of the likeliest tokens may be drawn; 0: any. Searches set none of the following
+    fields."""
     stop_words: tuple[tuple[int, ...], ...] = ()
     """The output also ends with any of these token sequences, which is part of it."""
     ignore_end: bool = False

@@ -3,7 +3,7 @@
 A generator is `(prompt, ...) -> str`: it gets the prompt as the model reads it, special tokens and
 the steps so far included, and those of OPTIONS that it has a parameter for. A verifier is
 `(question, steps) -> float`, the score of the last step, or a list with one for each step; with one
-parameter it takes a batch: a list of such pairs, and returns a list of what it says of each. A
+parameter it takes a batch: a list of such pairs, and returns a list with a result for each. A
 method `generate` whose first parameter is `prompt`, and a method `score` of two parameters, are
 functions, too. Functions that are not async run in a worker thread, one call at a time.
 """
@@ -105,7 +105,7 @@ class Caller:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self.name)
 
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """What the function returns; raises FunctionError from what it raises."""
+        """Call the function; its exceptions become FunctionError."""
         if self._is_async:
             error, value = None, self._function(*arguments, **options)
         else:
@@ -185,7 +185,7 @@ class FunctionVerifier:
 
 
 class Batches:
-    """Gathers what is asked while a batch is answered into the next batch."""
+    """Gathers calls that arrive while a batch is answered into the next batch."""
 
     def __init__(self, answer: Callable[[list[Any]], Coroutine[Any, Any, Sequence[Any]]]) -> None:
         self._answer = answer
@@ -304,7 +304,7 @@ class CheckedGenerator:
         self._vocabulary = vocabulary
 
     async def generate(self, call: GenerateCall) -> list[int]:
-        """See endpoints.Generator; raises FunctionError for what is no list of ids."""
+        """See endpoints.Generator; raises FunctionError for anything but a list of ids."""
         answer = self._inner.generate(call)
         if not inspect.isawaitable(answer):
             raise _not_async(self._name, answer, "(call) of tts.endpoints.base.Generator", "prompt")
@@ -373,7 +373,7 @@ class CheckedVerifier:
         self._name = f"{name_of(type(verifier))}.score"
 
     async def score(self, call: ScoreCall) -> VerifierResult:
-        """See endpoints.Verifier; raises FunctionError for what is no score."""
+        """See endpoints.Verifier; raises FunctionError for anything but a score."""
         answer = self._inner.score(call)
         if not inspect.isawaitable(answer):
             wanted = "(call) of tts.endpoints.base.Verifier"

@@ -4,9 +4,9 @@ A request that is refused fails at once: it would be refused again. One that fou
 server that went away under it, or no answer in time is sent again until it has failed for
 PATIENCE_S, not counting the time in which a process of this machine starts the server again. That
 is long enough for a server behind a load balancer to be replaced, and short enough for an engine
-lost for good to end a run while somebody looks on. A server of this machine that nobody starts
-again is watched beside the run (tts.serving.server.health): its death ends the run within a second
-or two, whatever the patience here.
+lost for good to end a run before its user gives up. A server of this machine that is not restarted
+is watched beside the run (tts.serving.server.health): its death ends the run within a second or
+two, whatever the patience here.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class TritonConnection:
 
 
 class _Channel:
-    """A gRPC channel with what is called on it."""
+    """A gRPC channel with its calls."""
 
     def __init__(
         self,
@@ -438,7 +438,7 @@ class TritonVerifier:
 def _end_if_done(
     task: asyncio.Task[None], asked: list[_AskedScore], score: asyncio.Future[float]
 ) -> None:
-    """End a request for scores of which nobody waits for any."""
+    """End a request for scores that are no longer awaited."""
     if all(score.done() for _, score in asked):
         task.cancel()
 

@@ -112,7 +112,7 @@ class Sample:
         self.final = False
         """Whether it has ended, or is wanted no more."""
         self.ids: list[int] = []
-        """All tokens of what is answered once, for who has read them."""
+        """All tokens of a request that is answered once."""
         self.answer: Any = None
         """The answer, a ModelInferResponse, to what is answered once."""
         self._failure: Exception | None = None

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Turns(Generic[K, T]):
-    """Hands over what has been added in a turn of the event loop when the turn has ended.
+    """Hands over the items added in a turn of the event loop when the turn has ended.
 
     All callbacks that are ready in a turn run in it, so the samples that follow an answer come
     together.

@@ -4,8 +4,8 @@ A completion states its answer in `\boxed{...}`. One without a complete box stat
 and math-verify look first: after "final answer is", "Answer:" or "####", and, where there is none
 of these, in a sentence "The answer is 5." that states mathematics. Beyond these words nothing is
 guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
-extraction gives sympy objects and takes any time; what is found here is text, which a test compares
-with what math-verify finds.
+extraction gives sympy objects and takes any time; here the answer is text, which a test compares
+with math-verify's extraction.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ _READ_TOGETHER = 16  # answers between two looks at the budget
 class Reply:
     """What a worker answered, and the CPU time it took.
 
-    The content is a `Parsed` answer or a verdict: of a comparison, or why there is no other.
+    The content is a `Parsed` answer or a verdict: of a comparison, or the reason that there is
+    none.
     """
 
     content: Parsed | Verdict
@@ -203,8 +204,8 @@ async def group_answers(
     """Group index per answer: equal answers share one, groups count from 0 as they appear.
 
     The first answer of a group represents it, and later ones join the first group whose
-    representative they equal: the result follows from the order of `answers` alone. None (and
-    blank) is no answer and gets -1. Answers of one `form` are equal, and compared once.
+    representative they equal: the result follows from the order of `answers` alone. None and blanks
+    are no answers and get -1. Answers of one `form` are equal, and compared once.
     """
     representatives: list[str] = []
     group_of_form: dict[str, int] = {}

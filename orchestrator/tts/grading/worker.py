@@ -1,7 +1,7 @@
 """The child process that runs math-verify: `python -m tts.grading.worker MB SECONDS`.
 
 A request is `["read", answer]` or `["compare", prediction, reference]`, its answer
-`[kind, content]`: a sketch of what was read, or a verdict. `tts.build.worker_process` has the rest.
+`[kind, content]`: a sketch of the answer, or a verdict. `tts.build.worker_process` has the rest.
 """
 
 from __future__ import annotations

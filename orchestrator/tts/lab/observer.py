@@ -1,4 +1,4 @@
-"""What a long command tells whoever watches it. It never prints: the terminal's observers do."""
+"""The progress that a long command reports. It never prints: the terminal's observers do."""
 
 from __future__ import annotations
 

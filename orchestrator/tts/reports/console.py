@@ -33,7 +33,7 @@ def redraw_after_resize(
 ) -> ConsoleDimensions:
     """Clear the screen if it is of another size than `before`, and its size now.
 
-    The terminal has wrapped anew what was drawn, so that nobody knows how many lines to erase.
+    The terminal has wrapped the drawing anew, so the number of lines to erase is not known.
     """
     if console.size != before:
         drawing.stop()

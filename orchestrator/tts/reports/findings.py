@@ -72,7 +72,7 @@ _NOTHING = "(nothing)"
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Print one step: what was found, and what was expected unless that is it."""
+    """Print one step: the result, and the expectation where it differs."""
     mark = f"[{_STYLES[outcome.state]}]{outcome.state:8}[/]"
     found = escape(" ".join(outcome.found.split()))
     console.print(f"{mark}  [bold]{outcome.what}[/]: {found}", soft_wrap=True)

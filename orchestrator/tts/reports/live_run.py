@@ -211,21 +211,21 @@ class LiveNumbers:
         return min(self.session_s, WINDOW_S)
 
     def _second(self, at: float) -> _Second:
-        """The second of this time; one that nobody looks at where it is not in the window."""
+        """The second of this time; an unused one if it is not in the window."""
         place = int(at)
         if not self.session_s - WINDOW_S <= place <= self.session_s:
             return _Second()
         return self._seconds.setdefault(place, _Second())
 
     def _drop_old(self, before: int) -> None:
-        """Drop what is older than the window, if the log has come to another second."""
+        """Drop seconds older than the window, when the log reaches another second."""
         if int(self.session_s) > before:
             oldest = self.session_s - WINDOW_S
             self._seconds = {at: each for at, each in self._seconds.items() if at >= oldest}
 
 
 AT_ONCE = 5000
-"""Events that are read before whoever looks is shown something: well below a tenth of a second."""
+"""Events that are read before the display is updated: well below a tenth of a second."""
 
 
 class State(Enum):
@@ -246,7 +246,7 @@ class LiveRun:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises RunError if the folder holds no run, and nobody is about to begin one there."""
+        """Raises RunError if the folder holds no run, and none is about to begin there."""
         self.named = folder
         if not (has_begun(folder) or is_group(folder) or is_worked_on(folder)):
             raise RunError(
@@ -256,7 +256,7 @@ class LiveRun:
         self.config: RunConfig | None = None
         """None until the run has begun."""
         self.damaged = 0
-        """Lines of the log that are no events; they are left out."""
+        """Lines of the log without an event; they are left out."""
         self.problem: str | None = None
         """Why the run cannot be read now, if it cannot."""
         self._look_at(folder)

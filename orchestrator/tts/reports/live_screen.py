@@ -25,7 +25,7 @@ from .progress import BenchProgress
 from .sheet import sparkline
 
 PLAIN_INTERVAL_S = 5.0
-"""How often a pipe is told."""
+"""Seconds between lines in a pipe."""
 STALLED_S = 30.0
 """A running run whose log does not grow is marked as such."""
 _STYLE = {
@@ -243,7 +243,7 @@ def _load(in_flight: float | None) -> str:
 
 
 def _notes(run: LiveRun, silent_s: float) -> list[str]:
-    """What whoever looks should know, and could do about it."""
+    """Notes for the viewer, with remedies."""
     notes = []
     if run.problem:
         notes.append(run.problem)

@@ -41,7 +41,7 @@ EVERY_S = 5.0
 _REST = 4.0
 """And so many times what the last one took: writing pages costs a fifth of a core at most."""
 _KEPT = 2
-"""Pages that are kept: whoever looks at the last but one may still open its trees."""
+"""Pages that are kept: a viewer of the previous one may still open its trees."""
 
 
 class LivePage:
@@ -61,7 +61,7 @@ class LivePage:
         self.line = ""
         """How far the run is."""
         self.problem: str | None = None
-        """Why there is no newer page, if it could not be written."""
+        """The reason that a newer page could not be written."""
 
     @property
     def state(self) -> State:

@@ -16,7 +16,7 @@ from tts.serving.server.loading import Loading
 from .console import consoles, say
 
 PLAIN_INTERVAL_S = 10.0
-"""How often a pipe is told."""
+"""Seconds between lines in a pipe."""
 _TICK_S = 0.5
 
 

@@ -111,7 +111,7 @@ def check_lengths(folder: Path, summary: Json) -> None:
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Keep a finished run's summary, with the checksums of what it was made from; raises RunError.
+    """Write a finished run's summary, with the checksums of its sources; raises RunError.
 
     The folder's files must be as they will stay.
     """

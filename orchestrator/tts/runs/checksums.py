@@ -1,4 +1,4 @@
-"""Checksums of what a run folder holds: of each line of a log, of a JSON file, of a whole file.
+"""Checksums in a run folder: of each line of a log, of a JSON file, of a whole file.
 
 A line of the log ends with the field `crc`: the CRC-32 of all lines up to it, so that a changed
 digit is found, and a line that was dropped, moved or is there twice. A JSON file ends with the
@@ -41,7 +41,8 @@ class Chain:
     def fits(self, line: bytes) -> bool:
         """Whether the next line, with its end, is the one that was written behind those before.
 
-        Behind a line that is not, the next one is measured by what that one claims to be.
+        After a damaged line, the next one is checked against the checksum that the damaged one
+        states.
         """
         tail = line[-_TAIL:]
         if not (tail.startswith(_FIELD) and tail.endswith(b'"}\n')):
@@ -58,7 +59,9 @@ class Chain:
 
     @classmethod
     def of_file(cls, log: Path) -> Chain:
-        """Where a log's next line goes on; at its beginning if there is no log. Raises OSError."""
+        """The state from which a log's next line continues; the initial one if there is no log.
+        Raises OSError.
+        """
         chain = cls()
         if log.is_file():
             with log.open("rb") as lines:

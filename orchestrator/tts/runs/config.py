@@ -93,7 +93,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """How many problems of the dataset are wanted; None: all."""
     seed: int = 0
-    """The seed of what is sampled."""
+    """The seed of the samples."""
     strategy: str = "beam-search"
     vote: str = ""
     """The rule that chooses the answer from the completions. Resolved."""
@@ -110,7 +110,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     dataset_seed: int | None = None
     """Seed of generated problems and of draws; None: that of the run."""
     columns: dict[str, str] = {}
-    """The columns of a file that the user named, by what they hold."""
+    """The columns of a file that the user named, by their content."""
     answers: str | None = None
     """How a file's answers are written (`tts.datasets.answers`)."""
     per_level: int | None = None
@@ -120,13 +120,13 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     replay: ReplaySource | None = None
     limits: Limits = Limits()
     functions: dict[str, str] = {}
-    """The program's own functions and endpoints that take part, by what they do. Resolved."""
+    """The program's own functions and endpoints that take part, by role. Resolved."""
     server: ServerKind | None = None
     """What runs the engines; None: what the deployment says. It decides nothing of the outcome."""
     remotes: dict[str, RemoteEngine] = {}
     """The engines that ran already, by role. Resolved."""
     sources: dict[str, FunctionSource] = {}
-    """Where functions come from that a command takes part with, by what they do."""
+    """The files of a command's functions that take part, by role."""
     command: list[str] = []
     """The command line that asked for the run, word by word and without secrets; none of a
     program's. It decides nothing of the outcome."""
@@ -201,7 +201,7 @@ def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunCon
 
 
 def check_same(now: Json, before: Json, folder: Path) -> None:
-    """Refuse to continue what is no longer the same; raises RunError naming what has changed.
+    """Refuse to continue a run whose configuration has changed; raises RunError naming the change.
 
     Fields that an older version did not write are not compared, nor are the circumstances: of
     engines elsewhere only the model counts, where it is named on both sides.

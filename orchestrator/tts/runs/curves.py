@@ -26,7 +26,7 @@ problem; its limits are those of whole problems."""
 def why_dependent(
     strategy: str, parameters: Mapping[str, Any], *, limited: bool
 ) -> WhyDependent | None:
-    """Why the parts of a run are no smaller runs; None if they are.
+    """Why the parts of a run do not count as smaller runs; None if they do.
 
     `limited`: whether its problems were, in tokens or in time.
     """

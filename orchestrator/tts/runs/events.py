@@ -201,7 +201,7 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run is complete.
 
     `saturation_point`: requests in flight beyond which the generator gained little; None where the
-    run has not shown it. Logs of version 1 have it as `generator_knee`, which nobody reads.
+    run has not shown it. Logs of version 1 have it as `generator_knee`, which is not read.
     """
 
     saturation_point: Count | None = None

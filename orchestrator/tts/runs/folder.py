@@ -78,7 +78,7 @@ def read_config(folder: Path) -> Json:
 
 
 def input_checksums(folder: Path) -> dict[str, str]:
-    """The checksums of what a run was asked for, by file; raises OSError."""
+    """The checksums of the files that configure a run, by name; raises OSError."""
     return {name: of_file(folder / name) for name in (CONFIG, PROBLEMS) if (folder / name).exists()}
 
 

@@ -20,9 +20,9 @@ _HOLDER = re.compile(r"process (\d+) on (.+)")
 
 
 def is_worked_on(folder: Path) -> bool:
-    """Whether a process holds a run folder, as far as can be told without trying its lock.
+    """Whether a process holds a run folder, as far as is visible without trying its lock.
 
-    Whether a process of another host is still there cannot be told: it counts.
+    A process of another host cannot be checked, so it counts as alive.
     """
     try:
         holder = _HOLDER.fullmatch((folder / LOCK).read_text(encoding="utf-8"))

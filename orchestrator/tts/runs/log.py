@@ -55,7 +55,7 @@ def first_session(folder: Path) -> Session | None:
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of a log that is no event, or not the one that was written there."""
+    """A line of a log without an event, or with another than was written there."""
 
     where: str
     """File and line."""

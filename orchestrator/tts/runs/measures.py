@@ -1,8 +1,8 @@
 """Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
 defines it all.
 
-Memory grows by about a kilobyte a problem and not with the requests. A log of a run that goes on,
-or was cut short, gives the measures of what there is.
+Memory grows by about a kilobyte a problem and not with the requests. The log of an unfinished run
+gives the measures of its events so far.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The cache holds whole blocks of `block_size` tokens, each known by all tokens up to its end, so that
 blocks of common prefixes are shared (a radix tree, one block an edge). A request looks up the
 blocks of its prompt, except that its last token is always computed, and keeps those up to a first
-miss. It uses its blocks when it is sent and again when it ends; then those of what it generated
-are kept, too. The least recently used block is evicted, leaves before their parents, as
+miss. It uses its blocks when it is sent and again when it ends; then the blocks of its generated
+tokens are kept, too. The least recently used block is evicted, leaves before their parents, as
 TensorRT-LLM, SGLang and vLLM do.
 
 Since a request uses whole paths from the root, a block was never used later than its parent: with
@@ -15,9 +15,8 @@ number of other blocks used since, tells for every C whether it is a hit: one pa
 exactly.
 
 Simplifications: requests are served as they are sent, limited by memory only; requests in flight
-count as computed; a block of a running request is not held, only used recently. So where the pool
-is smaller than what runs at a time needs, an engine would let requests wait, and the model thrashes
-instead.
+count as computed; a block of a running request is not held, only used recently. If the pool is
+smaller than concurrent requests need, an engine would let requests wait, while the model thrashes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Going on with a run: what the log of an interrupted one holds, and the repair of a damaged one.
 
-Of a damaged line nobody can say whose it was. So each problem that was being solved there counts as
-unsolved again: what is left of it is taken from the log, and only what is missing is asked for.
+A damaged line may have belonged to any problem. So each problem that was being solved there counts
+as unsolved again: the log supplies what is left of it, and only the rest is requested.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Repair:
 
 
 def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
-    """Drop what is damaged from a run's log, which is copied first; None if nothing is.
+    """Drop damaged parts of a run's log, which is copied first; None if there are none.
 
     Of a problem that is solved twice the first solution stays, of one that is not among the run's
     `problems` none. Raises RunError.

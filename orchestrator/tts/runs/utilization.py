@@ -240,12 +240,12 @@ class Utilization:
 
     @property
     def batches(self) -> dict[str, Batches]:
-        """The verifier's batches by what sent them; empty where requests were not held back."""
+        """The verifier's batches by trigger; empty where requests were not held back."""
         return dict(sorted(self._batches.by_trigger.items()))
 
     @property
     def cancelled_tokens(self) -> float:
-        """An estimate of what cancelled requests had generated, which the client does not see."""
+        """Estimated tokens of cancelled requests, which the client does not see."""
         return self._cancelled.estimate
 
     @property

@@ -229,8 +229,8 @@ class AsyncSession:
     ) -> AsyncGenerator[Result, None]:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
-        With `resume` what the folder holds is continued; its results come first. With `repair` what
-        is damaged of it is dropped, and done again. `progress` is kept up to date. Raises a
+        With `resume` what the folder holds is continued; its results come first. With `repair`,
+        damaged parts of it are dropped and computed again. `progress` is kept up to date. Raises a
         TtsError if a problem fails; what was done is saved.
         """
         where = Path(folder).expanduser().resolve()
@@ -312,7 +312,7 @@ class AsyncSession:
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
 
     def stop_searches(self) -> None:
-        """End the searches that run, each with what it has by now, as at its deadline.
+        """End running searches, each with its results so far, as at its deadline.
 
         Those that have not started are left alone.
         """

@@ -1,4 +1,4 @@
-"""Warnings of answers that may well be wrong: by their score, or by what the model was made for."""
+"""Warnings of answers that may well be wrong: by their score, or by the model's training."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Engines:
         return connection.address
 
     def described(self, plan: Plan) -> Plan:
-        """A plan with what is known of the engines that run already, now that they were asked."""
+        """A plan with the facts about engines that run already, now that they were asked."""
         return replace(plan, remotes=self._remotes.found()) if self._remotes else plan
 
     def check(self) -> None:

@@ -27,7 +27,7 @@ from tts.strategies.strategy import Strategy
 _NAMED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 MAX_BYTES = 10_000_000
 _loaded: dict[Path, tuple[str, ModuleType]] = {}
-"""The modules of files by their paths, each with the hash of what was executed."""
+"""The modules of files by path, each with the hash of the executed code."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
 
 
 def _functions(plan: Plan) -> dict[str, str]:
-    """The program's own functions by what they do, as run.json names them."""
+    """The program's own functions by role, as run.json names them."""
     names = dict(plan.endpoints)
     if plan.verifier is not None:
         names["verifier"] = name_of(plan.verifier)

@@ -179,8 +179,8 @@ class Replicas:
     ) -> AsyncIterator[EnginePair]:
         """The engines for a piece of work, which are waited for; what the block raises is learned.
 
-        `avoid` names replicas that are taken if there is no other, or with `strictly` never. Raises
-        EndpointUnavailable when none has worked for too long.
+        `avoid` names replicas that are used only if there is no other, or with `strictly` never.
+        Raises EndpointUnavailable when none has worked for too long.
         """
         lease = await self._leased(key, work, avoid, strictly=strictly)
         ok: bool | None = None

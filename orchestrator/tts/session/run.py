@@ -123,10 +123,10 @@ async def execute(
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
-    The results that are in its log come first, and what was generated or scored for unfinished
-    problems is taken from there. `opened` holds the run's solver while it runs. `steps` is where
-    what the engines do can be read, if they are engines of one server. Raises a TtsError if a
-    problem fails; what was done until then is saved.
+    The results that are in its log come first, and generations and scores of unfinished problems
+    are taken from there. `opened` holds the run's solver while it runs. `steps` is where what the
+    engines do can be read, if they are engines of one server. Raises a TtsError if a problem fails;
+    what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
     if run.begun:

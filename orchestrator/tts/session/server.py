@@ -61,8 +61,8 @@ async def open_server(
 ) -> Server:
     """The deployment's server; `say` gets a line per stage, in this loop's thread.
 
-    So does `on_loading`, again and again, what the engines of a starting server do, whoever starts
-    it. Stopping a server that was started as a `lasting` one also ends this process.
+    So does `on_loading`, repeatedly, with the progress of a starting server's engines, whichever
+    process starts it. Stopping a server that was started as a `lasting` one also ends this process.
 
     Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
     """

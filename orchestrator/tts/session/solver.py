@@ -56,7 +56,7 @@ class Solver:
         self._full: set[str] = set()
         """Replicas that have enough of them."""
         self._stops: set[Callable[[], None]] = set()
-        """For each search that a driver has, what ends it with what it has."""
+        """For each of a driver's searches, the function that ends it with its results so far."""
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class Solver:
         return outcome.result(usage)
 
     async def _search(self, asked: _Asked) -> SearchResult:
-        """Search on one replica, and on the next from what is known when that one fails."""
+        """Search on one replica and, when it fails, continue on the next."""
         name, replicas = asked.problem.id, self._replicas
         attempts = Attempts(
             replicas,

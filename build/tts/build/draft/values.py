@@ -26,7 +26,7 @@ CONTEXT = 4096
 """Tokens of a sequence where the models have as many: enough for a solution in steps."""
 _UNKNOWN_CONTEXT = 2048
 _PROMPT = 2048
-"""Tokens by which the prompt of format prompted may be longer than what it judges."""
+"""Tokens that the prompt of format prompted may add to the text that it judges."""
 SYSTEM_PROMPT = (
     "Please reason step by step, and put your final answer within \\boxed{}."  # of Qwen2.5-Math
 )

@@ -97,7 +97,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """A place in the metadata, which moves on with what is read."""
+    """A position in the metadata, which advances with each read."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data

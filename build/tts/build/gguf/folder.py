@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 def checkpoint_folder(checkpoint: Path, say: Say) -> Path:
     """The folder of a checkpoint: itself, or what is made of a GGUF file.
 
-    Takes about as long as copying it, the first time. Raises CheckpointError for a file that is no
+    Takes about as long as copying it, the first time. Raises CheckpointError for a file without a
     supported model, and BuildError where the folder cannot be written.
     """
     if checkpoint.suffix.lower() != SUFFIX or not is_file(checkpoint):

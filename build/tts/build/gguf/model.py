@@ -180,7 +180,7 @@ def _refuse_others(file: GgufFile, kind: str, own: dict[str, Any]) -> None:
 
 
 def _scaling(file: GgufFile) -> dict[str, Any] | None:
-    """Llama 3's scaling of rotary frequencies, found again from what it does to each."""
+    """Llama 3's scaling of rotary frequencies, recovered from its effect on each."""
     if _FACTORS not in file.tensors:
         return None
     stored = file.tensors[_FACTORS]

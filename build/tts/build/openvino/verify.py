@@ -4,8 +4,8 @@ Two errors are measured separately, so that rounding cannot hide a wrong graph:
 
 - *export*: the engine in fp32 arithmetic against transformers in fp64, with the weights as the
   engine stores them (rounded to bf16 or int8). It must be as near as fp32 arithmetic can be, in
-  every precision. How near that is depends on the model (its depth, the size of what its layers
-  add up), so it is measured: transformers in fp32 against itself in fp64.
+  every precision. That error depends on the model (its depth, the size of its layers' sums), so it
+  is measured: transformers in fp32 against itself in fp64.
 - *served*: the engine with the arithmetic it is served with against the checkpoint itself. This
   includes what the precision costs; only gross errors are refused.
 """

@@ -28,7 +28,7 @@ FilePath = Annotated[Path, BeforeValidator(_path)]
 
 
 class Section(BaseModel):
-    """A mapping of known fields; nobody changes it once it is checked."""
+    """A mapping of known fields, not changed once it is checked."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False

@@ -205,7 +205,7 @@ def neutral_path(checkpoint: Path, folder: Path) -> str:
     """A path of the checkpoint that contains no name of a model family.
 
     TensorRT-LLM takes any path with "vila", "mpt" and so on in it for a model of that family: a
-    checkpoint in /data/prompts would not be converted as what it is.
+    checkpoint in /data/prompts would be converted as the wrong family.
     """
     link = folder / "source"
     link.unlink(missing_ok=True)

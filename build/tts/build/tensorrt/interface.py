@@ -49,7 +49,7 @@ def require_interface(
     calls: Mapping[str, contract.CallMade],
     algorithms: Sequence[str],
 ) -> list[str]:
-    """Compare what a container offers (`file`) with what a build is going to use of it.
+    """Compare a container's tools (`file`) with the parts of them that a build will use.
 
     `arguments` are those of trtllm-build, `calls` what the conversion calls, `algorithms` the
     members of QuantAlgo that it names. Returns the differences that do not matter to this build;

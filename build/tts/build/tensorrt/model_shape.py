@@ -72,8 +72,8 @@ def shape_of(checkpoint: Path) -> ModelConfig:
 def read_model(checkpoint: Path) -> ModelConfig:
     """`shape_of` a checkpoint that TensorRT-LLM may convert; raises CheckpointError.
 
-    A checkpoint that brings code is refused: TensorRT-LLM's quantiser would run it, whatever it is
-    told.
+    A checkpoint that brings code is refused: TensorRT-LLM's quantiser would run it, whatever its
+    options.
     """
     file = checkpoint / "config.json"
     data = read_json_object(file) if file.is_file() else {}

@@ -50,8 +50,8 @@ class VerifierDialogue(Protocol):
 def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialogue:
     """The dialogue of a verifier.
 
-    Raises CheckpointError if its tokenizer cannot make it, or if the format does not go with what
-    the verifier judges with.
+    Raises CheckpointError if its tokenizer cannot make it, or if the format does not fit the
+    verifier's head.
     """
     head = head_kind(tokenizer.checkpoint, spec)
     if head not in spec.facts.judges:

@@ -61,9 +61,10 @@ class LlmHost:
         """Start the thread. `llm` and `sampling_params` are TensorRT-LLM's, or their like.
 
         `one_sampler` says of which version, as in `sampling_arguments`.
-        `on_active` is told every `statistics_s` seconds how many requests the engine has.
-        `on_death` is called when the engine no longer works; by default this process ends, which
-        Triton reports and a supervised server survives. Both are called from the thread.
+        `on_active` is called every `statistics_s` seconds with the number of requests that the
+        engine has. `on_death` is called when the engine no longer works; by default this process
+        ends, which Triton reports and a supervised server survives. Both are called from the
+        thread.
         """
         self._llm = llm
         self._sampling_params = sampling_params

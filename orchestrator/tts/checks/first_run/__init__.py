@@ -1,4 +1,4 @@
-"""The first run of a deployment on a new GPU: every step with what was expected and what was found.
+"""The first run of a deployment on a new GPU: the expectation and the result of every step.
 
 Nothing of target tensorrt has been executed by the authors, so the first run is a comparison: of
 the machine with what the deployment needs, of the start's log with the memory plan.

@@ -72,7 +72,7 @@ def compare_memory(
 ) -> list[Outcome]:
     """The memory that each GPU has in use (bytes) when the server is ready, against the plan.
 
-    `before` is what was in use on each before the server was started.
+    `before` is the memory in use on each before the server was started.
     """
     outcomes = []
     for gpu in plan.gpus:
@@ -109,8 +109,8 @@ def compare_memory(
 def _pools(deployment: Deployment, plan: MemoryPlan, seen: Sequence[Seen]) -> dict[Role, list[int]]:
     """Tokens of the pools in a log by their engine, which the lines do not name.
 
-    A pool of exactly the size that an engine asks for is taken for its own. Any other is told by
-    its bytes per token, and where those are alike goes to the engine that has none of its size.
+    A pool of exactly the size that an engine asks for is taken for its own. Any other is identified
+    by its bytes per token; if those are equal, it goes to the engine that has none of its size yet.
     """
     roles: tuple[Role, ...] = get_args(Role)
     found: dict[Role, list[int]] = {role: [] for role in roles}

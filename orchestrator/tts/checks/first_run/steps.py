@@ -27,7 +27,7 @@ from .excerpts import telling_lines
 from .outcomes import Outcome, State, compare_log, compare_memory
 
 LOG_BYTES = 4_000_000
-"""How much of a log is read, from its beginning: a start is told there."""
+"""Bytes of a log that are read from its beginning, where a start is recorded."""
 _IMPORT = "import tensorrt_llm"
 Say = Callable[[str], None]
 

@@ -273,7 +273,7 @@ class DoctorDocument:
     observations: list[Observation]
     """With any that is missing, the exit code is 1."""
     first_run: FirstRunDocument | None
-    """null without --first-run, with which there are no observations."""
+    """null without --first-run; with it there are no observations."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ DOCUMENTS: dict[str, Any] = {
     "tts list strategies": list[ListedStrategy],
     "tts list datasets": list[ListedDataset],
 }
-"""The type of what each command prints; of a list one JSON array."""
+"""The type of each command's document; a list is one JSON array."""
 ERROR = ErrorDocument
 
 NAMES: dict[type, str] = {

@@ -188,7 +188,7 @@ class CompareDocument:
         settings: list[Setting],
         pairs: Sequence[PairedRun],
     ) -> CompareDocument:
-        """The document of what `tts.runs.compare` finds."""
+        """The document of the results of `tts.runs.compare`."""
         return cls(
             runs=[
                 ComparedRun(

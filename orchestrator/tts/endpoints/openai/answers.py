@@ -1,7 +1,7 @@
 """Values of an answer, checked one by one: a server may answer anything. Pure.
 
-Each function gives the value it was asked for or raises EndpointError with a sentence that names
-what was wrong: such an answer would come again, so it is not asked for twice.
+Each function returns its value or raises EndpointError with a sentence that names the mistake: such
+an answer would come again, so the request is not repeated.
 """
 
 from __future__ import annotations

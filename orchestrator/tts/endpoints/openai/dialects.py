@@ -1,8 +1,8 @@
 """The requests and answers of each kind of server: the one place to add a server. Pure.
 
-A dialect makes requests from what is wanted and reads answers into one form. Everything that draws
-a token is spelled out in each request, since servers have defaults of their own: llama.cpp's for
-min_p, top_k and penalties, and vLLM's and SGLang's from the model's generation_config.json.
+A dialect writes requests in a server's form and reads its answers into one form. Everything that
+draws a token is spelled out in each request, since servers have defaults of their own: llama.cpp's
+for min_p, top_k and penalties, and vLLM's and SGLang's from the model's generation_config.json.
 
 Sources: vLLM 0.32 and llama.cpp's server as they answered (tests/endpoints/openai/recordings);
 SGLang's /generate and trtllm-serve's /v1/completions by their documentation and sources.

@@ -232,7 +232,7 @@ class OpenAIGenerator(StreamingGenerator):
         )
 
     def _refuse_by_text(self, call: GenerateCall) -> None:
-        """Refuse what is no part of OpenAI's own API."""
+        """Refuse fields that OpenAI's own API does not have."""
         for name, given in (("top_k", call.top_k), ("ignore_eos", call.ignore_end)):
             if given:
                 raise FieldRefused(name, f"this server ({self._dialect.kind})")

@@ -42,7 +42,7 @@ class Http:
     ) -> None:
         """`url` is what stands before the paths; 0 connections: as many as there are requests.
 
-        Raises ConfigError for what is no address.
+        Raises ConfigError for anything but an address.
         """
         self._url = _checked(url)
         self.address = str(self._url).rstrip("/")

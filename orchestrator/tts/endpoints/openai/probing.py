@@ -23,7 +23,7 @@ _OWNERS: dict[str, Kind] = {
     "llamacpp": "llama.cpp",
     "tensorrt_llm": "trtllm-serve",
 }
-"""Kinds by what /v1/models names as the owner of a model."""
+"""Kinds by the owner of a model in /v1/models."""
 _VERSIONS: dict[Kind, tuple[str, str]] = {
     "vllm": ("/version", "version"),
     "trtllm-serve": ("/version", "version"),

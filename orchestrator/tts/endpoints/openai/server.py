@@ -39,7 +39,7 @@ class OpenAIServer:
         """`url` is what stands before /v1; `model` may be left out where only one is served.
 
         `most_connections` are opened at a time, 0: one for each request in flight. Raises
-        ConfigError for what is no address.
+        ConfigError for anything but an address.
         """
         self._http = Http(url, api_key, patience_s, most_connections)
         self._model = model

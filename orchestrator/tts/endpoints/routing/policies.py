@@ -18,7 +18,7 @@ KEYS = 65_536
 
 
 class RoutingPolicy(Protocol):
-    """Chooses a replica. It may remember, but only what it was told."""
+    """Chooses a replica. It may remember only its arguments."""
 
     def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
         """One of `usable`, which is not empty, for work of `key` (empty: of nothing that stays).

@@ -81,7 +81,7 @@ class Router:
     def end(self, lease: Lease, now: float, *, ok: bool | None = None) -> None:
         """The work has ended. `ok`: whether its replica works; None if that is not known.
 
-        It is not known of what was cancelled, or refused for the request's own fault. Ending a
+        It is unknown after a cancellation, or a refusal that was the request's own fault. Ending a
         lease twice does nothing.
         """
         if lease not in self._leases:

@@ -16,7 +16,7 @@ from tts.strategies.strategy import Strategy
 from .fitting import fit_n, pilot_of, tokens_of
 
 PILOT_SEED = 1_000_003
-"""No seed that anybody asks for: n is fitted on other samples than those that are reported."""
+"""A seed of its own: n is fitted on other samples than those that are reported."""
 
 Cold = Callable[[Deployment], Awaitable[AsyncSession]]
 

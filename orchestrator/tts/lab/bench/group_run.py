@@ -149,7 +149,7 @@ def resume_group(
 ) -> Path:
     """Continue a group: finished runs are kept, a begun one goes on, the others follow.
 
-    With `repair` what is damaged of their logs is dropped first.
+    With `repair`, damaged parts of their logs are dropped first.
     """
     folder = folder.resolve()
     before = read_whole_group(folder)

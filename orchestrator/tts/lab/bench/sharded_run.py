@@ -3,7 +3,7 @@
 Each shard is an ordinary run in a folder of its own; `tts runs merge` makes one run of them. With
 `tts bench --ray` all machines see the folders, and there is an actor for each server: a free one
 gets the next shard; one that is lost is started again by Ray, and goes on with its shard from the
-log. So Ray decides where a process runs, and nothing else: what is kept is what a run keeps.
+log. Ray only decides where a process runs; everything is kept as in any run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Actor:
         self._endpoints = (endpoint,)
 
     def solve(self, shard: Shard, folder: Path) -> TtsError | None:
-        """Begin a shard, or go on with what its folder holds of it; what has ended it too early."""
+        """Begin or resume a shard; returns the error that ended it too early."""
         part = msgspec.structs.replace(self._config, shard=str(shard))
         try:
             bench_in(part, folder, Observer(), endpoints=self._endpoints)
@@ -161,8 +161,8 @@ class _Part:
 def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     """Make one run folder of finished shards; its trees, answers and digest are the whole run's.
 
-    Raises RunError: for what is no shard, has not finished or is of another configuration, and for
-    shards that are missing or there twice.
+    Raises RunError for folders that are not finished shards of one configuration, and for shards
+    that are missing or duplicated.
     """
     parts = _whole(sorted(map(_read, folders), key=lambda part: part.shard.number))
     problem_ids = interleaved([part.config.problem_ids for part in parts])

@@ -41,7 +41,7 @@ from tts.strategies.catalog import find_strategy
 from ..observer import Observer
 
 TICK_S = 0.1
-"""How often the observer is told that the numbers may have changed."""
+"""Seconds between updates of the observer."""
 
 
 def run_bench(
@@ -60,7 +60,7 @@ def run_bench(
 def bench_in(
     config: RunConfig, folder: Path, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> None:
-    """Run a benchmark in a folder, or go on with what it holds of this same one."""
+    """Run a benchmark in a folder, or resume it there."""
     plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
     _carry_out(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
 
@@ -74,9 +74,9 @@ def resume_bench(
     endpoints: tuple[str, ...] = (),
     server: ServerKind | None = None,
 ) -> Path:
-    """Continue the run in `folder` with what it was started with; its folder.
+    """Resume the run in `folder` with its own configuration; returns its folder.
 
-    With `repair` what is damaged of its log is dropped first. `server`: what runs the engines from
+    With `repair`, damaged parts of its log are dropped first. `server`: what runs the engines from
     now on; None: what ran them before.
     """
     recorded = read_run_config(folder, going_on=True)
@@ -339,7 +339,7 @@ async def _show(session: AsyncSession, progress: RunProgress, observer: Observer
 def with_way_on(
     error: TtsError, done: str | None, folder: Path, command: str = "tts bench --resume"
 ) -> TtsError:
-    """Add to an error's hint what is done and saved, if that is known, and how to continue."""
+    """Add the saved progress, if it is known, and the way to resume to an error's hint."""
     saved = f"{done} and saved in {folder}." if done else "Finished runs are saved."
     way_on = f"Continue with: {command} {folder}"
     error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)

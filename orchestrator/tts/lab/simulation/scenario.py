@@ -96,7 +96,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A simulated run. Times are virtual but for `real_s`."""
+    """A simulated run. Times are virtual except `real_s`."""
 
     schedule: ScheduleName
     wall_s: float

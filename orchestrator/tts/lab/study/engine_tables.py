@@ -1,4 +1,4 @@
-"""Tables of what the engines held, were sent and did, and what other caches would make of it."""
+"""Tables of the engines' memory, requests and work, and of the effect of other cache sizes."""
 
 from __future__ import annotations
 

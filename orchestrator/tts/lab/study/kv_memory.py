@@ -21,7 +21,7 @@ class PairMemory:
     """What a deployment's pair takes, over all of its GPUs or on its CPU host."""
 
     fixed: Mapping[str, int]
-    """All but the KV pools, by what it is."""
+    """All memory but the KV pools, by kind."""
     per_token: Mapping[Role, int]
     """What one token in a pool takes, over all ranks and replicas of its engine."""
     pools: int

@@ -110,14 +110,14 @@ def is_finished(study: Study) -> bool:
 
 
 def can_restart(spec: Deployment) -> bool:
-    """Whether engines can be started with other pools: on this CPU, while nobody else serves."""
+    """Whether engines can be started with other pools: on this CPU, with no server running."""
     if spec.target != "openvino":
         return False
     return spec.server.kind == "embedded" or find_server(spec) is None
 
 
 def limits_digest(spec: Deployment) -> str:
-    """SHA-256 of what a deployment file says of both engines, wherever their checkpoints lie.
+    """SHA-256 of both engines' sections of a deployment file, wherever their checkpoints are.
 
     Of a checkpoint it covers the content of the files beside the weights, which are covered by
     `deployment_digest`. Raises CheckpointError.

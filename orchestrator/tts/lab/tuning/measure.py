@@ -62,7 +62,7 @@ async def measure(
     the time. At least LEAST_ROUNDS are made, however long they take. Rounds go up and down the
     loads in turn, so that a drift of the machine affects all loads alike. `first` is the number of
     the first measurement; numbers must differ from those of all earlier measurements on the same
-    server. `on_load` is told the load and the round as a measurement begins.
+    server. `on_load` is called with the load and the round as a measurement begins.
     """
     began = clock()
     window_s = _MEASURED_SHARE * seconds / (len(engine.loads) * (ROUNDS + 1))

@@ -55,8 +55,7 @@ class Tuned:
     def proposals(self) -> list[Proposal]:
         """The budgets that follow, for the engines with enough measurements.
 
-        None of what was stopped: a budget that follows from part of the rounds would look like one
-        that follows from all.
+        None if stopped: a budget from part of the rounds would look like one from all of them.
         """
         if self.interrupted:
             return []
@@ -83,8 +82,8 @@ def tune(
     `run` is the run whose requests are sent; without one, a short run on `dataset` is recorded
     first. `seconds` is the time to measure, both engines together. `server` is what runs the
     engines; None: what the deployment says. `out` is the result's folder; a new one under runs/ if
-    None. Ctrl-C ends the measurements early: what was measured until then is kept and returned, and
-    nothing is proposed. Raises a TtsError.
+    None. Ctrl-C ends the measurements early: those made so far are kept and returned, and nothing
+    is proposed. Raises a TtsError.
     """
     session = AsyncSession(deployment, server=server, say=observer.say, on_loading=observer.loading)
     spec = session.deployment

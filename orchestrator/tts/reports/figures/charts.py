@@ -2,7 +2,7 @@
 
 Charts say nothing of text colours, fonts or backgrounds: the page that shows them does, for light
 and for dark. Colours of marks are those of Okabe and Ito (2008), which colour-blind readers can
-tell apart, but for black and yellow, which are lost on one of the two backgrounds.
+distinguish, except black and yellow, which are lost on one of the two backgrounds.
 """
 
 from __future__ import annotations

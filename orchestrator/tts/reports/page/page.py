@@ -32,7 +32,7 @@ ADVISED = (
 """The sentence above all advice."""
 
 Facts = Mapping[str, Mapping[str, Cell]]
-"""What a page says of what it reports, by heading: names and values."""
+"""The facts of a page by heading: names and values."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 PANE = _TEMPLATES / "pane.html.j2"
@@ -169,7 +169,7 @@ def _figure_data(figure: Figure) -> dict[str, Any]:
 
 
 def _plain(cell: Cell) -> Cell:
-    """A cell as JSON can have it: what is no number is none."""
+    """A cell as JSON allows it: NaN and infinities become null."""
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 

@@ -120,7 +120,7 @@ def problem_tree(problem: ProblemState, vote: str, question: str | None = None) 
 
 
 def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
-    """The digest of a tree as it was read: the log's own where every fate was told right.
+    """The digest of a tree as it was read: equal to that of the log if every fate is right.
 
     As `tts.search.tree.Tree.digest` computes it. A step that was never written, because its prompt
     filled the context, is not in the log, so the digest of its tree differs.

@@ -22,7 +22,7 @@ class VendoredFile(msgspec.Struct):
 
 
 class Package(msgspec.Struct, kw_only=True):
-    """A third party's package from npm: what is taken of it, and how to tell that it is that."""
+    """A third party's package from npm: the file taken from it, and the hashes to verify it."""
 
     name: str
     version: str

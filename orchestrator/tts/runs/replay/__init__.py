@@ -1,4 +1,5 @@
-"""Replay: a script decides what a search is told, while the engines do work of the same size.
+"""Replay: a script decides the results that a search receives, while the engines do work of the
+same size.
 
 docs/explanation/simulation.md#replay says what is exact about it and what is not.
 """

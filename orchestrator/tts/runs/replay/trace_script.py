@@ -2,8 +2,8 @@
 
 A node's seed picks one of the chains that are as deep as the node; the step has that chain's
 length, end and score at this depth. A step is tokens drawn by the seed, then a few letters that
-name the step, then the delimiter. So whoever sees the mark knows the depth and the score: answers
-depend on the request alone, in a continued run too.
+name the step, then the delimiter. The mark thus gives depth and score: answers depend on the
+request alone, in a resumed run too.
 """
 
 from __future__ import annotations

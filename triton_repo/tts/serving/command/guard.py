@@ -41,7 +41,7 @@ LONGEST_STOP_S = GRACE_S + REAP_S + LAST_S + 1.0
 SHARED = "--shared"
 THEN = "--then"
 STATE = "server.json"
-"""In a server's folder: what is known of it; there from when it is ready."""
+"""The state file in a server's folder; written when the server is ready."""
 USERS = "users.lock"
 """In a server's folder: each user of a shared server holds a shared lock on it."""
 _POLL_S = 0.25
@@ -174,7 +174,7 @@ def _keep_umask() -> None:
     """Make fchmod do nothing in this process and its children, so that the umask holds.
 
     Triton's stubs make their shared memory with Boost, which sets its mode to 0644 by fchmod after
-    it was created. Closing it later would be too late: whoever opened it before could read on.
+    it was created. Closing it later would be too late: a process that had opened it could read on.
     """
     arch, fchmod = _FCHMOD.get(os.uname().machine, (0, 0))
     if not arch:

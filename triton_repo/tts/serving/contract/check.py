@@ -84,7 +84,7 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
 def check_values(folder: Path, fix: str) -> list[Finding]:
     """What stands in the configurations of a repository and no server would take, whatever else.
 
-    They are compared with what is known of TensorRT-LLM and its backend, not with a deployment.
+    They are compared with the facts about TensorRT-LLM and its backend, not with a deployment.
     """
     return [
         Finding(what, where, why, fix)

@@ -26,7 +26,9 @@ _NOT_THERE = ("model", "skip_tokenizer_init", "trust_remote_code", "gather_gener
 
 
 def files(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """The files that trtllm-serve and its clients read, by name, with what fills each template."""
+    """The files that trtllm-serve and its clients read, by name, with the variables of each
+    template.
+    """
     engines = deployment.engines()
     texts = {f"trtllm-serve.{role}.yaml": arguments(spec) for role, spec in engines.items()}
     texts["trtllm-serve.deployment.yaml"] = client(deployment)

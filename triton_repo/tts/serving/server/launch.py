@@ -61,7 +61,7 @@ class Launched:
         stop_guard(self.guard)
 
     def leave(self) -> None:
-        """Leave a shared server to its guard, which stops it when nobody uses it any more."""
+        """Leave a shared server to its guard, which stops it when it has no more users."""
         self.guard.send_signal(signal.SIGUSR1)
         with suppress(RuntimeError):  # Python is ending
             threading.Thread(target=self.guard.wait, daemon=True).start()  # else it is a zombie

@@ -33,7 +33,9 @@ def close_lock(lock: int) -> None:
 
 
 def lock_at_once(lock: int, *, shared: bool = False) -> bool:
-    """Lock it if nobody is in the way. A share that is held already is lost if somebody is."""
+    """Lock it if no other process holds it. If another does, a share that is held already is
+    lost.
+    """
     import fcntl  # not on Windows, where no tritonserver is found either
 
     if lock not in _open:  # the parent's

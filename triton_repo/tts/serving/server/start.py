@@ -166,9 +166,9 @@ def start_server(
     """Render the repository, launch tritonserver and return when both models have answered.
 
     `say` gets one line per stage, `on_loading` twice a second what the engines are doing. Loading
-    may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
-    A server that dies, loses a model's process or does nothing is started once more, with a
-    message. `check` is called again and again meanwhile; what it raises gives the start up.
+    may take any time as long as it makes progress; a server that does nothing for `stall_s` seconds
+    is given up. A server that dies, loses a model's process or does nothing is started once more,
+    with a message. `check` is called again and again meanwhile; what it raises gives the start up.
     `addresses` are those of the server that this one replaces. `supervised`: the caller holds the
     lock of the server's supervisor. A `shared` server ends with the last of its users, of which
     this process is the first; any other one ends with this process. `iteration_log`: whether each

@@ -25,7 +25,7 @@ MOST_RESTARTS = 5
 """A server that fails more often within WINDOW_S has a cause that restarts do not remove."""
 WINDOW_S = 600.0
 _SAY_S = 30.0
-"""How often who waits for another process's start is told how far that is."""
+"""Seconds between progress messages while another process starts the server."""
 FIRST_WAIT_S = 1.0
 """Before a restart; doubled for each further failure in the window."""
 
@@ -111,9 +111,9 @@ def wait_for_server(
 ) -> tuple[ServerState, Callable[[], None]] | None:
     """Wait until no process is starting the server of a deployment; then it is `use_server`.
 
-    None if no server runs: nobody starts one, or the start failed, or its process has died. `check`
-    may raise to end the wait. Raises ServerError once the start that is waited for has done nothing
-    for as long as one of our own may.
+    None if no server runs: none is being started, or the start failed, or its process has died.
+    `check` may raise to end the wait. Raises ServerError once the start that is waited for has done
+    nothing for as long as one of our own may.
     """
     name = deployment.server_name
     log = paths.server_dir(name) / LOG

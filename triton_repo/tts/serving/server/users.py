@@ -25,7 +25,9 @@ def take_share(name: str, check: Callable[[], None] = lambda: None) -> int:
 
 @contextmanager
 def give_back(share: int) -> Iterator[bool]:
-    """End a use; whether it was the last one. Then nobody becomes a user within the block."""
+    """End a use; whether it was the last one. Then no process can become a user within the
+    block.
+    """
     try:
         yield lock_at_once(share)
     finally:
