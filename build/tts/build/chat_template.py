@@ -5,7 +5,7 @@ one exchange of a line each way. A worker that a template has ended is replaced 
 
 A template is a program from a checkpoint: the sandbox keeps it from the interpreter, but not from
 looping for ever or building a text of any length. In the worker, `python -m` this module, it can
-end only that. A request is {source, variables}, its answer {text} or {error, kind}; `kind` is
+end only the worker. A request is {source, variables}, its answer {text} or {error, kind}; `kind` is
 "invalid" for a template that does not compile, else "failed".
 """
 

@@ -1,9 +1,9 @@
 """The process of an engine: `python -m tts.engines.engine_process SOCKET`.
 
-OpenVINO GenAI keeps Python's interpreter lock during a step. In a process of its own an engine
-holds up neither the requests that come in meanwhile nor the answers on their way out. SOCKET is the
-file descriptor of the connection to whoever opened it, a Triton model (engine_client.py) or a
-program's event loop (async_client.py); its end ends this process.
+OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
+not delay incoming requests or outgoing answers. SOCKET is the file descriptor of the connection to
+whoever opened it, a Triton model (engine_client.py) or a program's event loop (async_client.py);
+its end ends this process.
 """
 
 from __future__ import annotations

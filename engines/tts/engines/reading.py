@@ -46,7 +46,7 @@ class Reading:
         self._piece = piece
         self._read = 0
         self.log_probs: list[float] = []
-        """Of each token but the first, so far."""
+        """One for each token but the first, so far."""
         self.top: list[list[tuple[int, float]]] = []
         """The likeliest at the same places, by rank."""
 

@@ -80,7 +80,7 @@ class Host(Protocol):
 class _Client:
     """A client with rows that are not answered yet: it gets its answers by its latest request.
 
-    Of a model that is not decoupled, a client of one request, which is answered at once.
+    A client of one request to a model that is not decoupled; it is answered at once.
     """
 
     name: str

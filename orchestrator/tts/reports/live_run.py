@@ -137,7 +137,7 @@ class LiveNumbers:
     def busy(self, engine: Engine) -> float | None:
         """The share of the window in which an engine had something in flight; None at first.
 
-        Of several servers it is the mean.
+        With several servers it is the mean.
         """
         if not self._window_s:
             return None

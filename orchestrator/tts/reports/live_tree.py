@@ -81,7 +81,7 @@ def folded(nodes: Iterable[Node]) -> Branch:
 def newest(root: Branch, lines: int) -> list[Branch]:
     """At most `lines` branches, each after the one it grows on: the newest and those above them.
 
-    Of a branch that is deeper than `lines` the lowest part is taken.
+    If a branch is deeper than `lines`, its lowest part is shown.
     """
     taken: set[Branch] = set()
     for branch in sorted(root.below(), key=lambda branch: branch.newest, reverse=True):

@@ -33,7 +33,7 @@ _SOLVED = re.compile(rb'"event": ?"problem_solved"')
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRun:
-    """A recorded run in a few words. Of a damaged run, all that cannot be read is null."""
+    """A recorded run in a few words. For a damaged run, everything that cannot be read is null."""
 
     name: str
     """Its folder's name; of a run in a comparison behind that of the comparison's folder."""

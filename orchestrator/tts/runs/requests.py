@@ -56,7 +56,7 @@ class InOrderOfSending:
     """Requests that come in as they ended go out as they were sent, WINDOW of them later.
 
     The order is exact unless a request was in flight while WINDOW others that were sent after it
-    ended. Of generator requests sent at the same time, cancelled ones go first.
+    ended. Among generator requests sent at the same time, cancelled ones go first.
     """
 
     def __init__(self, window: int = WINDOW) -> None:

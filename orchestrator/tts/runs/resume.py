@@ -105,8 +105,8 @@ class Repair:
 def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
     """Drop damaged parts of a run's log, which is copied first; None if there are none.
 
-    Of a problem that is solved twice the first solution stays, of one that is not among the run's
-    `problems` none. Raises RunError.
+    If a problem is solved twice, the first solution stays; solutions of problems outside the run's
+    `problems` are dropped. Raises RunError.
     """
     found = _survey(folder, problems)
     if not found.damaged and not found.doubtful:

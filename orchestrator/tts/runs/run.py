@@ -82,7 +82,7 @@ class Run:
         """Problems and requests as data frames of `library`, or of whichever is installed.
 
         A row for each record, a column for each field; nodes are text such as `0.2.1`, levels text
-        too. In place of the completions stands their number. Raises TtsError if the library is not
+        too. The completions are replaced by their number. Raises TtsError if the library is not
         installed.
         """
         frame = _frame_type(library)

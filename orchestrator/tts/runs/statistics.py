@@ -210,7 +210,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """The places of the (cost, value) pairs that no other pair dominates, by rising cost.
 
     A pair dominates another if it costs no more and is worth no less, and one of the two is better.
-    Of equal pairs the first one is taken, so both costs and values rise along the front.
+    Among equal pairs the first one is taken, so both costs and values rise along the front.
     """
     front: list[int] = []
     order = sorted(range(len(points)), key=lambda place: (points[place][0], -points[place][1]))

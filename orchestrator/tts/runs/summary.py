@@ -53,7 +53,7 @@ class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
     used: Count
     """Their search asked for these in the end."""
     cancelled: dict[str, Count]
-    """By why."""
+    """By reason."""
     hit_rate: Share | None
     """Used over sent; None where none was sent."""
 
@@ -133,11 +133,11 @@ class Summary(Mapping[str, Any]):
     """By address; missing unless there were several."""
     latency_s: Latency | None = None
     idle_s: dict[Literal["generator", "verifier"], dict[str, Number]] | None = None
-    """Seconds in which an engine had nothing in flight, by why; of several servers the mean."""
+    """Seconds in which an engine had nothing in flight, by reason; with several servers the mean."""
     speculation: SpeculationCounts | None = None
     waste: Waste | None = None
     verifier_batches: dict[str, BatchCounts] | None = None
-    """By what sent them."""
+    """By trigger."""
     strategy: str
     schedule: str
     seed: int

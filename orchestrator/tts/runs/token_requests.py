@@ -38,8 +38,8 @@ def requests_with_ids(
 ) -> Iterator[tuple[EngineName, TimedRequest]]:
     """The requests that the engines were sent, in the order in which they ended.
 
-    Cancelled ones are among them, without what they had generated. Those to a verifier that takes
-    text, such as a program's own reward, are not: `models` must be loaded for such a one.
+    Cancelled ones are among them, without what they had generated. Requests to a verifier that
+    takes text, such as a program's own reward, are not: `models` must be loaded for such a one.
     `questions` has what the log does not say, by problem. Times are those of `end_to_end`. Raises
     RunError if the tokenizers are not those of the run.
     """

@@ -131,7 +131,7 @@ class Speculation:
         self.sent = 0
         self.answered = 0
         self.cancelled: Counter[str] = Counter()
-        """By why. A used one may be among them, if its search ended before the answer."""
+        """By reason. A used one may be among them, if its search ended before the answer."""
         self._used = 0
         self._unused_tokens = 0
         self._open: dict[str, _Ahead] = {}
@@ -231,7 +231,7 @@ class Utilization:
 
     @property
     def idle_s(self) -> dict[Engine, dict[str, float]]:
-        """Seconds in which an engine had nothing in flight, by why; of several servers the mean."""
+        """Seconds in which an engine had nothing in flight, by reason; with several servers the mean."""
         servers = max(1, len(self.servers))
         return {
             engine: {why: seconds / servers for why, seconds in by_why.items()}

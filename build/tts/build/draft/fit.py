@@ -16,15 +16,15 @@ from ..tensorrt.placements import Placement, place, placements
 from .facts import Machine
 
 _EXACT_SHARE = 1 / 4
-"""Of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
+"""Share of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
 _SHARE = 3 / 4
-"""Of the machine's memory: what a pair may take beside everything else."""
+"""Share of the machine's memory that a pair may take beside everything else."""
 _MOST_GPUS = 8
 """Considered where the file is for GPUs that are not here."""
 _FEW = 16
 """Requests of a pair that has little memory."""
 _SEQUENCES = 8
-"""Of full length, that a pool should hold."""
+"""Sequences of full length that a pool should hold."""
 _BATCHES = (512, 128)
 """Requests of a generator on GPUs."""
 

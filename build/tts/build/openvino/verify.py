@@ -80,7 +80,7 @@ def verify_engine(
 ) -> Verification:
     """Compare the engine in `folder` with transformers; raises BuildError when they disagree.
 
-    Of a `likelihood` engine, its pair of logits at every token of a step is compared.
+    For a `likelihood` engine, its pair of logits is compared at every token of a step.
     """
     cases = _cases(checkpoint)
     if likelihood:

@@ -117,7 +117,7 @@ def is_calibrated(spec: EngineSpec) -> bool:
 def splits_embedding(spec: EngineSpec) -> bool:
     """Whether each tensor-parallel rank keeps its share of the embedding, rather than all of it.
 
-    As the output matrix is split, which may share its rows. The quantiser has no such choice.
+    It is split like the output matrix, which may share its rows. The quantiser has no such choice.
     """
     return spec.placement.tensor_parallel > 1 and not is_calibrated(spec)
 

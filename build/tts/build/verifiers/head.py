@@ -7,8 +7,8 @@ config.json names the architecture, and with it the head. Sources of the publish
 - Qwen2ForPrmModel: Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B and -7B; model_utils/prm_model.py of
   SkyworkAI/skywork-o1-prm-inference. `v_head.summary` is Linear to one number, whose sigmoid is the
   score. A causal model saved by TRL with a value head has the same tensors beside its own.
-- ...ForTokenClassification: transformers' own; `score` is one Linear. To TRL's PRMTrainer class 1
-  is a right step.
+- ...ForTokenClassification: transformers' own; `score` is one Linear. For TRL's PRMTrainer class 1
+is a right step.
 
 Nothing of a checkpoint's own code is run.
 """

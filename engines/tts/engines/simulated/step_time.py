@@ -100,7 +100,7 @@ class ModelShape:
     def read_by(self, tokens: int) -> float:
         """Bytes of the layers' weights that a step of so many tokens reads.
 
-        Of a mixture of experts those that at least one token is sent to, with all of them equally
+        For a mixture of experts, those that at least one token is sent to, with all of them equally
         likely: 1 - (1 - share)^tokens of them on average.
         """
         if not self.expert_bytes:
@@ -166,9 +166,9 @@ class Roofline:
     """A step takes as long as its compute or its memory traffic, whichever is longer.
 
     Weights are read once a step, whatever shares it. Prefill that rides along with many decodes is
-    as efficient as the whole step is large. Of a tensor-parallel engine it is the step of one rank,
-    whose matrices are narrower, so that as many more tokens are needed to be as efficient; and what
-    the ranks exchange comes on top, as they wait for it.
+    as efficient as the whole step is large. A tensor-parallel engine's step is that of one rank,
+    whose narrower matrices need as many more tokens to be as efficient; and what the ranks exchange
+    comes on top, as they wait for it.
     """
 
     gpu: GpuFacts

@@ -3,10 +3,9 @@
 One run samples chains (weighted-best-of-n), the others are searches that may go on from them, all
 on the same problems. A run whose parts are runs with a smaller n (`Strategy.independent`) tells the
 worth of every smaller power of two as well. Every block of k chains is one estimate of its
-problem's difficulty, and the estimates are split into bins of equal size. For each budget the
-policy is, among all ways to give each bin a search, the most accurate one that costs no more on
-average. The cost of a search that goes on from samples is an upper bound: only the first steps are
-taken to be shared.
+problem's difficulty, and the estimates are split into bins of equal size. For each budget, the
+policy is the most accurate way to give each bin a search that costs no more on average. The cost of
+a search that goes on from samples is an upper bound: only the first steps are taken to be shared.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class ServerGroup:
 
 @dataclass(frozen=True)
 class Pair:
-    """The engines of one server. Of several replicas of an engine the least loaded is asked."""
+    """The engines of one server. Among several replicas of an engine the least loaded is asked."""
 
     name: str
     group: ServerGroup

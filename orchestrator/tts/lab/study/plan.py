@@ -119,8 +119,8 @@ def can_restart(spec: Deployment) -> bool:
 def limits_digest(spec: Deployment) -> str:
     """SHA-256 of both engines' sections of a deployment file, wherever their checkpoints are.
 
-    Of a checkpoint it covers the content of the files beside the weights, which are covered by
-    `deployment_digest`. Raises CheckpointError.
+    For a checkpoint it covers the content of the files beside the weights; `deployment_digest`
+    covers the weights. Raises CheckpointError.
     """
     return _digest_of_engines(spec, lambda engine: _content(engine.checkpoint))
 

@@ -111,7 +111,7 @@ class RunResult:
     scores: int
     """Scores that its searches asked for."""
     cached_scores: int
-    """Those of the scores that needed no request."""
+    """How many of them needed no request."""
     tree_digest: str
     """The digest of all of its trees and answers."""
 

@@ -272,7 +272,8 @@ def planned_command(deployment: Deployment) -> ServerCommand:
 def _has_its_ports(launched: Launched, addresses: Addresses) -> bool:
     """Whether it listens wherever it is to; Triton answers by gRPC before it opens the others.
 
-    It ends if one of them was taken. Those of a container are docker's, which opens them first.
+    It ends if one of them was taken. The ports of a container belong to docker, which opens them
+    first.
     """
     return bool(launched.command.container) or listens(launched.server.pid, addresses)
 

@@ -31,8 +31,8 @@ class Supervised(ServerError):
 def supervising(name: str, *, lasting: bool = True) -> Iterator[None]:
     """Be the one process that starts a deployment's server, or keeps it running.
 
-    Others wait for it while the server is down. Of a `lasting` one they may ask the end, and with
-    it that of the server. Raises Supervised if another process holds the lock.
+    Others wait for it while the server is down. They may ask a `lasting` one to end, and the server
+    with it. Raises Supervised if another process holds the lock.
     """
     with writable(name):
         lock = open_lock(_lock(private_folder(paths.server_dir(name))))
