@@ -133,7 +133,7 @@ class Summary(Mapping[str, Any]):
     """By address; missing unless there were several."""
     latency_s: Latency | None = None
     idle_s: dict[Literal["generator", "verifier"], dict[str, Number]] | None = None
-    """Seconds in which an engine had nothing in flight, by reason; with several servers the mean."""
+    """Seconds in which an engine was idle, by reason; with several servers the mean."""
     speculation: SpeculationCounts | None = None
     waste: Waste | None = None
     verifier_batches: dict[str, BatchCounts] | None = None

@@ -231,7 +231,7 @@ class Utilization:
 
     @property
     def idle_s(self) -> dict[Engine, dict[str, float]]:
-        """Seconds in which an engine had nothing in flight, by reason; with several servers the mean."""
+        """Seconds in which an engine was idle, by reason; with several servers the mean."""
         servers = max(1, len(self.servers))
         return {
             engine: {why: seconds / servers for why, seconds in by_why.items()}

@@ -112,8 +112,8 @@ def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
     """The run and the problem that a page opens with, and the run beside it or None.
 
     A problem that is right there and wrong in another run comes first, then the one that teaches
-    most, of the highest level and with the largest tree. The earlier of two runs is shown first. None without
-    problems.
+    most, of the highest level and with the largest tree. The earlier of two runs is shown
+    first. None without problems.
     """
     graded = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs]
     opened = range(len(runs)) if len(runs) > 2 else range(min(len(runs), 1))
