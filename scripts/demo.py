@@ -44,7 +44,7 @@ STRATEGIES: dict[str, tuple[str, dict[str, int]]] = {
 """The strategy and the parameters of each of the three runs, by its folder."""
 SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "decoupled")
 ROUNDS = 3
-ROUND_PROBLEMS = 16
+ROUND_PROBLEMS = 12
 """Problems of each run of a round, at most: the first ones."""
 
 

@@ -22,7 +22,7 @@ def results(lockstep: list[float], decoupled: list[float], **changes: object) ->
     shares = {"greedy": 0.425, "majority": 0.55, "search": 0.8}
     times = {"lockstep": lockstep, "decoupled": decoupled}
     rounds = {
-        name: [replace(some, problems=16, wall_s=wall) for wall in walls]
+        name: [replace(some, problems=12, wall_s=wall) for wall in walls]
         for name, walls in times.items()
     }
     rounds["decoupled"][0] = replace(rounds["decoupled"][0], **changes)

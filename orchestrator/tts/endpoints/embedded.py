@@ -49,7 +49,7 @@ from .base import (
     shaped,
 )
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
-from .triton_errors import EngineInUse, error_of_failure
+from .triton_errors import both_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
@@ -288,12 +288,10 @@ class EmbeddedConnection:
         """See endpoints.Connection."""
         one_token = GenerateRequest(np.zeros(1, np.int64), max_new_tokens=1)
         scored = replace(one_token, return_generation_logits=True)
-        try:
-            await self._engines["generator"].answer(one_token, cold=True)
-            await self._engines["verifier"].answer(scored, cold=True)
-        except EngineInUse:
-            return False
-        return True
+        return await both_reset(
+            self._engines["generator"].answer(one_token, cold=True),
+            self._engines["verifier"].answer(scored, cold=True),
+        )
 
 
 class EmbeddedGenerator(StreamingGenerator):

@@ -35,7 +35,7 @@ from .base import (
     shaped,
 )
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
-from .triton_errors import EngineInUse, ErrorAnswer, Translation
+from .triton_errors import ErrorAnswer, Translation, both_reset
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
@@ -193,15 +193,13 @@ class TritonConnection:
 
         False if one of them holds requests. Raises EndpointError.
         """
-        try:
-            generator = partial(reset_request, wire.GENERATOR)
-            start = partial(self._whole.streams.start, generator, whole=True)
-            attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
-            await retried(attempt, self._comes_back, self.patience_s)
-            await self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S)
-        except EngineInUse:
-            return False
-        return True
+        generator = partial(reset_request, wire.GENERATOR)
+        start = partial(self._whole.streams.start, generator, whole=True)
+        attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
+        return await both_reset(
+            retried(attempt, self._comes_back, self.patience_s),
+            self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S),
+        )
 
     async def _score_once(self, row: Row) -> float:
         if not self._by_rows:

@@ -7,6 +7,8 @@ may help are data (serving/contract/passing_failures.json).
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from types import TracebackType
 
 import grpc
@@ -18,6 +20,19 @@ from tts.serving.contract.facts import passing_failures
 
 class EngineInUse(RequestRefused):
     """An engine holds requests, so it does not empty its prefix cache."""
+
+
+async def both_reset(generator: Awaitable[object], verifier: Awaitable[object]) -> bool:
+    """Whether both engines emptied their caches, side by side; False if one holds requests.
+
+    Raises EndpointError, when neither is at it any more.
+    """
+    ended = await asyncio.gather(generator, verifier, return_exceptions=True)
+    failed = [each for each in ended if isinstance(each, BaseException)]
+    for error in failed:
+        if not isinstance(error, EngineInUse):
+            raise error
+    return not failed
 
 
 class ErrorAnswer(Exception):

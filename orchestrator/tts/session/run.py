@@ -183,8 +183,10 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 
 def _summarise(run: OpenRun) -> None:
-    check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summarise(run.plan.config, read_events(run.folder)))
+    summary = summarise(run.plan.config, read_events(run.folder))
+    if summary.problems < len(run.plan.problems):  # to name them takes another pass over the log
+        check_complete(run.folder, (problem.id for problem in run.plan.problems))
+    write_summary(run.folder, summary)
 
 
 def logged_results(
