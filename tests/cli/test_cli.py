@@ -66,7 +66,7 @@ def deployment(tmp_path, **changes):
         "bench",
         "report",
         "runs compare",
-        "watch",
+        "runs watch",
         "doctor",
     ],
 )
@@ -96,7 +96,8 @@ def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
     ("old", "new"),
     [
         (("deploy", "/nowhere"), "tts render"),
-        (("top", "/nowhere"), "tts watch"),
+        (("top", "/nowhere"), "tts runs watch"),
+        (("watch", "/nowhere"), "tts runs watch"),
         (("keys", "list"), "tts gateway keys"),
         (("requests",), "tts gateway requests"),
         (("compare", "/nowhere", "/nowhere/else"), "tts runs compare"),

@@ -1,4 +1,4 @@
-"""`tts watch` in a real browser: a newer page takes the place of the one that is read."""
+"""`tts runs watch` in a real browser: a newer page takes the place of the one that is read."""
 
 from tests.reports.page.test_browser import browser  # noqa: F401 - a fixture
 from tests.reports.test_live_server_page import grow, pages, run  # noqa: F401 - fixtures

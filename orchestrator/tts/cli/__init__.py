@@ -179,7 +179,6 @@ _command(
     "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
     "tts bench --resume runs/RUN",
 )
-_command(watch.watch, "watch", _LOOK, "tts watch", "tts watch runs/RUN --web")
 _command(
     report.report,
     "report",
@@ -189,18 +188,19 @@ _command(
 )
 _runs = typer.Typer(
     cls=Group,
-    help="List, compare, merge and convert runs that were recorded.",
+    help="List, watch, compare, merge and convert runs.",
     no_args_is_help=True,
     **_HELP,
 )
-for _name, _function, _example in (
+for _name, _function, *_lines in (
     ("list", report.list_recorded, "tts runs list --json"),
+    ("watch", watch.watch, "tts runs watch", "tts runs watch runs/RUN --web"),
     ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
     ("trace", report.trace, "tts runs trace runs/RUN --to run.pftrace"),
     ("calibrate", study.calibrate, "tts runs calibrate runs/GROUP/* --to policy.json"),
 ):
-    _runs.command(_name, cls=Command, epilog=_examples(_example), **_HELP)(_function)
+    _runs.command(_name, cls=Command, epilog=_examples(*_lines), **_HELP)(_function)
 app.add_typer(_runs, name="runs", rich_help_panel=_LOOK)
 _command(tune.tune, "tune", _STUDY, "tts tune demo", "tts tune mine.yaml --write")
 _command(study.study, "study", _STUDY, "tts study demo --quick")

@@ -16,7 +16,8 @@ def add_to(app: typer.Typer) -> None:
     """Register every old name, hidden from help texts."""
     for old, new, command in (
         ("deploy", "render", engines.render),
-        ("top", "watch", watch.watch),
+        ("top", "runs watch", watch.watch),
+        ("watch", "runs watch", watch.watch),
         ("requests", "gateway requests", requests.requests),
         ("compare", "runs compare", report.compare),
         ("merge", "runs merge", report.merge),

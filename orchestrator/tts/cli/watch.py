@@ -1,4 +1,4 @@
-"""`tts watch`: a run that goes on, on the terminal or in a browser."""
+"""`tts runs watch`: a run that goes on, on the terminal or in a browser."""
 
 from __future__ import annotations
 

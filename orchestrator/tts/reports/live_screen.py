@@ -296,7 +296,7 @@ def watch_run(folder: Path | None, console: Console | None = None) -> None:
 
 
 class WatchedBench(BenchProgress):
-    """`tts bench --watch`: the run that this process carries out, as `tts watch` shows others."""
+    """`tts bench --watch`: this process's own run, as `tts runs watch` shows others."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on stderr if no console is given."""

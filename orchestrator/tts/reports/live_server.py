@@ -1,4 +1,4 @@
-"""`tts watch`: the report of a run that goes on, for browsers on this machine.
+"""`tts runs watch`: the report of a run that goes on, for browsers on this machine.
 
 | path | what |
 |---|---|
@@ -142,7 +142,7 @@ def serving(page: LivePage) -> Iterator[str]:
     handler = functools.partial(_Handler, page)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, name="tts watch", daemon=True)
+        thread = threading.Thread(target=server.serve_forever, name="tts runs watch", daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/"

@@ -109,7 +109,7 @@
       document.title = text || document.title;
       if (page > shown && !(hold.checked && frame)) show(page);
     } catch {
-      line.textContent = "tts watch has ended; this page stays as it is.";
+      line.textContent = "tts runs watch has ended; this page stays as it is.";
     }
     setTimeout(ask, ASK_MS);
   }
