@@ -29,6 +29,8 @@ _LEGEND_WIDTH = 84
 """Characters in a line of a legend."""
 
 PERCENT = alt.Axis(format=".0%")
+LOGARITHMIC = alt.Axis(format=",~r", tickCount=5, labelOverlap=True)
+"""Labels for any range: by default Vega writes none in 908 to 932, and too many in 0.1 to 0.4."""
 ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
 

@@ -9,7 +9,7 @@ import altair as alt
 from tts.runs.compare import Row as Compared
 from tts.runs.pooled import Gain, Pooled, best_at, pool
 
-from .charts import ALL_FIELDS, PERCENT, chart, number, percent, spec, tint
+from .charts import ALL_FIELDS, LOGARITHMIC, PERCENT, chart, number, percent, spec, tint
 from .figure import Figure, Row
 
 _TITLES = {
@@ -41,7 +41,8 @@ def _figure(pooled: Sequence[Pooled], cost: str, notes: Sequence[str]) -> Figure
     budgets = list(dict.fromkeys(name for each in pooled for name, _ in each.budget))
     table = [_row(each, best[each.budget], budgets, cost) for each in pooled]
     names = list(dict.fromkeys(each.name for each in pooled))
-    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=alt.Scale(type="log", nice=False, padding=15))
+    scale = alt.Scale(type="log", nice=False, padding=15)
+    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC)
     colours = tint("strategy", names)
     lines = (
         chart()

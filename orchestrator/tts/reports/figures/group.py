@@ -16,6 +16,7 @@ from .charts import (
     ALL_FIELDS,
     BLUE,
     COLOURS,
+    LOGARITHMIC,
     LONG_NAMES,
     MOST_ROWS,
     PERCENT,
@@ -32,7 +33,7 @@ from .figure import Figure, Row, Spec
 
 Cost = Literal["tokens", "seconds"]
 _ONE_RUN = "Seconds are the wall time of one run each: they have no interval."
-_LOGARITHMIC = alt.Scale(type="log", nice=False, padding=15)
+_SCALE = alt.Scale(type="log", nice=False, padding=15)
 _TITLES: dict[Cost, str] = {
     "tokens": "generated tokens per problem",
     "seconds": "seconds per problem (wall time over problems)",
@@ -115,7 +116,7 @@ def cost_figure(
 
 
 def _cost_spec(rows: Sequence[Compared], cost: Cost, front: Sequence[int]) -> Spec:
-    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=_LOGARITHMIC)
+    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=_SCALE, axis=LOGARITHMIC)
     strategies = list(dict.fromkeys(row.strategy for row in rows))
     on_front = "datum['on the front']"
     line = (
@@ -256,7 +257,7 @@ def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) ->
         chart()
         .mark_line(interpolate="step-after", point={"size": 20}, tooltip=ALL_FIELDS)
         .encode(
-            x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_LOGARITHMIC),
+            x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_SCALE, axis=LOGARITHMIC),
             y=_accuracy("accuracy:Q"),
             color=tint("strategy", list(runs)),
             strokeDash=_dashed(list(runs)),

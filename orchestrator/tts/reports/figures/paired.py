@@ -22,6 +22,7 @@ from .charts import (
     ALL_FIELDS,
     BLUE,
     GREEN,
+    LOGARITHMIC,
     LONG_NAMES,
     MOST_ROWS,
     PURPLE,
@@ -186,7 +187,7 @@ def by_problem(pair: PairedRun, baseline: str, name: str, place: int) -> Figure 
         )
     if len(rows) < 2:
         return None
-    scale = alt.Scale(type="log", nice=False, padding=12)
+    scale, axis = alt.Scale(type="log", nice=False, padding=12), LOGARITHMIC
     most = max(max(ours[p].tokens, theirs[p].tokens) for p in pair.common)
     least = max(1, min(min(ours[p].tokens, theirs[p].tokens) for p in pair.common))
     outcomes = [each for each in _OUTCOMES if any(row["right in"] == each for row in rows)]
@@ -204,8 +205,8 @@ def by_problem(pair: PairedRun, baseline: str, name: str, place: int) -> Figure 
         chart()
         .mark_point(filled=True, size=45, tooltip=ALL_FIELDS)
         .encode(
-            x=alt.X("baseline tokens:Q", title=f"tokens in {baseline}", scale=scale),
-            y=alt.Y("tokens:Q", title=f"tokens in {name}", scale=scale),
+            x=alt.X("baseline tokens:Q", title=f"tokens in {baseline}", scale=scale, axis=axis),
+            y=alt.Y("tokens:Q", title=f"tokens in {name}", scale=scale, axis=axis),
             color=alt.Color(
                 "right in:N",
                 title="right in",

@@ -46,7 +46,8 @@ def share_axis() -> alt.X:
 def doubling_axis(field: str, title: str) -> alt.X:
     """A count that is measured at powers of two."""
     scale = alt.Scale(type="log", base=2, nice=False, padding=15)
-    return alt.X(f"{field}:Q", title=title, scale=scale)
+    axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 def speeds_over(x: alt.X) -> alt.LayerChart | alt.FacetChart:
