@@ -11,6 +11,7 @@
 | host | the engine host beside the bare pipeline |
 | engine_memory | the memory of a pair's processes beside the plan |
 | prefixes, prefix_cache | which prefixes an engine computes again |
+| worlds | accuracy of strategies on simulated pairs, good and bad ones, in seconds |
 | verifiers | what a score costs, by kind of verifier |
 | gateway | the gateway beside a usual one and Triton alone |
 | gateway_request | what keys, limits, filters and the log cost a request |

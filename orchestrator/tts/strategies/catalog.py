@@ -120,7 +120,7 @@ _ALL = (
     ),
     Strategy(
         "ab-mcts",
-        "n chains that branch off wider or deeper by Thompson sampling, weighted vote",
+        "n whole chains that branch off by Thompson sampling; no better than weighted-best-of-n",
         AbMctsConfig,
         "weighted",
     ),
