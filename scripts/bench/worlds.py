@@ -152,7 +152,8 @@ def is_right(result: SearchResult, strategy: Strategy) -> bool:
     answers = [extract_answer(done.text) for done in completions]
     known = [answer for answer in dict.fromkeys(answers) if answer is not None]
     groups = [known.index(answer) if answer is not None else -1 for answer in answers]
-    return asdict(vote(completions, answers, groups))[strategy.vote] == "0"
+    chosen: str | None = asdict(vote(completions, answers, groups))[strategy.vote]
+    return chosen == "0"
 
 
 def measure(
