@@ -24,7 +24,7 @@ FAILURES = [
     ("check", "docker: Cannot connect to the Docker daemon at", "daemon does not answer"),
     ("check", "docker: manifest for nvcr.io/x not found", "image cannot be downloaded"),
     ("check", 'Conflict. The container name "/x" is already in use', "still running"),
-    ("compile", "IRuntime: expecting compute 9.0 got compute 8.9", "another than the one"),
+    ("compile", "IRuntime: expecting compute 9.0 got compute 8.9", "differs from the one"),
     ("convert", "NotImplementedError: Unsupported dataset name", "calibration set cannot"),
     ("compile", "trtllm-build: error: unrecognized arguments: --x", "does not know an argument"),
     ("compile", "AssertionError: something new\nand a last line", "It ended with status 1"),
