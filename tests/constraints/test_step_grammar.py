@@ -1,5 +1,6 @@
 """The grammar of a step, read by the checker of the engine host and by a reader of its own."""
 
+import itertools
 import re
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 from tests.constraints.languages import nodes
 
 from tts.constraints import answer_constraint
-from tts.constraints.step_grammar import rule_after, step_grammar
+from tts.constraints.regular import chars
+from tts.constraints.step_grammar import ebnf, rule_after, step_grammar
 from tts.engines.guide_grammar import check_grammar
 
 # An escaped character is one token; a box is one that a brace follows at once (grading.extract).
@@ -72,3 +74,27 @@ def test_names_of_rules_are_those_that_llama_cpp_reads():
     assert constraint
     names = [line.partition(" ::= ")[0] for line in constraint.guide().splitlines()]
     assert all(re.fullmatch("[a-z]+", name) for name in names)
+
+
+CODES = st.integers(0x20, 0xD7FF) | st.integers(0xE000, 0x10FFFF)
+
+
+@given(CODES, CODES)
+def test_a_range_is_written_in_parts_whose_bytes_are_alike(one, other):
+    low, high = sorted((one, other))
+    ranges = chars((low, min(high, 0xD7FF)), (0xE000, high)) if low < 0xD800 <= high else None
+    written = ebnf(ranges or chars((low, high)))
+    parts = re.findall(r"(\\U.{8}|.)(?:-(\\U.{8}|.))?", written.strip('"[]'), re.DOTALL)
+    found = [(code_of(first), code_of(last or first)) for first, last in parts]
+    assert (found[0][0], found[-1][1]) == (low, high)
+    for first, last in found:
+        begin, end = chr(first).encode(), chr(last).encode()
+        assert len(begin) == len(end)
+        if begin[0] != end[0] and len(begin) > 1:  # then every second byte may follow
+            for lead in range(begin[0] + 1, end[0]):
+                assert lead not in (0xE0, 0xED, 0xF0, 0xF4)
+    assert all(after[0] > before[1] for before, after in itertools.pairwise(found))
+
+
+def code_of(text):
+    return int(text[2:], 16) if len(text) > 1 else ord(text)

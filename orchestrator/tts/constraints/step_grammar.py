@@ -13,6 +13,8 @@ may end the output: at the end of the sequence, at a stop word, or at the reques
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .counts import in_blocks
 from .regular import Chars, Choice, Node, Ref, Repeat, Seq
 
@@ -21,6 +23,8 @@ TEXT_RULE = "text"
 _ESCAPE_RULE = "escape"
 _BOX_RULE = "box"
 _SPECIAL = {ord(char) for char in '"\\]^-['}
+_UTF8_BLOCKS = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
+"""Where the bytes of UTF-8 change their number, or what may follow the first of them."""
 
 
 def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
@@ -89,7 +93,8 @@ def ebnf(node: Node) -> str:
     if isinstance(node, Chars):
         if len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
             return f'"{_char(node.ranges[0][0])}"'
-        return "[" + "".join(_range(low, high) for low, high in node.ranges) + "]"
+        ranges = (each for low, high in node.ranges for each in _utf8_blocks(low, high))
+        return "[" + "".join(_range(low, high) for low, high in ranges) + "]"
     if isinstance(node, Seq):
         return " ".join(_pieces(node)) or '""'
     if isinstance(node, Choice):
@@ -126,6 +131,19 @@ def _repeat(node: Repeat) -> str:
     if most is None:
         return f"{inner}{{{least},}}"
     return f"{inner}{{{least},{most}}}"
+
+
+def _utf8_blocks(low: int, high: int) -> Iterator[tuple[int, int]]:
+    """A range in parts that UTF-8 spells alike.
+
+    xgrammar takes wrong bytes for a range over several of them (with OpenVINO GenAI 2026.4), such
+    as the first byte of a surrogate, after which it allows no token at all.
+    """
+    for begin in _UTF8_BLOCKS:
+        if low < begin <= high:
+            yield low, begin - 1
+            low = begin
+    yield low, high
 
 
 def _range(low: int, high: int) -> str:
