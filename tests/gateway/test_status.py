@@ -17,7 +17,9 @@ class Answers:
     def __init__(self):
         self.asked, self.failure, self.works = 0, None, True
         self.replicas = SimpleNamespace(some_work=lambda: self.works)
-        self.service = SimpleNamespace(session=self, drain=Drain())
+        deployment = SimpleNamespace(name="demo")
+        self.service = SimpleNamespace(session=self, drain=Drain(), deployment=deployment)
+        self.service.all = [self.service]
         self.ready = Readiness()
 
     async def generate(self, *_, **__):

@@ -9,7 +9,8 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import DeploymentArgument, ServerOption, VerifierOption, renamed, usable
+from .completion import deployments
+from .options import ServerOption, VerifierOption, renamed, usable
 
 
 class Routing(StrEnum):
@@ -21,7 +22,14 @@ class Routing(StrEnum):
 
 
 def gateway(
-    deployment: DeploymentArgument,
+    deployment: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DEPLOYMENT...",
+            help="Deployment files or bundled names; the model's name chooses among several.",
+            autocompletion=deployments,
+        ),
+    ],
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; others than loopback need keys.")
     ] = "127.0.0.1",

@@ -16,6 +16,7 @@ from .observability.record import Outcome
 from .observability.recorder import PROBES
 from .openai.errors import ApiError, api_error, internal_error, quoted
 from .openai.events import event
+from .openai.requests import named_model
 from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
@@ -103,7 +104,7 @@ class App:
                 raise _not_allowed(exchange, method)
             if path not in OPEN:
                 authenticate(service, exchange)
-            await handler(service, exchange)
+            await handler(await self._service_of(exchange, path), exchange)
             record.outcome = "ok"
         except asyncio.CancelledError:
             record.outcome, record.error = "cancelled", "client_disconnected"
@@ -121,6 +122,17 @@ class App:
             service.recorder.end(record)
             if task:
                 drain.leave(task)
+
+    async def _service_of(self, exchange: Exchange, path: str) -> Service:
+        """The service of the deployment that a request names; else the first one's."""
+        first = self._service
+        if len(first.all) == 1:
+            return first
+        if path == MODEL:
+            return first.of_model(exchange.path.removeprefix(MODEL))
+        if exchange.method == "POST":
+            return first.of_model(named_model(await exchange.body(first.settings.max_body)))
+        return first.of_model(exchange.query.get("model", ""))
 
     def _require_own_host(self, exchange: Exchange) -> None:
         """Raise ApiError for a name that somebody else may have made that of this machine."""

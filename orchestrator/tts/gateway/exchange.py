@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 from tts.compat.aio import timeout
 
@@ -59,9 +60,11 @@ class Exchange:
         self.disconnected = False
         self.extra_headers: list[tuple[bytes, bytes]] = []
         self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self._query: bytes = scope.get("query_string", b"")
         self._receive = receive
         self._send = send
         self._watch: asyncio.Task[None] | None = None
+        self._body: bytes | None = None
 
     def header(self, name: bytes) -> str | None:
         """A header of the request; `name` is lower case."""
@@ -69,6 +72,11 @@ class Exchange:
             if key == name:
                 return value.decode("latin-1")
         return None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters behind the path."""
+        return dict(parse_qsl(self._query.decode("latin-1")))
 
     @property
     def host(self) -> str:
@@ -80,6 +88,11 @@ class Exchange:
 
         Raises ApiError for a body that is larger or does not come.
         """
+        if self._body is None:
+            self._body = await self._whole_body(most)
+        return self._body
+
+    async def _whole_body(self, most: int) -> bytes:
         announced = self.header(b"content-length") or ""
         length = int(announced) if announced.isdecimal() else None
         if length is not None and length > most:

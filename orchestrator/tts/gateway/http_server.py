@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from .draining import Drain
 from .generation import TextGenerator
 from .local_servers import local_servers
 from .named_servers import NamedServers, follow
-from .observability import Recorder, RequestLog, requests_dir, telemetry_of
+from .observability import Recorder, RequestLogs, telemetry_of
 from .safety import (
     CONFIRMED_S,
     FilterChain,
@@ -72,9 +73,14 @@ class Upstreams:
     threshold: int = THRESHOLD
     """Concurrent requests at which `by-concurrency` changes from group FEW to group MANY."""
 
+    @property
+    def named(self) -> bool:
+        """Whether any are named here."""
+        return bool(self.addresses or self.file)
+
 
 async def serve(
-    deployment: str | Path,
+    deployments: Sequence[str | Path],
     listen: Listen,
     upstreams: Upstreams,
     settings: Settings,
@@ -85,10 +91,10 @@ async def serve(
     kind: ServerKind | None = None,
     verifier: Any | None = None,
 ) -> None:
-    """Serve a deployment until it is drained, or cancelled; `say` gets a line per stage.
+    """Serve deployments until they are drained, or cancelled; `say` gets a line per stage.
 
-    `kind`: what runs the engines; None: what the deployment says. `verifier` scores in the place
-    of the deployment's.
+    `kind`: what runs the engines; None: what each deployment says. `verifier` scores in the place
+    of the deployment's. Upstreams and a verifier are those of one deployment.
 
     Raises TtsError; Terminated if it was drained and requests were left.
     """
@@ -99,32 +105,65 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
+        specs = [load_deployment(each).served_by(kind) for each in deployments]
+        names = _names(specs, alone=upstreams.named or verifier is not None)
         limiter = stack.enter_context(_shared_limiter()) if settings.share_limits else Limiter()
-        spec = load_deployment(deployment).served_by(kind)
-        name = spec.name
-        telemetry = telemetry_of(settings.otlp_endpoint, name)
-        log, usage = RequestLog(requests_dir(name)), UsageBook(usage_file())
+        telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
+        log, usage = RequestLogs(names), UsageBook(usage_file())
         recorder = Recorder(log, telemetry, usage, keeps_prompts=settings.keep_prompts)
         stack.callback(recorder.close)
-        groups, watch = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
-        session = AsyncSession(
-            deployment,
-            verifier=verifier,
-            endpoints=tuple(groups),
-            server=kind,
-            routing=routing_policy(
-                upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
-            ),
-            groups=groups,
-            say=say,
-            on_loading=on_loading,
-        )
-        await stack.enter_async_context(session)
-        generator = TextGenerator(session.models, session.replicas, filters)
-        await generator.warm()
+        services: list[Service] = []
+        watches: list[Callable[[], Awaitable[None]]] = []
+        for deployment, spec in zip(deployments, specs, strict=True):
+            servers = _servers(spec, upstreams, say, on_loading)
+            groups, watch = await stack.enter_async_context(servers)
+            session = AsyncSession(
+                deployment,
+                verifier=verifier,
+                endpoints=tuple(groups),
+                server=kind,
+                routing=routing_policy(
+                    upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
+                ),
+                groups=groups,
+                say=say,
+                on_loading=on_loading,
+            )
+            await stack.enter_async_context(session)
+            generator = TextGenerator(session.models, session.replicas, filters)
+            await generator.warm()
+            services.append(
+                Service(session, generator, settings, keyring, filters, recorder, drain, limiter)
+            )
+            watches.append(partial(watch, session.replicas))
+        for service in services:
+            service.beside = services
         process.started()
-        service = Service(session, generator, settings, keyring, filters, recorder, drain, limiter)
-        await answer(service, listen, port, say, lambda: watch(session.replicas))
+        await answer(
+            services[0], listen, port, say, lambda: _first_of(*(watch() for watch in watches))
+        )
+
+
+def _names(specs: Sequence[Deployment], *, alone: bool) -> list[str]:
+    """The names of the deployments; raises ConfigError for some that cannot be served together."""
+    names = [spec.name for spec in specs]
+    if len(specs) > 1 and alone:
+        raise ConfigError(
+            "--endpoint, --endpoints-file and --verifier are for one deployment.",
+            hint="Name the servers of each in its file, as endpoints.",
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"Two deployments are called {name}: a model's name could mean either.",
+                hint="Give one of them another name in its file.",
+            )
+    return names
+
+
+def _stop_searches(services: Sequence[Service]) -> None:
+    for service in services:
+        service.session.stop_searches()
 
 
 @contextmanager
@@ -161,10 +200,11 @@ async def answer(
     try:
         await _until_listening(serving, listen.host, port)
         service.drain.open()
-        say(f"Serving {service.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
+        names = ",".join(each.deployment.name for each in service.all)
+        say(f"Serving {names} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
         await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
     finally:
-        await service.drain.end(service.session.stop_searches)
+        await service.drain.end(partial(_stop_searches, service.all))
         server.stop()
         await asyncio.wait({serving})
 

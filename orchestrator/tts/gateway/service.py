@@ -67,6 +67,18 @@ class Service:
     searches: RunningSearches = field(default_factory=RunningSearches)
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
+    beside: list[Service] = field(default_factory=list, compare=False, repr=False)
+    """The services of all deployments behind this address, where there are several."""
+
+    @property
+    def all(self) -> list[Service]:
+        """The services behind this address."""
+        return self.beside or [self]
+
+    def of_model(self, model: str) -> Service:
+        """The service of the deployment that a model's name begins with; this one without any."""
+        base = model.partition(":")[0]
+        return next((each for each in self.all if each.deployment.name == base), self)
 
     @property
     def deployment(self) -> Deployment:

@@ -48,11 +48,12 @@ class Readiness:
         """Answer a probe: 200, or 503 with the reason."""
         if service.drain.began:
             raise refused()
-        if not service.session.replicas.some_work():
-            raise ApiError(503, "No server works now.")
+        for each in service.all:
+            if not each.session.replicas.some_work():
+                raise ApiError(503, f"No server of {each.deployment.name} works now.")
         async with self._proving:
             if time.monotonic() - self._proven > FRESH_S:
-                await _prove(service)
+                await asyncio.gather(*map(_prove, service.all))
                 self._proven = time.monotonic()
         await exchange.respond(b'{"status":"ready"}')
 
@@ -77,11 +78,14 @@ async def metrics(service: Service, exchange: Exchange) -> None:
 
 
 async def list_models(service: Service, exchange: Exchange) -> None:
-    """`/v1/models`: the deployment, and with it every strategy."""
-    name = service.deployment.name
-    names = [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
+    """`/v1/models`: every deployment, and with it every strategy."""
     key = exchange.key
-    models = [_model(service, each) for each in names if key is None or key.may_use(each)]
+    models = [
+        _model(each, name)
+        for each in service.all
+        for name in _names(each)
+        if key is None or key.may_use(name)
+    ]
     await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
 
 
@@ -91,6 +95,11 @@ async def one_model(service: Service, exchange: Exchange) -> None:
     strategy = strategy_of(service, exchange, name)
     model = {**_model(service, name), "tts": model_card(service, strategy)}
     await exchange.respond(msgspec.json.encode(model))
+
+
+def _names(service: Service) -> list[str]:
+    name = service.deployment.name
+    return [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

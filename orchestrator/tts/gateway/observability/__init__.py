@@ -12,13 +12,14 @@
 
 from .record import STAGES, ServedRequest
 from .recorder import Recorder
-from .request_log import RequestLog, Retention, requests_dir
+from .request_log import RequestLog, RequestLogs, Retention, requests_dir
 from .telemetry import Telemetry, telemetry_of
 
 __all__ = [
     "STAGES",
     "Recorder",
     "RequestLog",
+    "RequestLogs",
     "Retention",
     "ServedRequest",
     "Telemetry",

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from ..safety import NO_KEY, NOTHING, Spent, UsageBook
 from .metrics import GatewayMetrics
 from .record import ServedRequest
-from .request_log import RequestLog
+from .request_log import RequestLog, RequestLogs
 from .telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Recorder:
 
     def __init__(
         self,
-        log: RequestLog | None = None,
+        log: RequestLog | RequestLogs | None = None,
         telemetry: Telemetry | None = None,
         usage: UsageBook | None = None,
         *,

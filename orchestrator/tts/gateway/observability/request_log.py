@@ -119,6 +119,36 @@ class RequestLog:
             self._segment = None
 
 
+class RequestLogs:
+    """The logs of several deployments: a record belongs to that which its model's name begins with.
+
+    A record without a model is kept with the first.
+    """
+
+    def __init__(self, deployments: Sequence[str]) -> None:
+        self._logs = {name: RequestLog(requests_dir(name)) for name in deployments}
+        self._first = deployments[0]
+
+    @property
+    def lost(self) -> int:
+        """Records that could not be written."""
+        return sum(log.lost for log in self._logs.values())
+
+    def write(self, records: Sequence[ServedRequest]) -> None:
+        """Write records."""
+        parts: dict[str, list[ServedRequest]] = {}
+        for record in records:
+            name = record.model.partition(":")[0]
+            parts.setdefault(name if name in self._logs else self._first, []).append(record)
+        for name, part in parts.items():
+            self._logs[name].write(part)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for log in self._logs.values():
+            log.close()
+
+
 class _Segment:
     """A file that is being written, as SQLite's own lock on it says to who removes old ones."""
 

@@ -244,3 +244,15 @@ _PLACE = re.compile(r"- at `\$\.?(.*)`$")
 @cache
 def _fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(kind.__struct_fields__)
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+def named_model(body: bytes) -> str:
+    """The model that a request names; empty for one that is not valid, which is told later."""
+    try:
+        return msgspec.json.decode(body, type=_Named).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
