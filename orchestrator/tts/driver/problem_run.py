@@ -253,6 +253,7 @@ class ProblemRun:
 
     def _tell(self, result: Generated | Scored) -> None:
         self.search.tell(result)
+        self.speculator.changed()
         if self._on_result:
             self._on_result(result)
 

@@ -35,6 +35,23 @@ class Trust:
         self._asked_for += hit
 
 
+class Foreseen:
+    """What a search foresees, looked at again and again as long as it stays the same.
+
+    A driver asks all its problems after every event, which has changed one of them.
+    """
+
+    def __init__(self, guesses: Iterator[Guess]) -> None:
+        self._rest = guesses
+        self._seen: list[Guess] = []
+
+    def __iter__(self) -> Iterator[Guess]:
+        yield from self._seen
+        for guess in self._rest:
+            self._seen.append(guess)
+            yield guess
+
+
 class Speculator:
     """The expansions sent ahead for one problem, and how many of them were used."""
 
@@ -51,6 +68,7 @@ class Speculator:
         self._chances: dict[NodePath, float] = {}
         """By node that is in flight or answered: the chance that the search gave it."""
         self._trust = trust
+        self._foreseen: Foreseen | None = None
 
     @property
     def trust(self) -> float:
@@ -59,9 +77,15 @@ class Speculator:
 
     def guesses(self, search: Search) -> Iterator[Guess]:
         """Expansions that could be sent ahead now, best first."""
-        for guess in search.foresee(self.known):
+        if self._foreseen is None:
+            self._foreseen = Foreseen(search.foresee(self.known))
+        for guess in self._foreseen:
             if guess.work.node not in self._in_flight:
                 yield guess
+
+    def changed(self) -> None:
+        """The search was told something, or more is known: it may foresee other work now."""
+        self._foreseen = None
 
     def sent(self, job: Job) -> None:
         """A guess is in flight; its chance is the search's, times `trust`."""
@@ -73,6 +97,7 @@ class Speculator:
         del self._in_flight[job.work.node]
         self._answered[job.work.node] = None
         self.known[job.work.node] = thoughts
+        self.changed()
 
     def give_up(self, job: Job) -> None:
         """A guess in flight was cancelled for its slot."""
