@@ -1,4 +1,4 @@
-"""The ASGI application: which handler a path has, and what becomes of errors."""
+"""The ASGI application: which handler a path has, and how errors are answered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ID_PREFIXES = {
     RESPONSES: "resp_",
     POOLING: "pool-",
 }
-"""What the ids begin with that are made here."""
+"""Beginning of the ids that are made here."""
 FOLDERS = (MODEL, FOLDER, REPORTS)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})

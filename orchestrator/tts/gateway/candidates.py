@@ -43,7 +43,7 @@ UNSCORED = ("majority-vote", "greedy")
 
 @dataclass(frozen=True)
 class CandidateTurn:
-    """What each candidate is drawn from."""
+    """Prompt and settings that each candidate is drawn with."""
 
     request: ChatRequest
     prompt: list[int]
@@ -53,7 +53,7 @@ class CandidateTurn:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What has come out of a turn."""
+    """The outcome of a turn."""
 
     candidates: list[Candidate]
     vote: Vote
@@ -225,7 +225,7 @@ class _Draw:
         return "\n".join(filter(None, (candidate.text, written)))
 
     def usage(self, outcome: _Outcome) -> Usage:
-        """True counts: all that was generated, of which the chosen candidate is a part."""
+        """True counts: all generated tokens, the chosen candidate's and the others'."""
         record = self._exchange.record
         generated = self.generated
         record.answer_tokens = outcome.chosen.tokens
@@ -302,7 +302,7 @@ async def _stream(service: Service, exchange: Exchange, draw: _Draw) -> None:
 
 
 async def _quiet(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
-    """Something each time that nothing was said for `KEEP_ALIVE_S`."""
+    """An item after every `KEEP_ALIVE_S` without output."""
     while not work.done():
         done, _ = await asyncio.wait({work}, timeout=KEEP_ALIVE_S)
         if not done:

@@ -32,7 +32,7 @@ Treatment = Callable[[str], str]
 
 @dataclass(frozen=True)
 class _Shape:
-    """The fixed texts, one more than there are messages, and what becomes of each message."""
+    """The fixed texts, one more than there are messages, and the treatment of each message."""
 
     literals: tuple[str, ...]
     treatments: tuple[Treatment, ...]
@@ -96,7 +96,7 @@ class ChatShapes:
 
 
 def _around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
-    """What stands around the marks, if each is there once, in order."""
+    """The texts around the marks, if each is there once, in order."""
     literals = []
     for mark in marks:
         before, found, text = text.partition(mark)

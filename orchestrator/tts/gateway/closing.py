@@ -23,7 +23,7 @@ from .service import Service
 from .structured import OutputForm
 
 LEAD = "\n\n\\boxed{"
-"""What stands between a completion and the answer that is added to it."""
+"""Text between a completion and the answer that is added to it."""
 LEAST_ROOM = 16
 """Tokens that must be left for an answer, or it is written without the completion before it."""
 

@@ -244,6 +244,6 @@ async def _form(service: Service, request: Request, body: bytes) -> OutputForm |
 
 
 def _conversation(messages: list[ChatMessage]) -> str:
-    """What all turns of a conversation have in common: its beginning, to the first question."""
+    """The part that all turns of a conversation share: its beginning, to the first question."""
     first = next((at for at, each in enumerate(messages) if each.role == "user"), 0)
     return "\0".join(message.text for message in messages[: first + 1])

@@ -101,7 +101,7 @@ class Drain:
 
 
 def refused() -> ApiError:
-    """What a new request is told while a gateway drains."""
+    """The answer to a new request while a gateway drains."""
     return ApiError(
         503,
         "This gateway is being stopped and takes nothing new; send the request again.",
@@ -111,7 +111,7 @@ def refused() -> ApiError:
 
 
 def cut_off() -> ApiError:
-    """What a request is told that has not ended in time."""
+    """The answer to a request that has not ended in time."""
     return ApiError(
         503,
         "This gateway was stopped before the answer was complete.",

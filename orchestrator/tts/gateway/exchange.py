@@ -25,7 +25,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 EVENTS = b"text/event-stream; charset=utf-8"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-"""What a client may call its request."""
+"""Request ids that a client may choose."""
 BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
@@ -49,11 +49,11 @@ class Exchange:
         """`record` is kept up to date: its stages, and the status."""
         self.record = record
         self.key: ApiKey | None = None
-        """Who asks; None where no keys are needed."""
+        """The client's key; None where no keys are needed."""
         self.admission: Admission | None = None
-        """What its key was charged; ended with the request."""
+        """The charge to its key; ended with the request."""
         self.form: AnotherForm | None = None
-        """What the answer is written by, unless it is an error; None: as it is."""
+        """Writes the answer, unless it is an error; None: as it is."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.client: str = (scope.get("client") or ("",))[0]

@@ -28,12 +28,12 @@ from .safety import FilterChain
 from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
 
 PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
-"""What a request without a search has that names none, as OpenAI's API has it."""
+"""Default of a request without a search, as in OpenAI's API."""
 
 
 @dataclass(slots=True)
 class Delta:
-    """What a sample has gained."""
+    """New output of a sample."""
 
     sample: SampleText
     text: str
@@ -48,7 +48,7 @@ class Delta:
 
 @dataclass(slots=True)
 class CallingDelta(Delta):
-    """What a sample has gained that may call tools."""
+    """New output of a sample that may call tools."""
 
     calls: Sequence[ToolCall] = ()
     """Calls of tools, which are in no text."""
@@ -152,7 +152,7 @@ class TextGenerator:
         request: Request,
         marks: Mapping[int, str] | None = None,
     ) -> SampleText:
-        """What becomes of a call's tokens; `marks` are special tokens that its text shall hold."""
+        """The treatment of a call's tokens; `marks` are special tokens that its text shall hold."""
         new = self._new_detokenizer
         ends = set(request.stop_token_ids)
         if not request.ignore_eos:
@@ -186,8 +186,8 @@ class TextGenerator:
     ) -> AsyncGenerator[Delta, None]:
         """One sample; its last delta has a reason to end. Raises EndpointError.
 
-        `key` and what becomes of a sample whose server goes away are as of `routed_stream`. Leaving
-        it early ends it on the engine.
+        `key` and the treatment of a sample whose server goes away are as of `routed_stream`.
+        Leaving it early ends it on the engine.
         """
 
         def sent(server: str) -> None:

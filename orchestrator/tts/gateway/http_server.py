@@ -93,8 +93,8 @@ async def serve(
 ) -> None:
     """Serve deployments until they are drained, or cancelled; `say` gets a line per stage.
 
-    `kind`: what runs the engines; None: what each deployment says. `verifier` scores in the place
-    of the deployment's. Upstreams and a verifier are those of one deployment.
+    `kind`: what runs the engines; None: what each deployment says. `verifier` scores instead of
+    the deployment's. Upstreams and a verifier are those of one deployment.
 
     Raises TtsError; Terminated if it was drained and requests were left.
     """

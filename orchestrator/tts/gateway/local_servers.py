@@ -1,4 +1,4 @@
-"""The servers of a gateway that was told of none: those of this machine, or one of its own."""
+"""The servers of a gateway without `--endpoint`: those of this machine, or one of its own."""
 
 from __future__ import annotations
 

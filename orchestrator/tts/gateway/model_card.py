@@ -1,4 +1,4 @@
-"""What a request to a model can set, and what to ask it: what an application needs for a form.
+"""Settings and example questions of a model: all that an application needs for a form.
 
 Parameters are described as JSON Schema does it, each with its default on this deployment.
 """

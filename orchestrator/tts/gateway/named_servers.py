@@ -62,7 +62,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Names:
-    """What names stood for when they were last resolved."""
+    """Addresses of the names when they were last resolved."""
 
     def __init__(self, say: Callable[[str], None], resolve: Resolve = resolve) -> None:
         """`say` gets a line when a name does not resolve any more."""

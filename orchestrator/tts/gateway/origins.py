@@ -73,7 +73,7 @@ def answer_headers(origin: str, named: Sequence[str]) -> Headers:
 
 
 def preflight_headers(origin: str, wanted: str, named: Sequence[str]) -> Headers:
-    """What a browser is told that asks whether a page may send a request with these headers."""
+    """The answer to a browser that asks whether a page may send a request with these headers."""
     return [
         *answer_headers(origin, named),
         (b"access-control-allow-methods", _METHODS),

@@ -38,7 +38,7 @@ def set_up() -> None:
 def started() -> None:
     """To be called before requests are served: the garbage collector gets less to look through.
 
-    What is there now is there to stay, and what the requests in flight hold is no garbage yet.
+    All objects so far are there to stay, and those that requests in flight hold are no garbage yet.
     """
     gc.collect()
     gc.freeze()

@@ -93,14 +93,14 @@ def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 
 
 async def filter_messages(filters: FilterChain, messages: Sequence[ChatMessage]) -> None:
-    """Put what the filters let pass of each message in its place; raises ContentBlocked."""
+    """Replace each message by its filtered text; raises ContentBlocked."""
     passed = await filtered(filters, [message.text for message in messages])
     for message, text in zip(messages, passed, strict=True):
         message.content = text
 
 
 def problem_of(messages: Sequence[ChatMessage]) -> Problem:
-    """What a search is asked by a conversation that ends with the user's question."""
+    """The question of a search, from a conversation that ends with the user's question."""
     if messages[-1].role != "user":
         raise bad_request(
             f"The conversation ends with a message of the role {messages[-1].role}: a search "
@@ -181,7 +181,7 @@ def tool_chat_text(
 def _chat_told_in_text(
     tokenizer: Tokenizer, messages: Sequence[ChatMessage], tools: Sequence[Tool]
 ) -> str:
-    """The chat with a system message that tells of the tools, or without one where none can be."""
+    """The chat with a system message that describes the tools, or without one where none can be."""
     try:
         told = in_text(messages, tools, system=True)
         return tokenizer.chat(told, generation_prompt=True)

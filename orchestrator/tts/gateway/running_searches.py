@@ -116,7 +116,7 @@ class RunningSearch:
                 await asyncio.wait({self.task}, timeout=FLUSH_S)
 
     async def result(self) -> Result:
-        """What has come out; raises what ended it. Cancelling the wait does not end it."""
+        """The result; raises the error that ended it. Cancelling the wait does not end it."""
         return await asyncio.shield(self.task)
 
     def _move(self, replica: str) -> None:

@@ -1,7 +1,7 @@
 """Text from the tokens of a sample as they come: what may be sent, and where it ends. Pure.
 
-What has been given never changes: bytes of a character that is not whole yet are held back, and so
-is what may be the beginning of a stop string. All pieces together are what decoding all ids at once
+Given text never changes: bytes of a character that is not whole yet are held back, and so is the
+possible beginning of a stop string. All pieces together are what decoding all ids at once
 gives. The `DecodeStream` of tokenizers is not used: it keeps what it holds back when an output ends
 within a character, and of byte-fallback vocabularies it raises "Invalid prefix encountered" after
 bytes that are no UTF-8, as models do write them (0.23).
@@ -85,7 +85,7 @@ class StopStrings:
         """The stop string that has ended the text."""
 
     def push(self, text: str) -> str:
-        """What of the text may be passed on by now; nothing once it has ended."""
+        """The text that may be passed on by now; none once it has ended."""
         if not self._stops:
             return text
         if self.stopped is not None:
@@ -107,7 +107,7 @@ class StopStrings:
         return text[: len(text) - held]
 
     def finish(self) -> str:
-        """What was held back and is no stop string, as the text ends here."""
+        """Held-back text that is no stop string, as the text ends here."""
         held, self._held = self._held, ""
         return held
 
@@ -206,7 +206,7 @@ Detokenizer = ByteDetokenizer | TextDetokenizer | MarkingDetokenizer
 
 
 def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
-    """What makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
+    """Makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
     decoder = tokenizer.specification.get("decoder") or {}
     if decoder.get("type") == "ByteLevel":
         with suppress(CheckpointError):  # not all of its tokens are bytes

@@ -19,7 +19,7 @@ from .service import Service
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
 _DELIVERY_S = 1.0
-"""What is left of a client's patience for the answer to reach it."""
+"""The part of a client's patience that is left for the answer to reach it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def read_search_request(
     """The search that a request asks for; `strategy` is what its model's name says, if anything.
 
     `form` is the parameter that holds its answers to a form.
-    Raises ApiError for what no search can do, what is said twice, and what is not allowed here.
+    Raises ApiError for fields that no search can honour, contradict each other, or are not
+    allowed here.
     """
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()

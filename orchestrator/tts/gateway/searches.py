@@ -35,7 +35,7 @@ from .service import Service, admit
 from .structured import OutputForm
 
 KEEP_ALIVE_S = 10.0
-"""After so long without a word a stream gets a comment, or proxies would end it."""
+"""An idle stream gets a comment after this time, or proxies would end it."""
 
 
 async def answer_by_search(
@@ -128,7 +128,7 @@ class SearchResponse:
         self._shows_texts = not service.filters.of_output
         """Where answers are filtered, no text is told that has not been through the filters."""
         self.closing: ClosingAnswer | None = None
-        """What gives the answer the form that was asked for."""
+        """Gives the answer the form that was asked for."""
 
     async def whole(self) -> None:
         """Respond when the search has ended."""
@@ -219,7 +219,7 @@ class SearchResponse:
         return text, "length" if result.limit else "stop"
 
     async def _formed(self, result: Result, text: str, finish: str) -> tuple[str, str, str]:
-        """What leads to the answer, the answer in the form that was asked for, and why it ends."""
+        """The text that leads to the answer, the answer in its form, and why it ends."""
         if self.closing is None:
             return "", text, finish
         chosen = _chosen(result)
@@ -233,7 +233,7 @@ class SearchResponse:
         return text, said, finish
 
     def _usage(self, result: Result) -> Usage:
-        """True counts: all that was generated, of which the answer is a part."""
+        """True counts: all generated tokens, the answer's and the others'."""
         used = result.usage
         completion = _chosen(result)
         nodes = result.tree.chain(completion.node) if result.tree else []
@@ -285,7 +285,7 @@ class SearchResponse:
 
 
 def _transcript(problem: Problem) -> str:
-    """What a search was asked, for the log of requests."""
+    """A search's request, for the request log."""
     return "\n\n".join([*(turn.content for turn in problem.history), problem.question])
 
 
@@ -296,7 +296,7 @@ def _chosen(result: Result) -> CompletionRecord:
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:
-    """What the answer was chosen from, as its_hub's server describes it."""
+    """The candidates of the answer, as its_hub's server describes them."""
     return {
         "algorithm": strategy,
         "all_responses": [

@@ -1,5 +1,5 @@
-"""What every handler works with: the engines of one deployment, what the gateway allows, and
-requests as they come in: who asks, what is asked, and whether it is within limits.
+"""The service that every handler works with: the engines of one deployment, the gateway's
+limits, and incoming requests: the client, the request, and whether it is within limits.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Service:
 
     @property
     def deployment(self) -> Deployment:
-        """What is served."""
+        """The deployment that is served."""
         return self.session.deployment
 
     def strategy_of(self, model: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a gateway says of itself: whether it lives and can answer, its models, its metrics.
+"""State of a gateway: whether it lives and can answer, its models, its metrics.
 
 It can answer if both engines have just given a real answer.
 """

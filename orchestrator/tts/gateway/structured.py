@@ -28,7 +28,7 @@ from .openai.requests import Request
 
 @dataclass
 class OutputForm:
-    """What an output must look like."""
+    """The form of an output."""
 
     param: str
     """The field of the request that asks for it."""

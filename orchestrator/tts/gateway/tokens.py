@@ -52,7 +52,7 @@ async def detokenize(service: Service, exchange: Exchange) -> None:
 
 
 async def tokenizer_info(service: Service, exchange: Exchange) -> None:
-    """What a client that formats chats itself must know."""
+    """Facts for a client that formats chats itself."""
     tokenizer = service.generator.models.generator
     info: dict[str, Any] = {
         name: tokenizer.special(name) or None

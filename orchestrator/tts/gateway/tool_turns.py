@@ -29,7 +29,7 @@ class ToolTurn:
     most: int
     """Calls of one answer at most."""
     prefix: str = ""
-    """What the prompt ends with: the beginning of a call that must come."""
+    """End of the prompt: the beginning of a call that must come."""
     guide: str | None = None
     marks: Mapping[int, str] = field(default_factory=dict)
     """Special tokens that stand in calls."""
@@ -117,7 +117,7 @@ def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:
 async def reading_calls(
     deltas: AsyncGenerator[Delta, None], turn: ToolTurn, samples: int
 ) -> AsyncGenerator[CallingDelta, None]:
-    """The deltas of some samples with calls in the place of their text."""
+    """The deltas of some samples with calls instead of their text."""
     parsers = [turn.parser() for _ in range(samples)]
     async with aclosing(deltas):
         async for delta in deltas:

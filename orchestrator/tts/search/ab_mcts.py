@@ -118,11 +118,11 @@ class Branching:
 
     path: NodePath
     value: Posterior = field(default_factory=Posterior)
-    """What the chains that go through this node are worth; its siblings are compared by it."""
+    """Worth of the chains that go through this node; siblings are compared by it."""
     wider: Posterior = field(default_factory=Posterior)
-    """What the chains that branched off at this node are worth."""
+    """Worth of the chains that branched off at this node."""
     deeper: Posterior = field(default_factory=Posterior)
-    """What the chains that branched off further down are worth."""
+    """Worth of the chains that branched off further down."""
     children: list[Branching] = field(default_factory=list)
     """The steps after it that are followed by others, in the order of their paths."""
 

@@ -36,7 +36,7 @@ class AdaptiveVoteConfig(SampleSearchConfig):
     batch: int = Field(default=4, ge=1, le=100_000)
     """Chains of one round."""
     threshold: float = Field(default=0.95, ge=0.5, le=1)
-    """Probability that the leading answer is the majority's, from which on it counts; 1: never."""
+    """Probability of being the majority's at which the leading answer is final; 1: never."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

@@ -44,7 +44,7 @@ SEARCHES: dict[str, type[SearchConfig]] = {
     "mcts": MctsConfig,
     "ab-mcts": AbMctsConfig,
 }
-"""What may be chosen, by the strategies' names: the searches whose vote is weighted."""
+"""The searches to choose from, by the strategies' names: those whose vote is weighted."""
 
 
 def common_parameters(like: SearchConfig, n: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class BudgetedSearch(Search):
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._asked: dict[_Key, None] = {}
-        """What the search has asked for and was not told, in the order of asking."""
+        """Requests of the search without an answer so far, in the order of asking."""
         self._arrived: dict[_Key, Generated | Scored] = {}
         """Answers that wait for those asked for before them."""
         self._result: SearchResult | None = None

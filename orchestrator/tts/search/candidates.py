@@ -79,7 +79,7 @@ class Candidate:
     upper_bound: float
     """The most that its path can score."""
     prior: float
-    """What its path is expected to score before it has been: the score of the path above."""
+    """Expected score of its path while it is unscored: the score of the path above."""
     state: State = State.GROWING
     active: bool = True
     """Whether its chain can be expanded; known once its own steps are complete."""

@@ -71,9 +71,9 @@ class StepConfig(SearchConfig):
     finish: Literal["depth", "eos"] = "depth"
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
     granularity: int = Field(default=1, ge=1)
-    """Number of steps of a candidate, of which the last is scored. Changes results."""
+    """Number of steps of a candidate; only the last is scored. Changes results."""
     lookahead: int = Field(default=0, ge=0)
-    """Number of greedy steps generated after a candidate; the last is scored in its place."""
+    """Number of greedy steps generated after a candidate; the last is scored instead of it."""
 
 
 class VotingConfig(StepConfig):

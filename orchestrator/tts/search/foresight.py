@@ -105,7 +105,7 @@ def _first_unanswered(
 ) -> Expand | NodePath | None:
     """Follow the candidate that would start at `path` as far as it has been answered.
 
-    What it would ask for next, or its last step if all is answered; None if its chain ends there.
+    Its next request, or its last step if all is answered; None if its chain ends there.
     """
     iteration = above.iteration + 1
     whole = growth.is_whole(iteration)

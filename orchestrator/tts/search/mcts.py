@@ -6,8 +6,8 @@
 
 The verifier's score is a node's first value, in place of a random playout; a simulation then adds
 the score of the chain that it completed. At every node a simulation chooses among the children and
-a new child (progressive widening). What a new child is worth is estimated from all children so far:
-they score a share of what their parents score, on average. So a node gets as many children as it
+a new child (progressive widening). The worth of a new child is estimated from all children so
+far: they score a share of their parents' scores, on average. So a node gets as many children as it
 takes to find a good one: one where steps are easy, many where they are hard.
 
 `parallel` simulations are under way at a time, in waves: every one of them walks on, in the order
@@ -17,8 +17,8 @@ of other simulations a simulation sees.
 
 PUCT after Rosin 2011 and Silver et al., "Mastering the game of Go without human knowledge" (2017);
 progressive widening after Coulom, "Computing Elo ratings of move patterns in the game of Go"
-(2007), with the value of a new child in the place of a fixed growth rate (first-play urgency:
-Gelly et al. 2006); virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
+(2007), with the value of a new child instead of a fixed growth rate (first-play urgency: Gelly
+et al. 2006); virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
         self._ready: list[Pool] = []
         """The pools of this wave whose candidates wait for those of others."""
         self._yield = Yield()
-        """What new children were worth so far."""
+        """Worth of the new children so far."""
         self._unexpanded: dict[NodePath, Node] = {}
         """The nodes that may yet be expanded for the first time."""
         self._ends: list[Node] = []
@@ -216,7 +216,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
 
 @dataclass(slots=True)
 class Yield:
-    """What new children are worth: the share of their parents' scores that they score."""
+    """Worth of new children: the share of their parents' scores that they score."""
 
     children: float = 0.5
     """Sum of their scores; the first half point is what is believed before any is seen."""

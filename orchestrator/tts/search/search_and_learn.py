@@ -143,7 +143,7 @@ class LiteralSamples(sampling.SampleSearch):
 
 
 class LiteralSearch(StepSearch[Config]):
-    """What both tree searches share: when a chain has ended, and what is scored."""
+    """Rules that both tree searches share: when a chain has ended, and which steps are scored."""
 
     def __init__(self, config: Config, seed: SeedOf, semantics: Semantics) -> None:
         super().__init__(config, seed)

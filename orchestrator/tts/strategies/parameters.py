@@ -39,8 +39,8 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
 def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, SearchConfig]:
     """Every strategy's parameters, by its name; raises ConfigError.
 
-    What is given goes to each strategy that has such a parameter to set; one that none has is
-    refused, and so is a value that one of them refuses.
+    A given parameter goes to each strategy that has it to set; one that none has is refused, and
+    so is a value that one of them refuses.
     """
     strategies = all_strategies()
     known = list(dict.fromkeys(name for each in strategies.values() for name in _settable(each)))
@@ -57,7 +57,7 @@ def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Se
 
 
 def settable_of(strategy: Strategy, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given of the parameters that a strategy has to set."""
+    """The given parameters that a strategy has to set."""
     allowed = _settable(strategy)
     return {name: value for name, value in given.items() if name in allowed}
 
@@ -99,7 +99,7 @@ def block_problems(deployment: Deployment) -> Iterator[tuple[str, str]]:
 
 
 def default_parameters(strategy: Strategy, context: int, n: int | None = None) -> dict[str, Any]:
-    """What each parameter is where nobody says otherwise; `context` as in `Strategy.configure`.
+    """The default of each parameter; `context` as in `Strategy.configure`.
 
     Some may depend on n: those are by default as for this `n`, if it goes with the other defaults.
     """

@@ -1,4 +1,4 @@
-"""What a strategy is: a search with a name, its parameters, and how one answer is chosen."""
+"""A strategy: a search with a name, its parameters, and how one answer is chosen."""
 
 from __future__ import annotations
 

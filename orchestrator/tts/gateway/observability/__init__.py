@@ -3,7 +3,7 @@
 | module | job |
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
-| `recorder` | where the gateway tells of its requests, and the thread that has them kept |
+| `recorder` | takes the gateway's records of requests; its thread has them kept |
 | `request_log` | records on disk: SQLite segments |
 | `request_reader` | reading them, also meanwhile; as JSON lines and CSV |
 | `metrics` | the gateway's metrics, by name, for Prometheus |

@@ -60,7 +60,7 @@ class Counter:
 
 
 class Gauge:
-    """What a function says when it is asked: a value for each combination of label values."""
+    """The result of a function when it is asked: a value for each combination of label values."""
 
     kind = "gauge"
 
@@ -119,7 +119,7 @@ class Histogram:
 
 
 class GatewayMetrics(Collector):
-    """What the requests that have ended, and those that go on, add up to."""
+    """Totals of the requests that have ended, and of those that go on."""
 
     def __init__(self, going_on: Collection[ServedRequest], lost: Callable[[], int]) -> None:
         self.requests = Counter(

@@ -1,4 +1,4 @@
-"""What is known of one request, from its arrival to its last byte.
+"""One request, from its arrival to its last byte.
 
 | time | when |
 |---|---|

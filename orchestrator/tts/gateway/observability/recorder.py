@@ -1,4 +1,4 @@
-"""The one place that a gateway tells of its requests; it passes them on to metrics, log, traces and
+"""Takes the records of a gateway's requests and passes them on to metrics, log, traces and
 usage.
 
     recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # each may be None
@@ -6,8 +6,8 @@ usage.
     record.model = ...; record.t1 = time.monotonic(); ...
     recorder.end(record)                                                # t6, counted, written
 
-For one thread, the event loop's. What takes longer than some microseconds is done in another, which
-takes records of ended requests in batches to where they are kept.
+For one thread, the event loop's. Work that takes longer than some microseconds is done in
+another, which takes records of ended requests in batches to where they are kept.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Recorder:
             self._writer.add(record)
 
     def spent(self, key: str) -> Spent:
-        """What the key with this id has used today and this month."""
+        """Usage of the key with this id, today and this month."""
         return self._usage.spent(key) if self._usage else NOTHING
 
     def close(self) -> None:

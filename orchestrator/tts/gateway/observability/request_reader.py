@@ -25,7 +25,7 @@ class Query:
     """Which requests; None: whatever it is."""
 
     since: float | None = None
-    """Unix time from which on they arrived."""
+    """Unix time of the earliest arrival."""
     until: float | None = None
     """Unix time before which they arrived."""
     id: str | None = None
@@ -66,8 +66,8 @@ def read_requests(
 ) -> Iterator[ServedRequest]:
     """The requests in a folder that a query asks for, in the order of their arrival.
 
-    With `last`, only so many of the latest. `unreadable` is told of segments that are damaged, and
-    why; what can be read of them is given.
+    With `last`, only the latest ones, at most that many. `unreadable` is called with each
+    damaged segment and the reason; its readable records are given.
     """
     query = query or Query()
     if last is not None:
@@ -90,7 +90,7 @@ def as_json_lines(records: Iterable[ServedRequest]) -> Iterator[str]:
 
 
 def as_csv(records: Iterable[ServedRequest]) -> Iterator[str]:
-    """The lines of a CSV file (RFC 4180, but for the line's end), the first with the names.
+    """The lines of a CSV file (RFC 4180, with LF as the line's end), the first with the names.
 
     A prompt may hold line breaks: what is one line here may be several in the file.
     """

@@ -14,7 +14,7 @@ from .messages import ToolCall
 
 
 class TokenDetails(Struct):
-    """What the completion's tokens were spent on."""
+    """The completion's tokens by purpose."""
 
     reasoning_tokens: int = 0
     """All that a search has generated and that is not in the answer."""

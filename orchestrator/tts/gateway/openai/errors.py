@@ -45,7 +45,7 @@ def shortened(text: str, most: int = MOST_SAID) -> str:
 
 
 def quoted(text: str) -> str:
-    """What a client has sent, as an error repeats it."""
+    """A client's input, as an error repeats it."""
     return shortened(repr(text), MOST_QUOTED)
 
 
@@ -99,7 +99,7 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 
 
 def api_error(error: TtsError) -> ApiError:
-    """What a client is told of an error of ours.
+    """A client's view of an error of ours.
 
     It is told only the kind of what is wrong on this side: files and addresses of servers, which
     the message names, are for the gateway's own log.
@@ -141,5 +141,5 @@ def api_error(error: TtsError) -> ApiError:
 
 
 def internal_error() -> ApiError:
-    """What a client is told of a bug: nothing of what is inside."""
+    """A client's view of a bug: no internals."""
     return ApiError(500, "The gateway failed at this request: a bug, which its log describes.")

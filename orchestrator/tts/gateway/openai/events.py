@@ -26,7 +26,7 @@ def event(body: bytes) -> bytes:
 
 
 class Events:
-    """The chunks of one answer. What all of them share is encoded once."""
+    """The chunks of one answer. Their common part is encoded once."""
 
     def __init__(self, answer: str, kind: str, created: int, model: str, *, usage: bool) -> None:
         """`usage`: the stream ends with a chunk that counts tokens, which all others prepare."""
@@ -67,7 +67,7 @@ class Events:
         return self._chunk(json([{"index": index, **rest}])[1:-1], tts)
 
     def calls(self, index: int, first: int, calls: Sequence[ToolCall]) -> bytes:
-        """A chunk with whole calls of tools, of which the choice has had `first` before."""
+        """A chunk with whole calls of tools; the choice has had `first` calls before."""
         told = [
             {"index": place, "id": call.id, "type": call.type, "function": call.function}
             for place, call in enumerate(calls, start=first)

@@ -30,7 +30,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 TopLogProbs = Annotated[int, Meta(ge=0, le=20)]
-"""How many of the likeliest tokens are told of each place."""
+"""How many of the likeliest tokens each place reports."""
 Stop = Annotated[str, Meta(min_length=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 """A token id as engines have it, int32."""
@@ -63,7 +63,7 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
 
 
 class Request(Struct, kw_only=True):
-    """What completions and chat have in common. Lengths are in tokens."""
+    """Fields that completions and chat share. Lengths are in tokens."""
 
     model: str
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1

@@ -243,7 +243,7 @@ class ResponseForm:
 
 
 def _told(tts: Any) -> Any:
-    """What a chunk says of the answer; a search's steps have no place in a response."""
+    """A chunk's facts about the answer; a search's steps have no place in a response."""
     return None if tts is None or "steps" in tts else tts
 
 

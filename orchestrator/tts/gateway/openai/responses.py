@@ -66,7 +66,7 @@ class TextFormat(Struct):
 
 
 class TextOptions(Struct):
-    """What is asked of the answer's text."""
+    """The form that the answer's text must have."""
 
     format: TextFormat | None = None
 

@@ -26,7 +26,7 @@ _TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".woff2": b"font/woff2",
 }
-"""What is served of the folder, by the ends of the files' names."""
+"""Files that are served, by the ends of their names."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "

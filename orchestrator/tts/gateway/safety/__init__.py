@@ -1,4 +1,4 @@
-"""Who may use a gateway, how much, and what for.
+"""Access to a gateway: keys, limits and content filters.
 
 | module | job |
 |---|---|

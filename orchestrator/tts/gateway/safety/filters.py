@@ -6,7 +6,7 @@ before it has let through.
     stream = chain.output()                        # one for each answer (each choice of n)
     send(stream.feed(chunk)); ...; send(stream.end())
 
-An answer is filtered as it comes. What is sent does not depend on how it was cut into chunks: text
+An answer is filtered as it comes. The output does not depend on how it was cut into chunks: text
 is held back while it may still belong to something that a filter removes.
 
 The operator's rules are in a file. A YAML file (`.yaml`, `.yml`) is a list:
@@ -86,11 +86,11 @@ class FilterChain:
         return stream.feed(text) + stream.end()
 
     def prompt(self) -> TextStream:
-        """What one prompt is sent through where it comes in parts."""
+        """Filters one prompt that comes in parts."""
         return Chained([begin() for begin in self.of_input])
 
     def output(self) -> TextStream:
-        """What one answer is sent through."""
+        """Filters one answer."""
         return Chained([begin() for begin in self.of_output])
 
 
@@ -111,7 +111,7 @@ class Chained:
         return text
 
     def end(self) -> str:
-        """What the streams have held back, each end passed on through those after it."""
+        """The held-back text of all streams, each end passed on through those after it."""
         left = ""
         for stream in self._streams:
             left = (stream.feed(left) if left else "") + stream.end()

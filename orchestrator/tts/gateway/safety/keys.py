@@ -3,8 +3,8 @@
     <home>/gateway/keys.db     mode 0600, in a folder of mode 0700; WAL, so that a gateway reads
                                while `tts gateway keys` writes
 
-What reads cannot write: a connection that outlives its file must not put old pages into the one
-that has come in its place.
+A reader cannot write: a connection that outlives its file must not put old pages into the file
+that has replaced it.
 
 A key is `tts_` and 256 random bits in hexadecimal. Only its SHA-256 is kept: with that many random
 bits nothing slower or salted is needed.
@@ -102,7 +102,7 @@ def keys_file() -> Path:
 class KeyStore:
     """The file of keys, as `tts gateway keys` changes it and a gateway reads it.
 
-    Another file in its place is read from the next look on. Raises KeysUnusable.
+    A file that replaces it is read at the next look. Raises KeysUnusable.
     """
 
     def __init__(self, file: Path) -> None:
@@ -174,7 +174,7 @@ class KeyStore:
         return next(each for each in self.all() if each.id == chosen[0].id)
 
     def version(self) -> tuple[int, int]:
-        """What changes when the file has been changed, or another one put in its place."""
+        """A value that changes when the file has been changed or replaced."""
         with self._usable():
             (found,) = self._reading().execute("PRAGMA data_version").fetchone()
         return self._openings, int(found)
@@ -255,7 +255,7 @@ class KeyStore:
 class Keyring:
     """The valid keys, in memory, as a running gateway asks for them.
 
-    What `tts gateway keys` changes is seen within `SEES_CHANGES_S`; while the file cannot be read
+    Changes by `tts gateway keys` are seen within `SEES_CHANGES_S`; while the file cannot be read
     nobody is let in. `clock` is monotonic, in seconds.
     """
 

@@ -1,4 +1,4 @@
-"""What a key may use: requests and tokens per minute, tokens per day and month, searches at a time.
+"""Limits of a key: requests and tokens per minute, tokens per day and month, searches at a time.
 Pure: times, and what was used before, are given.
 
     admitted = limiter.admit(key, now_ns, tokens=prompt + max_tokens, search=False)
@@ -32,13 +32,13 @@ _MINUTE_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What was charged before the true amount is known: `units` of the bucket, from `begin`."""
+    """A charge before the true amount is known: `units` of the bucket, from `begin`."""
 
     units: int
     begin: int
     """In the bucket's scaled time: when the leak gets to this charge."""
     refunded: int
-    """What the bucket had refunded in all when this was charged."""
+    """Total refunds of the bucket when this was charged."""
 
 
 class Bucket:
@@ -78,8 +78,8 @@ class Bucket:
     def settle(self, charge: Charge, now_ns: int, units: int) -> None:
         """Replace the estimate of a charge by the true amount, once.
 
-        What was charged too much is given back as far as it has not leaked meanwhile: capacity that
-        has passed unused is lost, or later windows could hold more than the limit.
+        An overcharge is given back as far as it has not leaked meanwhile: capacity that has
+        passed unused is lost, or later windows could hold more than the limit.
         """
         if units >= charge.units:
             self._empty_at = max(self._empty_at, now_ns * self.per_minute)
@@ -156,7 +156,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class KeyUsage:
-    """What one key has used."""
+    """Usage of one key."""
 
     limits: KeyLimits
     requests: Bucket | None
@@ -205,7 +205,7 @@ class Admission:
     """The most tokens that it may use."""
     search: bool = False
     charge: Charge | None = None
-    """What its tokens were charged for a minute."""
+    """The charge for its tokens, per minute."""
     settled_by: Callable[[Admission, int, int], None] | None = None
     """Called once at its end with the time and the tokens that it has truly used."""
 
@@ -221,7 +221,7 @@ class LimitsUnusable(ConfigError):
 
 
 class Limits(Protocol):
-    """What every key has used so far, here or in all gateways; `Limiter` says what it does."""
+    """Usage of every key so far, here or in all gateways; `Limiter` says what it does."""
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -244,7 +244,7 @@ class Limits(Protocol):
 
 @dataclass(slots=True)
 class Limiter:
-    """What every key has used so far of this gateway."""
+    """Usage of every key so far, of this gateway."""
 
     clock: Callable[[], int] = time.monotonic_ns
     _keys: dict[str, KeyUsage] = field(default_factory=dict)

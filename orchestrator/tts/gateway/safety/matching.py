@@ -2,8 +2,8 @@ r"""Finding every match of some rules in a text that comes in parts, with RE2.
 
 RE2 reads a text in linear time: no expression makes it try again (backtrack). It needs to see a
 match whole, so as much of the text is held back as the longest match of the rules takes, their
-*window*. What begins before the window is known for good, and goes out: redacted where it is part
-of a match, overlapping ones as one. So what goes out depends on the text alone, not on its parts.
+*window*. Text that begins before the window is known for good, and goes out: redacted where it is
+part of a match, overlapping ones as one. So the output depends on the text alone, not on its parts.
 
 A match is found together with the character before it and the one after it. So `\b` needs no
 assertion, which RE2 has for ASCII alone: the character outside and the one inside are of two kinds,
@@ -24,7 +24,7 @@ from tts.constraints.regex import Search
 from tts.constraints.regular import Chars, Choice, Node, Repeat, Seq, chars, without
 
 REDACTED = "[redacted]"
-"""What stands in the place of text that was removed."""
+"""Replacement of removed text."""
 MAX_WINDOW = 1000
 """Characters of a match: as many may be held back."""
 MAX_MEMORY = 64_000_000
@@ -39,7 +39,7 @@ _EDGE = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What to find, and whether it blocks the text or is redacted."""
+    """A pattern, and whether it blocks the text or is redacted."""
 
     name: str
     search: Search
@@ -75,7 +75,7 @@ class Matcher:
 class Matching:
     """One text on its way through the rules: a stream of `filters`.
 
-    What comes before a match that blocks is still given out; the next call raises ContentBlocked.
+    Text before a match that blocks is still given out; the next call raises ContentBlocked.
     """
 
     def __init__(self, matcher: Matcher) -> None:
@@ -85,7 +85,7 @@ class Matching:
         self._next = 0
         """Where in the held text the next match may begin, with the character before it."""
         self._found: list[tuple[int, int]] = []
-        """What is to be redacted in the held text, from and to; apart, in order."""
+        """Spans to redact in the held text, from and to; apart, in order."""
         self._matches = 0
         self._blocked: str | None = None
 
@@ -212,7 +212,7 @@ _DOTLESS = chars((ord("ı"), ord("ı")))
 
 
 Part = tuple[str, str, str]
-"""What may stand before a match, and after it, and the match: three expressions of one rule."""
+"""Three expressions of one rule: the text allowed before a match, after it, and the match."""
 
 
 def parts(search: Search) -> list[Part]:
@@ -279,7 +279,7 @@ def _kinds() -> tuple[tuple[str, Chars], ...]:
 
 
 def _with_outside(node: Node, is_edge: bool, *, at_end: bool) -> list[tuple[str, Node]]:
-    """What may stand outside of one end of a match, each with the texts that it may stand by."""
+    """The texts allowed outside of one end of a match, each with the texts that it may stand by."""
     if not is_edge:
         return [(_ANY, node)]
     pairs = [(text, _edged(node, outside, at_end)) for text, outside in _kinds()]

@@ -2,11 +2,11 @@
 
     <home>/gateway/limits.db   mode 0600; WAL
 
-Each admission, and each end of a request, is one transaction: what the file says is read, the rules
-of `limits` are applied to it, and what has become of it is written. So gateways together admit what
-one alone would. What a gateway's requests hold (searches, tokens at most) stands in a row of its
-own, which counts until it has not been confirmed for `GONE_AFTER_S`: a gateway that is killed gives
-back what it held.
+Each admission, and each end of a request, is one transaction: it reads the file, applies the
+rules of `limits`, and writes the outcome. So gateways together admit what one alone would. The
+holdings of a gateway's requests (searches, tokens at most) have a row of their own, which counts
+until it has not been confirmed for `GONE_AFTER_S`: a gateway that is killed gives back its
+holdings.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class SharedLimiter:
     def _read(
         self, connection: sqlite3.Connection, key: str, limits: KeyLimits, now_ns: int
     ) -> tuple[KeyUsage, tuple[int, int]]:
-        """What all have used of a key, and what the others hold of that."""
+        """A key's usage in all gateways, and the part that the others hold."""
         usage = KeyUsage.of(limits)
         found = {
             what: (per_minute, [int(part) for part in state.split()])

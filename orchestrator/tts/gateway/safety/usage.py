@@ -1,4 +1,4 @@
-"""What each key has used, day by day (UTC), in a SQLite file that all gateways of a user share.
+"""Usage of each key, day by day (UTC), in a SQLite file that all gateways of a user share.
 
     <home>/gateway/usage.db    mode 0600; WAL
 
@@ -153,7 +153,7 @@ class UsageBook:
                 row[place] += count
 
     def spent(self, key: str) -> Spent:
-        """What a key has used today and this month, with what is not written yet."""
+        """Usage of a key today and this month, including unwritten records."""
         now = self._clock()
         day = _day(now)
         with self._database:

@@ -1,4 +1,4 @@
-"""Calls of tools: how a model is told of tools, and how it says that it calls one. Pure.
+"""Calls of tools: how a prompt describes tools, and how an answer calls one. Pure.
 
 | module | job |
 |---|---|

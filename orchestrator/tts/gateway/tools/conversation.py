@@ -60,9 +60,9 @@ def for_template(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 def in_text(
     messages: Sequence[ChatMessage], tools: Sequence[Tool], *, system: bool
 ) -> list[dict[str, str]]:
-    """Messages for a template without tools: they are told of, called and answered in texts.
+    """Messages for a template without tools: texts describe, call and answer them.
 
-    `system`: the template knows system messages; else the first question tells of the tools.
+    `system`: the template knows system messages; else the first question describes the tools.
     """
     found: list[dict[str, str]] = []
     answering = False

@@ -43,7 +43,7 @@ class ToolForm:
     in_template: bool = True
     """Whether the chat template tells the model of its tools; else we do."""
     args_mark: str = ""
-    """What stands between a name and its arguments, where a call is no JSON object."""
+    """Text between a name and its arguments, where a call is no JSON object."""
 
     def write(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
         """Calls as a model writes them."""

@@ -151,5 +151,5 @@ def _guide(rules: Rules) -> str:
 
 
 def plain_tools(tools: Sequence[Tool]) -> str:
-    """What can be called, as JSON, one function to a line."""
+    """The functions that can be called, as JSON, one to a line."""
     return "\n".join(msgspec.json.encode(tool.plain()["function"]).decode() for tool in tools)

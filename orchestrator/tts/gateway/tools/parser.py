@@ -24,7 +24,7 @@ MAX_CALLS = 128
 
 
 class _NoCall(Exception):
-    """What looked like a call is none: so many characters of it are text."""
+    """The supposed call is none: its number of characters that are text."""
 
     def __init__(self, characters: int) -> None:
         self.characters = characters
@@ -39,7 +39,7 @@ class CallParser:
         self._names = frozenset(names)
         self._most = min(most, MAX_CALLS)
         self._buffer = ""
-        """What is not yet known to be text or a call."""
+        """Input that may be text or a call."""
         self._in_call = False
         self._spaces = ""
         """White space that is dropped if a call follows."""
@@ -49,12 +49,12 @@ class CallParser:
         self._scan = JsonEnd()
 
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
-        """What further text adds: text that is no call, and calls."""
+        """The gain of further text: text that is no call, and calls."""
         self._buffer += text
         return self._read(ended=False)
 
     def end(self) -> tuple[str, list[ToolCall]]:
-        """What was held back, as the text ends here."""
+        """Held-back text, as the text ends here."""
         text, calls = self._read(ended=True)
         if not self.calls:
             text += self._spaces

@@ -28,7 +28,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """What is the same for equal candidates."""
+        """A value that equal candidates share."""
         if self.calls:
             return "\n".join(map(canonical, self.calls))
         try:
