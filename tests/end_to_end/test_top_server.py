@@ -22,7 +22,7 @@ def test_a_run_is_watched_to_its_end_from_another_process_and_by_itself(served, 
     arguments = ("--n", 4, "--columns", columns, "--seed", 1, "--dataset-seed", 2, "--watch")
     bench = served.start("bench", "demo", "--dataset", file, *arguments, "--out", folder)
     wait_for_events(bench, folder, "session", 1)
-    top = served.start("watch", folder)
+    top = served.start("runs", "watch", folder)
     out, err = bench.communicate(timeout=180)
     watched, complaints = top.communicate(timeout=60)
     assert (bench.returncode, top.returncode, complaints) == (0, 0, ""), err
