@@ -256,6 +256,5 @@ def best_child(place: Place, exploration: float, prospect: float | None) -> Plac
     best = min((child for child in place.children if not child.spent), key=order, default=None)
     if best is None or prospect is None:
         return best
-    own = best.visits + best.under_way
     another = worth(prospect, len(place.children) + place.opening)
-    return best if worth(best.total / own, own) >= another else None
+    return best if -order(best)[0] >= another else None
