@@ -103,7 +103,6 @@ def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
         (("compare", "/nowhere", "/nowhere/else"), "tts runs compare"),
         (("merge", "/nowhere", "--out", "x"), "tts runs merge"),
         (("trace", "/nowhere"), "tts runs trace"),
-        (("calibrate", "/nowhere", "--to", "x"), "tts runs calibrate"),
         (("report", "/nowhere", "--pdf"), "--format pdf"),
         (("simulate", "--problems", "1", "--strategy", "none"), "--limit"),
         (("simulate", "--beam-width", "3", "--n", "4"), "--set beam_width"),

@@ -101,7 +101,7 @@ VARIANTS = {
     "particle-filtering": {"n": 4, "ess_threshold": 1},
     "mcts": {"n": 4, "width": 2, "parallel": 2},
     "ab-mcts": {"n": 6, "parallel": 2},
-    "auto": {"n": 4},
+    "auto": {},
 }
 
 

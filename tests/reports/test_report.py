@@ -83,7 +83,6 @@ def test_the_work_of_a_run_in_words():
 
 
 def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):
-    """The policy of `auto` is a table."""
     auto = find_strategy("auto").configure({}, context=64)
     auto_config = {"strategy": "auto", "parameters": auto.to_json(), "context": 64}
     config = {name: value for name, value in CONFIG.items() if name != "schedule"} | auto_config

@@ -148,8 +148,6 @@ def test_a_label_names_what_is_special(tiny_deployment):
     plain = row("beam-search", tiny_deployment)
     assert label(plain, ()) == "beam-search"
     assert label(row("auto", tiny_deployment), ()) == "auto"
-    policy = {"n": N, "samples": 1, "choices": [{"strategy": "rebase", "n": 1}]}
-    assert label(row("auto", tiny_deployment, policy=policy), ()) == "auto (policy=own)"
     other = dataclasses.replace(plain, schedule="lockstep")
     assert varying([plain, other]) == ("schedule",)
     assert label(other, varying([plain, other])) == "beam-search (schedule=lockstep)"

@@ -3,11 +3,12 @@
 import random
 
 from hypothesis import strategies as st
-from tests.search.worlds import budgets
 
 from tts.search import (
     AbMctsConfig,
     AdaptiveVoteConfig,
+    Advice,
+    AutoConfig,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
@@ -25,7 +26,6 @@ from tts.search import (
     Work,
     node_seed,
 )
-from tts.strategies.auto import AutoConfig
 from tts.strategies.catalog import new_search
 
 AGGREGATIONS = st.sampled_from(["last", "min", "prod", "mean"])
@@ -121,15 +121,22 @@ ab_mcts_configs = st.builds(
 
 tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs, mcts_configs)
 
-auto_configs = st.builds(AutoConfig, policy=budgets(), agg_strategy=AGGREGATIONS)
+auto_configs = st.builds(AutoConfig, n=st.integers(1, 8), agg_strategy=AGGREGATIONS)
+
+advices = st.builds(
+    Advice,
+    method=st.sampled_from(["tree", "weighted", "majority"]),
+    samples=st.integers(0, 4),
+    votes=st.sampled_from([1, 2, 4, 8]),
+    parallel=st.integers(1, 4),
+    allowance=st.one_of(st.none(), st.integers(1, 60)),
+)
 
 configs = st.one_of(tree_configs, sample_configs, adaptive_configs, ab_mcts_configs, auto_configs)
 
 
 def most_completions(config) -> int:
     """How many completions may come out."""
-    if isinstance(config, AutoConfig):
-        return max(choice.n for choice in config.policy.choices)
     return config.n
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from decimal import Context
 from typing import Protocol
 
-from tts.search.auto import Budget
 from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
 LOOKAHEAD = "lookahead"
@@ -40,7 +39,6 @@ class Params:
     parallel: int = 4
     batch: int = 4
     threshold: float = 0.95
-    policy: Budget | None = None
 
 
 class World(Protocol):

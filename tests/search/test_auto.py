@@ -1,146 +1,168 @@
-"""The compute-optimal choice: samples are kept, and their mean score alone decides."""
+"""The search for any budget: as advised, whatever the order of events, until its ending."""
+
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from tests.amounts import amount
-from tests.search.driving import answer, auto_configs, build, drive, worlds
-from tests.search.worlds import budgets
+from tests.search.driving import advices, answer, auto_configs, drive, worlds
 
-from tts.search import Expand, Fate, Generated, SampleSearchConfig, Scored, Stop, Thought
-from tts.search.auto import Budget, Choice, Policy
-from tts.strategies.auto import AutoConfig
-
-TWO_WAYS = Budget(
-    n=4,
-    samples=2,
-    choices=(Choice(below=0.5, strategy="dvts", n=4), Choice(strategy="weighted-best-of-n", n=2)),
+from tts.grading.votes import answer_form
+from tts.search import (
+    Advice,
+    AutoConfig,
+    AutoSearch,
+    BudgetedSearch,
+    Completion,
+    Expand,
+    Fate,
+    Generated,
+    MctsConfig,
+    Scored,
+    Stop,
+    Thought,
+    node_seed,
 )
+from tts.search.auto import Ending, agreements, tokens_in
 
 
-def sampled(scores, policy=TWO_WAYS):
-    """A search that was told its samples, each of two steps and with one of these scores."""
-    search = build(AutoConfig(policy=policy))
-    assert [work.node for work in search.ask()] == [(chain,) for chain in range(len(scores))]
-    for chain in range(len(scores)):
-        steps = (Thought((chain,), "a", Stop.STEP), Thought((chain,), r"\boxed{5}", Stop.END))
-        search.tell(Generated((chain,), steps))
-    search.ask()
-    for chain, score in enumerate(scores):
-        search.tell(Scored((chain, 0), score))
-    return search
+def new_search(config, advice, world=0):
+    return AutoSearch(config, advice, lambda node: node_seed(world, "p", node), answer_form)
 
 
-def test_an_easy_problem_ends_with_its_samples():
-    search = sampled([0.4, 0.6])
-    assert isinstance(search.chosen, SampleSearchConfig)
-    assert search.done
-    assert [done.node for done in search.result().completions] == [(1, 0), (0, 0)]
-
-
-def test_a_hard_problem_goes_on_from_the_first_steps_of_its_samples():
-    search = sampled([0.4, 0.5])
-    asked = search.ask()
-    assert [work.node for work in asked if isinstance(work, Expand)] == [(2,), (3,)]
-    assert {work.node for work in asked if not isinstance(work, Expand)} == {(0,), (1,)}
-    assert not search.done
-    assert search.tree[0,].thought == Thought((0,), "a", Stop.STEP)
-
-
-def test_samples_that_the_search_goes_on_without_stay_in_the_tree():
-    search = sampled([0.4, 0.5])
+def drive_in_disorder(search, world, rng):
+    """As `drive`, with results in any order, some of them twice."""
     pending = search.ask()
-    while pending:
-        work = pending.pop()
-        if isinstance(work, Expand):
-            search.tell(Generated(work.node, (Thought((9,), "x", Stop.END),)))
-        else:
-            search.tell(Scored(work.node, 0.1 if work.node in [(0,), (1,)] else 1.0))
+    while not search.done:
+        result = answer(pending.pop(rng.randrange(len(pending))), world)
+        search.tell(result)
+        if rng.random() < 0.2:
+            search.tell(result)
         pending += search.ask()
-    fates = {node.path: node.fate for node in search.result().tree}
-    # steps 2 and 3 score best and end their subtree, whose first steps all come out
-    assert {path for path, fate in fates.items() if fate is Fate.COMPLETED} == {
-        (0,),
-        (1,),
-        (2,),
-        (3,),
-    }
-    assert fates[0, 0] is fates[1, 0] is Fate.SURPLUS
+        dropped = set(search.unwanted())
+        pending = [w for w in pending if isinstance(w, Expand) or w.node not in dropped]
 
 
-@settings(max_examples=amount(25, 100), deadline=None)
-@given(auto_configs, worlds)
-def test_nothing_is_asked_for_twice_and_the_mean_score_decides(config, world):
-    search = build(config)
+def outcome(search):
+    found = search.result()
+    return found.tree.digest(), found.completions, found.decision
+
+
+@settings(max_examples=amount(60, 600), deadline=None)
+@given(auto_configs, advices, worlds, st.randoms(use_true_random=False), st.booleans())
+def test_tree_completions_and_decision_do_not_depend_on_the_order_of_events(
+    config, advice, world, rng, budget
+):
+    def make():
+        search = new_search(config, advice)
+        return BudgetedSearch(search, 40) if budget else search
+
+    in_order, in_disorder = make(), make()
+    drive(in_order, world)
+    drive_in_disorder(in_disorder, world, rng)
+    assert outcome(in_order) == outcome(in_disorder)
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(auto_configs, advices, worlds)
+def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, world):
+    search = new_search(config, advice)
     asked = drive(search, world)
     requests = [(type(work), work.node) for work in asked]
     assert len(set(requests)) == len(requests)
-    policy = config.policy
-    chains = [(chain,) for chain in range(policy.samples)]
-    assert [work.node for work in asked[: policy.samples]] == chains
-    plain = build(SampleSearchConfig(n=policy.samples, agg_strategy=config.agg_strategy))
-    drive(plain, world)
-    scores = [done.score for done in plain.result().completions]
-    choice = policy.choose(round(sum(scores) / len(scores), 11))
-    assert search.chosen == choice.config(config)
-    assert all(search.tree[node.path].thought == node.thought for node in plain.tree)
+    found = search.result()
+    decision = found.decision
+    assert decision.advice == advice
+    assert decision.tokens == tokens_in(found.tree)
+    assert decision.first_tokens <= decision.tokens
+    assert len(found.completions) >= 1
+    assert not any(node.fate is Fate.OPEN for node in found.tree)
+    if decision.ended_by == "allowance":
+        assert decision.tokens >= advice.allowance
+    if advice.method == "majority":
+        assert {done.score for done in found.completions} == {None}
 
 
-@settings(max_examples=amount(25, 100), deadline=None)
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(auto_configs, worlds, st.integers(1, 4))
+def test_the_samples_are_the_first_chains_of_the_tree(config, world, samples):
+    search = new_search(config, Advice(samples=samples))
+    chains = [(chain,) for chain in range(min(samples, config.n))]
+    asked = drive(search, world)
+    assert [work.node for work in asked[: len(chains)]] == chains
+    assert all(work.whole for work in asked[: len(chains)])
+    assert all(chain in search.tree for chain in chains)
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
 @given(auto_configs, worlds)
-def test_the_samples_count_when_the_search_is_stopped(config, world):
-    search = build(config)
+def test_a_tree_that_nothing_ends_is_that_of_mcts(config, world):
+    search = new_search(config, Advice(samples=0, votes=10**6))
+    drive(search, world)
+    plain = MctsConfig(n=config.n, agg_strategy=config.agg_strategy).new_search(
+        lambda node: node_seed(0, "p", node), answer_form
+    )
+    drive(plain, world)
+    assert search.tree.digest() == plain.tree.digest()
+    assert search.result().completions == plain.result().completions
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(auto_configs, advices, worlds, st.integers(0, 30))
+def test_a_search_that_is_stopped_has_what_it_completed(config, advice, world, steps):
+    search = new_search(config, advice)
+    rng = random.Random(world)
     pending = search.ask()
-    while pending and not search.chosen:
-        search.tell(answer(pending.pop(), world))
+    for _ in range(steps):
+        if search.done:
+            break
+        search.tell(answer(pending.pop(rng.randrange(len(pending))), world))
         pending += search.ask()
+        dropped = set(search.unwanted())
+        pending = [w for w in pending if isinstance(w, Expand) or w.node not in dropped]
+    finished = search.done
     found = search.stop()
-    assert found.completions
+    assert found is search.result()
+    assert (found.decision.ended_by == "limit") == (not finished)
     assert search.ask() == []
     assert not any(node.fate is Fate.OPEN for node in found.tree)
 
 
-@given(budgets(), st.floats(0, 1), st.floats(0, 1))
-def test_choices_are_in_the_order_of_their_thresholds(budget, one, other):
-    lower, higher = sorted([one, other])
-    places = [budget.choices.index(budget.choose(score)) for score in (lower, higher)]
-    assert places == sorted(places)
-    assert all(score < (budget.choose(score).below or 2) for score in (lower, higher))
+def chain(place, answer, score):
+    return Completion((place,), rf"\boxed{{{answer}}}", score)
 
 
-def test_the_largest_budget_within_n_is_taken():
-    policy = Policy(budgets=tuple(TWO_WAYS.model_copy(update={"n": n}) for n in (8, 2, 32)))
-    assert [policy.budget(n).n for n in (2, 7, 8, 31, 1000)] == [2, 2, 8, 8, 32]
-    with pytest.raises(ValueError, match="smallest budget of the policy is 2"):
-        policy.budget(1)
+def test_agreement_is_counted_among_equals():
+    chains = [chain(0, 1, 0.9), chain(1, 1, 0.5), chain(2, 2, 0.6), chain(3, 2, 0.49)]
+    assert agreements(chains, answer_form) == ((1, 3), (0, 0))
+    unread = [Completion((0,), "no answer", 0.1), Completion((1,), "no answer", 0.1)]
+    assert agreements(unread, answer_form) == ((0, 0), (0, 1))
+    assert agreements([chain(0, 1, None), chain(1, 1, None)], answer_form) == ((0, 0), (0, 0))
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
-    [
-        ([Choice(strategy="dvts", n=4), Choice(strategy="dvts", n=8)], "must increase"),
-        ([Choice(below=0.5, strategy="dvts", n=4)], "the last choice has none"),
-        (
-            [
-                Choice(below=0.5, strategy="dvts", n=4),
-                Choice(below=0.5, strategy="dvts", n=8),
-                Choice(strategy="dvts", n=8),
-            ],
-            "must increase",
-        ),
-        ([Choice(strategy="rebase", n=1)], "fewer completions than there are samples"),
-        ([], "choices"),
-    ],
+    ("votes", "first", "ends"),
+    [(1, 0.9, True), (1, 0.7, False), (2, 0.9, False), (4, 3.0, False), (4, 4.0, True)],
 )
-def test_a_policy_that_leaves_a_score_without_a_choice_is_refused(choices, said):
-    with pytest.raises(ValidationError, match=said):
-        Budget(n=4, samples=2, choices=tuple(choices))
+def test_so_many_unanimous_votes_decide(votes, first, ends):
+    ending = Ending(Advice(votes=votes))
+    assert ending.reached(first, 0.0, 10) is ends
+    assert ending.by == ("vote" if ends else "n")
+    assert ending.first_tokens == 10
 
 
-@pytest.mark.parametrize(
-    ("strategy", "n", "said"), [("greedy", 4, "cannot be chosen"), ("dvts", 6, "beam_width")]
-)
-def test_a_search_that_cannot_be_chosen_is_refused(strategy, n, said):
-    with pytest.raises(ValidationError, match=said):
-        Choice(strategy=strategy, n=n)
+def test_an_allowance_ends_a_search_once_it_is_spent():
+    ending = Ending(Advice(allowance=20))
+    assert [ending.reached(0.5, 0.5, tokens) for tokens in (10, 19, 20)] == [False, False, True]
+    assert (ending.by, ending.first_tokens) == ("allowance", 10)
+
+
+def test_one_sure_chain_is_enough_where_one_vote_decides():
+    search = new_search(AutoConfig(), Advice(samples=0, votes=1, parallel=1))
+    (work,) = search.ask()
+    search.tell(Generated(work.node, (Thought((7,), r"\boxed{5}", Stop.END),)))
+    search.ask()
+    search.tell(Scored(work.node, 1.0))
+    assert [done.node for done in search.result().completions] == [(0,)]
+    assert search.result().decision.ended_by == "vote"

@@ -18,7 +18,6 @@ from tests.search.driving import (
 )
 
 from tts.search import BeamSearchConfig, Expand, Fate, Score, Search, Work
-from tts.strategies.auto import AutoConfig
 from tts.strategies.catalog import STRATEGIES
 
 INTERLEAVINGS = amount(140, 1500)
@@ -84,7 +83,7 @@ def test_beam_search_does_without_a_score_only_if_it_said_that_it_might(config, 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
 @given(configs, worlds)
 def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, world):
-    if not isinstance(config, (BeamSearchConfig, AutoConfig)):
+    if not isinstance(config, BeamSearchConfig):
         asked = drive(build(config), world)
         assert not any(work.need_open for work in asked if isinstance(work, Score))
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from tests.search.reference_run import Params
 
-from tts.search.auto import SEARCHES, Budget, Choice
 from tts.search.thought import NodePath, Stop, Thought
 
 PLAIN = ["so ", "so ", "thus ", "then "]
@@ -125,19 +124,6 @@ STRATEGIES = [
 
 
 @st.composite
-def budgets(draw: st.DrawFn) -> Budget:
-    """Policies of `auto` for one budget, with small searches."""
-    samples = draw(st.integers(1, 4))
-    thresholds = sorted(draw(st.sets(st.sampled_from([0.2, 0.5, 0.6, 0.9]), max_size=2)))
-    choices = []
-    for below in [*thresholds, None]:
-        strategy = draw(st.sampled_from(list(SEARCHES)))
-        ns = [4, 8] if strategy in ("beam-search", "dvts") else range(samples, 7)
-        choices.append(Choice(below=below, strategy=strategy, n=draw(st.sampled_from(ns))))
-    return Budget(n=draw(st.integers(1, 9)), samples=samples, choices=tuple(choices))
-
-
-@st.composite
 def params(draw: st.DrawFn, strategy: str) -> Params:
     """Parameters of one strategy; those of the others are left as they are."""
     n = draw(st.sampled_from([8, 6, 4, 3, 2, 1]))
@@ -176,8 +162,6 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
     elif not drawn.get("sort_completed"):
         drawn["early_stop"] = draw(st.booleans())
         drawn["agree"] = draw(st.sampled_from([None, None, 2, 3]))
-    if strategy == "auto":
-        drawn["policy"] = draw(budgets())
     return Params(**drawn)
 
 

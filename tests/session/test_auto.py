@@ -1,51 +1,57 @@
-"""The compute-optimal choice in a program: by name, with a policy, resumed with what was chosen."""
+"""`auto` in a program: one budget for a run, exact under every schedule, resumable, logged."""
 
-import json
 from functools import partial
 
 import pytest
+from tests.amounts import amount
 
-from tts.build.errors import ConfigError
 from tts.problem import Problem
-from tts.runs.folder import read_config
+from tts.runs.events import ProblemSolved
+from tts.runs.log import read_events
+from tts.search.allocation import LAG
 
-PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(6)]
-CHOICES = [{"below": 0.5, "strategy": "dvts", "n": 8}, {"strategy": "weighted-best-of-n", "n": 2}]
-
-
-@pytest.fixture
-def policy(tmp_path):
-    file = tmp_path / "policy.json"
-    budget = {"n": 4, "samples": 2, "choices": CHOICES}
-    file.write_text(json.dumps({"budgets": [budget]}))
-    return str(file)
+PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(LAG + amount(4, 20))]
 
 
 def digests(results):
     return {result.problem.id: (result.tree_digest, result.answers) for result in results}
 
 
-def test_easy_and_hard_problems_get_searches_of_their_own(session, policy, tmp_path):
-    folder = tmp_path / "run"
-    solve = partial(session.solve_many, PROBLEMS, strategy="auto", n=4, policy=policy)
-    found = list(solve(out=folder))
-    assert {len(result.completions) for result in found} == {2, 8}
+def decisions(folder):
+    solved = (event for event in read_events(folder) if isinstance(event, ProblemSolved))
+    return {event.problem: event.decision for event in solved}
+
+
+def test_a_run_is_the_same_under_every_schedule_and_continued(session, tmp_path):
+    solve = partial(session.solve_many, PROBLEMS, strategy="auto", budget_tokens=60)
+    found = digests(solve(out=tmp_path / "run"))
+    assert len(found) == len(PROBLEMS)
     for schedule in ("lockstep", "batched", "alternating"):
-        assert digests(solve(schedule=schedule)) == digests(found)
-    assert read_config(folder)["parameters"]["policy"]["samples"] == 2
-    assert digests(solve(out=folder, resume=True)) == digests(found)
+        assert digests(solve(schedule=schedule)) == found
+    results = solve(out=tmp_path / "halves")
+    for _ in range(LAG // 2):
+        next(results)
+    results.close()
+    assert digests(solve(out=tmp_path / "halves", resume=True)) == found
+    assert decisions(tmp_path / "halves") == decisions(tmp_path / "run")
 
 
-def test_a_budget_that_ends_the_chosen_search_leaves_the_samples(session, policy):
-    solve = partial(session.solve, PROBLEMS[0], strategy="auto", n=4)
-    samples = session.solve(PROBLEMS[0], strategy="weighted-best-of-n", n=2)
-    spent = sum(len(node.thought.token_ids) for node in samples.tree)
-    found = solve(policy=policy, budget_tokens=spent + 1)
-    assert samples.completions
-    assert {done.node for done in samples.completions} <= {done.node for done in found.completions}
-    assert sum(len(node.thought.token_ids) for node in found.tree) <= spent + 1
+def test_the_log_says_what_was_decided_of_each_problem(session, tmp_path):
+    list(session.solve_many(PROBLEMS, strategy="auto", budget_tokens=60, out=tmp_path / "run"))
+    found = decisions(tmp_path / "run")
+    assert found.keys() == {problem.id for problem in PROBLEMS}
+    assert {found[str(i)].advice.cap for i in range(LAG)} == {60}
+    assert all(found[str(i)].tokens <= 60 for i in range(LAG))
+    assert found[str(LAG)].advice.reliability is not None
 
 
-def test_a_budget_below_those_of_the_policy_is_refused(session, policy):
-    with pytest.raises(ConfigError, match="the smallest budget of the policy is 4"):
-        session.solve(PROBLEMS[0], strategy="auto", n=3, policy=policy)
+def test_a_problem_alone_is_the_first_of_a_run(session):
+    alone = session.solve(PROBLEMS[0], strategy="auto", budget_tokens=60)
+    first = next(iter(session.solve_many(PROBLEMS[:1], strategy="auto", budget_tokens=60)))
+    assert alone.tree_digest == first.tree_digest
+
+
+@pytest.mark.parametrize("budget", [1, None])
+def test_any_budget_has_a_result(session, budget):
+    found = session.solve(PROBLEMS[0], strategy="auto", budget_tokens=budget)
+    assert sum(len(node.thought.token_ids) for node in found.tree) <= (budget or 10**9)

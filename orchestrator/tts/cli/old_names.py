@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from . import engines, keys, report, requests, study, watch
+from . import engines, keys, report, requests, watch
 from .options import renamed
 
 
@@ -22,7 +22,6 @@ def add_to(app: typer.Typer) -> None:
         ("compare", "runs compare", report.compare),
         ("merge", "runs merge", report.merge),
         ("trace", "runs trace", report.trace),
-        ("calibrate", "runs calibrate", study.calibrate),
     ):
         app.command(old, hidden=True)(_with_notice(command, old, new))
     app.add_typer(

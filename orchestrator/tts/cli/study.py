@@ -1,4 +1,4 @@
-"""`tts study` and `tts runs calibrate`: what follows from many runs."""
+"""`tts study`: what follows from many runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .completion import datasets, deployments, runs
-from .options import OldOut, ServerOption, file_to_write, given_options, usable
+from .options import ServerOption, given_options, usable
 
 
 def study(
@@ -89,54 +89,3 @@ def study(
     stdout, _ = consoles()
     print_advice(stdout, findings)
     stdout.print(f"page: {page}", style="dim", markup=False, soft_wrap=True)
-
-
-def calibrate(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=runs,
-            help="Folders of finished runs over the same problems: one of weighted-best-of-n, "
-            "and of each search that auto may choose.",
-        ),
-    ],
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to",
-            callback=usable,
-            metavar="FILE",
-            help="The policy's file.",
-            show_default="required",
-        ),
-    ] = None,
-    out: OldOut = None,
-    budget: Annotated[
-        list[int],
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="A mean cost of a problem, in whole chains: a value of --n that the policy is "
-            "for. May be repeated.",
-            show_default="4, 8, 16, 32, 64",
-        ),
-    ] = [4, 8, 16, 32, 64],  # noqa: B006 - typer copies it
-) -> None:
-    """Make a policy for --strategy auto from finished runs, to be given as --set policy=FILE.
-
-    Take other problems than those whose accuracy will be reported.
-    """
-    from tts.build.errors import ConfigError
-    from tts.lab.bench.calibration import make_policy
-    from tts.reports.console import say
-
-    if (file := file_to_write(to, out)) is None:
-        raise typer.BadParameter("name the file to write", param_hint="--to")
-    policy = make_policy(runs, budget)
-    try:
-        file.write_text(policy.model_dump_json(indent=2, exclude_none=True) + "\n", "utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror or error}.") from error
-    say(f"{file}: {policy.made_from}; use it with --strategy auto --set policy={file}")

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tts.problem import Problem, Turn
-from tts.search import Limit, Stop, Thought
+from tts.search import Decision, Limit, Stop, Thought
 
 VERSION = 4
 """The version of the log's schema. Logs of version 1 do not say theirs and lack some fields; those
@@ -180,6 +180,8 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     nodes: Count = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
+    decision: Decision | None = None
+    """The advice to `auto` and what came of it; other strategies have none."""
 
     def __post_init__(self) -> None:
         if self.groups and any(done.group >= len(self.groups) for done in self.completions):

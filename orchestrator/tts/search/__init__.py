@@ -13,7 +13,8 @@
 | tree_search | base of the strategies: collecting asks, building the result |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
-| auto | the policy that chooses a search from a few samples, and that search |
+| auto | the search for any budget, as it is advised |
+| allocation | what the problems of a run are advised, by those before them |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | adaptive_vote | sampling in rounds until the vote is probably decided |
 | search_and_learn | three of them exactly as in Hugging Face's code, chosen by `semantics` |
@@ -21,6 +22,8 @@
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
+from .allocation import Allocation
+from .auto import Advice, AutoConfig, AutoSearch, Decision
 from .beam_search import BeamSearch
 from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig
@@ -62,13 +65,18 @@ __all__ = [
     "AbMctsSearch",
     "AdaptiveVoteConfig",
     "AdaptiveVoteSearch",
+    "Advice",
     "Aggregation",
+    "Allocation",
     "AnswerForm",
     "AnswerOf",
+    "AutoConfig",
+    "AutoSearch",
     "BeamSearch",
     "BeamSearchConfig",
     "BudgetedSearch",
     "Completion",
+    "Decision",
     "DvtsConfig",
     "DvtsSearch",
     "Expand",

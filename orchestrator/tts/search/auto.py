@@ -1,163 +1,130 @@
-"""Compute-optimal choice: draw a few samples, then run the search that suits their scores.
+"""One search for any budget, advised by the problems before it.
 
-    samples ──mean score──► choice ──► its search ──asks──┬─ the samples have it ──► told at once
-                                                          └─ else ────────────────► asked for
+    advice ─┬─ tree ───── a few samples ──► MCTS, whose first chains are the samples ─┬─► result
+            ├─ weighted ─ chains in rounds, weighted by the verifier ─────────────────┤
+            └─ majority ─ chains in rounds, unscored ─────────────────────────────────┘
 
-The samples are reused: they are the first chains of the chosen search, and where a tree search asks
-for a step that a sample has, it gets that step. (The distribution is the same: a chain generated in
-one request consists of its steps in sequence.) Chains that the search did not take over are
-`surplus`. The choice depends on locked scores alone, so the tree does not depend on timing.
+The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
+allowed and has a completion. Earlier problems of a run decide how it searches and how much it may
+take: see `allocation`. It says in its result what it was advised and what came of
+it (`Decision`).
 
-After Snell et al., "Scaling LLM test-time compute optimally can be more effective than scaling
-model parameters" (arXiv 2408.03314): difficulty as the verifier's mean score of samples, in bins.
+The samples of a tree are reused: where MCTS asks for a step that a sample has, it gets that step.
+(The distribution is the same: a chain generated in one request consists of its steps in sequence.)
+Chains that MCTS did not take over are `surplus`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from tts.compat import Self
-
-from .ab_mcts import AbMctsConfig
+from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch, chance_of_reversal
+from .candidates import Candidate
 from .config import SearchConfig
-from .early_stop import AnswerOf
-from .mcts import MctsConfig
-from .particle_filtering import ParticleConfig
+from .early_stop import AnswerForm, AnswerOf, Votes
+from .mcts import MctsConfig, MctsSearch
 from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
-from .rebase import RebaseConfig
-from .sampling import SampleSearch
-from .search_and_learn import BeamSearchConfig, DvtsConfig, SampleSearchConfig
+from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
-from .thought import Fate, NodePath, Thought, significant
-from .tree import Tree, completions_so_far
+from .thought import Completion, Fate, NodePath, Thought, significant
+from .tree import Node, Tree, completions_so_far
 
-SEARCHES: dict[str, type[SearchConfig]] = {
-    "weighted-best-of-n": SampleSearchConfig,
-    "beam-search": BeamSearchConfig,
-    "dvts": DvtsConfig,
-    "rebase": RebaseConfig,
-    "particle-filtering": ParticleConfig,
-    "mcts": MctsConfig,
-    "ab-mcts": AbMctsConfig,
-}
-"""The searches to choose from, by the strategies' names: those whose vote is weighted."""
+Method = Literal["tree", "weighted", "majority"]
+"""How a problem is searched: by MCTS, or by chains that are weighted or only counted."""
+EndedBy = Literal["vote", "allowance", "n", "limit"]
+"""The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
+limit cut it short."""
 
+Agreement = tuple[int, int]
+"""How many pairs of chains have the same answer, and how many pairs there are."""
 
-def common_parameters(like: SearchConfig, n: int) -> dict[str, Any]:
-    """The parameters that all searches have in common, as in `like`, but with this n."""
-    return {**{name: getattr(like, name) for name in SearchConfig.model_fields}, "n": n}
-
-
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Choice(_Data):
-    """The search for problems whose samples score below a threshold on average."""
-
-    below: float | None = Field(default=None, gt=0, le=1)
-    """Upper end (excluded) of the mean scores for which this is chosen; None: no upper end."""
-    strategy: str
-    n: int = Field(ge=1)
-
-    def config(self, like: SearchConfig) -> SearchConfig:
-        """Parameters of the chosen search, with sampling and aggregation like those of `like`."""
-        return SEARCHES[self.strategy].model_validate(common_parameters(like, self.n))
-
-    @model_validator(mode="after")
-    def _searchable(self) -> Self:
-        if self.strategy not in SEARCHES:
-            raise ValueError(f"{self.strategy!r} cannot be chosen; there are {', '.join(SEARCHES)}")
-        # refuses an n that the search does not split evenly
-        SEARCHES[self.strategy].model_validate({"n": self.n})
-        return self
+DOUBT = significant(0.05)
+"""Probability of a reversal at which a vote is decided."""
+ONE_VOTE = 4.0
+"""Weight with which a single vote decides: P(p < 1/2) for p ~ Beta(5, 1) is 0.03."""
+HIGH = 0.5
+"""The least score with which the verifier takes a chain for right."""
+SAMPLES = 4
+"""Chains that a tree begins with where it begins with samples."""
+COMPARED = 4
+"""Chains of a problem that are compared with one another, at most: the first ones."""
 
 
-class Budget(_Data):
-    """How problems are searched at one mean cost per problem."""
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """How a problem is to be searched. The defaults are for one without others before it."""
 
-    n: int = Field(ge=1)
-    """The mean cost of a problem, in whole chains."""
-    samples: int = Field(ge=1)
-    """Number of chains from which the difficulty is estimated."""
-    choices: tuple[Choice, ...] = Field(min_length=1)
-    """The choices, from the hardest problems to the easiest."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        *thresholds, last = [choice.below for choice in self.choices]
-        known = [threshold for threshold in thresholds if threshold is not None]
-        if last is not None or len(known) < len(thresholds) or known != sorted(set(known)):
-            raise ValueError(
-                "the thresholds `below` must increase from choice to choice, and the last choice "
-                "has none"
-            )
-        for choice in self.choices:
-            if choice.n < self.samples:
-                raise ValueError(
-                    f"{choice.strategy} with n={choice.n} has fewer completions than there are "
-                    f"samples ({self.samples})"
-                )
-        return self
-
-    def choose(self, mean_score: float) -> Choice:
-        """The choice for samples with this mean score."""
-        return next(
-            choice for choice in self.choices if choice.below is None or mean_score < choice.below
-        )
+    method: Method = "tree"
+    samples: int = SAMPLES
+    """Independent chains to begin a tree with."""
+    votes: int = 4
+    """Unanimous votes of about this weight decide."""
+    parallel: int = 4
+    """Simulations of MCTS at a time."""
+    allowance: int | None = None
+    """Generated tokens after which the search ends, if it has a completion."""
+    cap: int | None = None
+    """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
+    reliability: float | None = None
+    """How often chains with high scores agreed in earlier problems, as far as it is known."""
 
 
-class Policy(_Data):
-    """The choices for each budget."""
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The advice to a problem's search, and what came of it."""
 
-    made_from: str = ""
-    """The runs that it was made from, for whoever reads it."""
-    budgets: tuple[Budget, ...] = Field(min_length=1)
+    advice: Advice
+    ended_by: EndedBy
+    tokens: int
+    """Generated tokens in the tree."""
+    first_tokens: int | None
+    """The tokens when its first completion was there, which is when it could have ended."""
+    high: Agreement = (0, 0)
+    """Of the pairs of independent chains with high scores, how many agree."""
+    low: Agreement = (0, 0)
+    """The same of chains with low scores."""
 
-    def budget(self, n: int) -> Budget:
-        """The largest budget of at most `n` chains a problem; ValueError if all are larger."""
-        within = [budget for budget in self.budgets if budget.n <= n]
-        if not within:
-            least = min(budget.n for budget in self.budgets)
-            raise ValueError(f"n is {n}, but the smallest budget of the policy is {least}")
-        return max(within, key=lambda budget: budget.n)
 
+class AutoConfig(SearchConfig):
+    """Parameters of the search for any budget, which is given as a limit."""
 
-Choose = Callable[[float], SearchConfig]
-"""The search for a problem whose samples have this mean score."""
+    n: int = Field(default=256, ge=1, le=100_000)
+    """Most completions; searches end before that once their vote is decided."""
+
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return AutoSearch(self, Advice(), seed, answer_of)
 
 
 class AutoSearch(Search):
-    """Draws samples, chooses a search by their scores, and continues as that search."""
+    """Searches one problem as it is advised."""
 
     tree: Tree
 
     def __init__(
-        self, samples: SampleSearchConfig, choose: Choose, seed: SeedOf, answer_of: AnswerOf
+        self, config: AutoConfig, advice: Advice, seed: SeedOf, answer_of: AnswerOf
     ) -> None:
-        """`samples` are scored; `seed` maps a node to the seed of its sample, in every search."""
-        self._choose = choose
+        """`seed` maps a node to the seed of its sample, in every search."""
+        self.config = config
+        self.advice = advice
         self._seed = seed
         self._answer_of = answer_of
-        self._config: SearchConfig = samples
-        """Parameters of the search that goes on now."""
-        self._search: Search = SampleSearch(samples, seed)
-        assert self._search.tree is not None
-        self.tree = self._samples = self._search.tree
+        self._ending = Ending(advice)
+        self._samples = Tree()
         self._steps: dict[NodePath, tuple[Thought, ...]] = {}
-        """The samples' steps, once there is a choice."""
-        self._asks = self._search.ask()
+        """The samples' steps, once they are complete."""
+        self._independent: Sequence[Completion] = ()
+        """Chains that know nothing of one another."""
+        self._sampling = advice.method == "tree" and advice.samples > 0
+        self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._result: SearchResult | None = None
-
-    @property
-    def chosen(self) -> SearchConfig | None:
-        """The parameters of the search that was chosen; None before that."""
-        return self._config if self._steps else None
+        self._begin(self._sampler() if self._sampling else self._searcher())
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
@@ -169,23 +136,27 @@ class AutoSearch(Search):
         if self._result:
             return
         self._search.tell(result)
-        if not self._steps and (samples := self._search.result()):
-            self._go_on(samples)
-        self._take_asks()
-        if self._steps and (found := self._search.result()):
-            self._add_unused_samples()
-            self._end(found)
+        if self._sampling and (samples := self._search.result()):
+            self._sampling = False
+            self._independent = samples.completions
+            self._samples = samples.tree
+            self._steps = {node.path: (node.thought,) for node in samples.tree if node.thought}
+            self._begin(self._searcher())
+        else:
+            self._take_asks()
 
     def result(self) -> SearchResult | None:
-        """The result of the search that was chosen."""
+        """The completions, best first; with method majority unscored, by path."""
         return self._result
 
     def stop(self) -> SearchResult:
-        """See Search; the samples count like the chains that the chosen search has completed."""
+        """See Search; samples count like the chains that the tree search has completed."""
         if self._result is None:
             self._add_unused_samples()
-            found = completions_so_far(self.tree, self._config.agg_strategy, self._config.n)
-            self._end(SearchResult(found, self.tree))
+            found = completions_so_far(self.tree, self.config.agg_strategy, self.config.n)
+            if self._sampling or self.advice.method != "tree":
+                self._independent = found
+            self._end(found, "limit")
         assert self._result is not None
         return self._result
 
@@ -202,14 +173,26 @@ class AutoSearch(Search):
         """See Search."""
         return self._search.expandable() if not self._result else ()
 
-    def _go_on(self, samples: SearchResult) -> None:
-        """Choose the search by the scores of the samples."""
-        scores = [done.score for done in samples.completions if done.score is not None]
-        self._config = self._choose(significant(math.fsum(scores) / len(scores)))
-        self._search = self._config.new_search(self._seed, self._answer_of)
-        assert self._search.tree is not None
-        self.tree = self._search.tree
-        self._steps = {node.path: (node.thought,) for node in self._samples if node.thought}
+    def _sampler(self) -> Search:
+        common = _common(self.config) | {"n": min(self.advice.samples, self.config.n)}
+        return SampleSearch(SampleSearchConfig.model_validate(common), self._seed)
+
+    def _searcher(self) -> Search:
+        common, advice = _common(self.config), self.advice
+        if advice.method == "tree":
+            tree = MctsConfig.model_validate(common | {"parallel": advice.parallel})
+            return _TreeSearch(tree, self._seed, self._answer_of, self._ending)
+        scored = advice.method == "weighted" or advice.samples > 0
+        chains = AdaptiveVoteConfig.model_validate(
+            common | {"scored": scored, "batch": max(1, min(4, advice.votes))}
+        )
+        return _ChainSearch(chains, self._seed, self._answer_of, self._ending)
+
+    def _begin(self, search: Search) -> None:
+        self._search = search
+        assert search.tree is not None
+        self.tree = search.tree
+        self._take_asks()
 
     def _take_asks(self) -> None:
         """Collect what the search wants now, and tell it at once what the samples hold of that."""
@@ -219,11 +202,17 @@ class AutoSearch(Search):
                     self._search.tell(known)
                 else:
                     self._asks.append(work)
+        self.tree = self._search.tree or self.tree
         for node in self._search.unwanted():
-            asks = [w for w in self._asks if isinstance(w, Expand) or w.node != node]
-            if len(asks) == len(self._asks):
+            left = [w for w in self._asks if isinstance(w, Expand) or w.node != node]
+            if len(left) == len(self._asks):
                 self._unwanted.append(node)  # it has been handed out
-            self._asks = asks
+            self._asks = left
+        if not self._sampling and (found := self._search.result()):
+            if self.advice.method != "tree":
+                self._independent = found.completions
+            self._add_unused_samples()
+            self._end(found.completions, self._ending.by)
 
     def _known(self, work: Work) -> Generated | Scored | None:
         """The answer that the samples hold; what they take from a node is its child 0."""
@@ -239,7 +228,7 @@ class AutoSearch(Search):
         return Generated(work.node, tuple(thoughts))
 
     def _add_unused_samples(self) -> None:
-        """Add the samples that the chosen search did not take over: they were paid for."""
+        """Add the samples that the tree search did not take over: they were paid for."""
         for sample in self._samples:
             if sample.path not in self.tree:
                 node = self.tree.add(sample.path)
@@ -247,7 +236,112 @@ class AutoSearch(Search):
                 ends = sample.fate is Fate.COMPLETED
                 node.fate = Fate.SURPLUS if ends else sample.fate
 
-    def _end(self, result: SearchResult) -> None:
-        self._result = result
+    def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
+        high, low = agreements(self._independent, self._answer_of)
+        tokens, first = tokens_in(self.tree), self._ending.first_tokens
+        if first is None and by == "n":  # it ended with the first completions
+            first = tokens
+        if self.advice.method == "majority":
+            ordered = sorted(completions, key=lambda done: done.node)
+            completions = tuple(replace(done, score=None) for done in ordered)
+        decision = Decision(self.advice, by, tokens, first, high, low)
+        self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
         self._unwanted.clear()
+
+
+@dataclass(slots=True)
+class Ending:
+    """The rule by which a search ends before it has n completions."""
+
+    advice: Advice
+    by: EndedBy = "n"
+    first_tokens: int | None = None
+
+    def reached(self, first: float, second: float, tokens: int) -> bool:
+        """Whether to end with these votes for the first two answers, and so many tokens taken.
+
+        There must be a completion. The votes are those of `adaptive_vote`, each with a weight by
+        which `votes` unanimous ones decide, approximately.
+        """
+        if self.first_tokens is None:
+            self.first_tokens = tokens
+        weight = ONE_VOTE / self.advice.votes
+        if chance_of_reversal(first * weight, second * weight) <= DOUBT:
+            self.by = "vote"
+        elif self.advice.allowance is not None and tokens >= self.advice.allowance:
+            self.by = "allowance"
+        return self.by != "n"
+
+
+class _TreeSearch(MctsSearch):
+    """MCTS until the ending is reached."""
+
+    def __init__(
+        self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
+    ) -> None:
+        self._votes = Votes(answer_of)
+        self._voted = False
+        self._ending = ending
+        self._tokens = 0
+        super().__init__(config, seed, answer_of)
+
+    def _take_steps(
+        self, candidate: Candidate, path: NodePath, thoughts: Iterable[Thought]
+    ) -> None:
+        taken = list(thoughts)
+        self._tokens += sum(len(thought.token_ids) for thought in taken)
+        super()._take_steps(candidate, path, taken)
+
+    def _count(self, completed: Iterable[Node]) -> None:
+        for node in completed:
+            self._votes.add(self.tree.text(node.path), self._path_score(node))
+            self._voted = True
+
+    @property
+    def _vote_is_decided(self) -> bool:
+        votes = self._votes.first_and_second
+        return self._voted and self._ending.reached(*votes, self._tokens)
+
+
+class _ChainSearch(AdaptiveVoteSearch):
+    """Chains in rounds until the ending is reached."""
+
+    def __init__(
+        self, config: AdaptiveVoteConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
+    ) -> None:
+        self._ending = ending
+        super().__init__(config, seed, answer_of)
+
+    @property
+    def _decided(self) -> bool:
+        votes = self._votes.first_and_second
+        return bool(self._voted) and self._ending.reached(*votes, tokens_in(self.tree))
+
+
+def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agreement, Agreement]:
+    """How far chains with high scores agree with one another; then those with low ones.
+
+    A verifier that is right about chains with high scores says so by this alone: right answers
+    agree.
+    """
+    high: list[AnswerForm | None] = []
+    low: list[AnswerForm | None] = []
+    for chain in sorted(chains, key=lambda done: done.node)[:COMPARED]:
+        if chain.score is not None:
+            (high if chain.score >= HIGH else low).append(answer_of(chain.text))
+    return _agreement(high), _agreement(low)
+
+
+def tokens_in(tree: Tree) -> int:
+    """The generated tokens in a tree."""
+    return sum(len(node.thought.token_ids) for node in tree if node.thought)
+
+
+def _agreement(answers: Sequence[AnswerForm | None]) -> Agreement:
+    pairs = list(combinations(answers, 2))
+    return sum(a is not None and a == b for a, b in pairs), len(pairs)
+
+
+def _common(config: SearchConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in SearchConfig.model_fields}

@@ -11,10 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .thought import Completion, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
+
+if TYPE_CHECKING:
+    from .auto import Decision
 
 Limit = Literal["tokens", "deadline"]
 """The limits that may cut a search short: its token budget, or its deadline."""
@@ -94,6 +97,8 @@ class SearchResult:
     tree: Tree
     limit: Limit | None = None
     """The limit that cut the search short; None if it finished."""
+    decision: Decision | None = None
+    """The advice to `auto` and what came of it; None for other searches."""
 
 
 class Search(ABC):

@@ -16,7 +16,6 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import ENDPOINT
 from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.search.auto import Budget
 
 from .functions import AnswerFunction, EqualFunction
 from .result import Step
@@ -52,7 +51,6 @@ class StrategyParameters(TypedDict, total=False):
     width: int
     exploration: float
     parallel: int
-    policy: Budget | Mapping[str, Any]
 
 
 class SolveOptions(StrategyParameters, total=False):

@@ -61,6 +61,7 @@ class Outcome:
             nodes=len(self.found.tree),
             tree_digest=self.digest,
             limit=self.found.limit,
+            decision=self.found.decision,
         )
 
     def result(self, usage: Usage) -> Result:

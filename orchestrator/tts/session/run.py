@@ -20,7 +20,7 @@ from tts.runs.checks import (
     write_summary,
 )
 from tts.runs.config import check_same, read_run_config
-from tts.runs.events import AnyEvent, Finished
+from tts.runs.events import AnyEvent, Finished, ProblemSolved
 from tts.runs.folder import (
     EVENTS,
     create_run,
@@ -129,7 +129,14 @@ async def execute(
     what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
+    if task.allocation:
+        for problem in plan.problems:
+            task.allocation.place(problem.id)
     if run.begun:
+        if task.allocation:
+            for event in read_events(folder):
+                if isinstance(event, ProblemSolved) and event.decision:
+                    task.allocation.observe(event.problem, event.decision)
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote):
             await outbox.room()

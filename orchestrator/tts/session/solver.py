@@ -55,6 +55,8 @@ class Solver:
         """By replica: the problems that its driver has not started yet."""
         self._full: set[str] = set()
         """Replicas that have enough of them."""
+        self._decided = asyncio.Event()
+        """Set whenever a problem whose decision others wait for is solved."""
         self._stops: set[Callable[[], None]] = set()
         """For each of a driver's searches, the function that ends it with its results so far."""
 
@@ -105,7 +107,7 @@ class Solver:
         self._journal.begin(name, resumed, keep=self._replicas.elastic)
         try:
             found = await self._search(asked)
-            optional = strategy.factory is not None
+            optional = strategy.factory is not None or found.decision is not None
             outcome = await judged_outcome(
                 problem,
                 found,
@@ -121,6 +123,9 @@ class Solver:
             self._journal.end(name)
             self._names.discard(name)
         self._journal.solved(outcome, now)
+        if task.allocation and found.decision:
+            task.allocation.observe(problem.id, found.decision)
+            self._decided.set()
         return outcome.result(usage)
 
     async def _search(self, asked: _Asked) -> SearchResult:
@@ -260,10 +265,17 @@ class Solver:
                         problem = await following()
                         if problem is None:
                             break
+                        await self._advisable(problem, task)
                         group.create_task(one(problem))
                 watch.cancel()
         except BaseExceptionGroup as failures:
             raise _most_telling(failures) from failures
+
+    async def _advisable(self, problem: Problem, task: Task) -> None:
+        """Wait until the problems are solved whose decisions its advice depends on."""
+        while task.allocation and not task.allocation.ready(problem.id):
+            self._decided.clear()
+            await self._decided.wait()
 
     def _unused_name(self, name: str) -> str:
         """A problem's id as the driver's events say it: of two at a time each has its own."""

@@ -12,7 +12,17 @@ from tts.build.spec import Deployment
 from tts.endpoints.functions import name_of
 from tts.grading.votes import answer_form
 from tts.problem import Problem
-from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
+from tts.search import (
+    Advice,
+    AnswerOf,
+    AutoConfig,
+    AutoSearch,
+    NodePath,
+    Search,
+    SearchConfig,
+    SeedOf,
+    node_seed,
+)
 from tts.strategies.catalog import STRATEGIES, find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure, require_answer_form
 from tts.strategies.strategy import Ballot, Strategy, Vote, require_context
@@ -44,7 +54,18 @@ class ChosenStrategy:
         own = self.factory or type(self.config)
         return name_of(own) if self.factory or self.name == name_of(own) else None
 
-    def new_search(self, problem: Problem, run_seed: int, form: AnswerOf = answer_form) -> Search:
+    @property
+    def takes_advice(self) -> bool:
+        """Whether its searches are advised by the problems before them."""
+        return isinstance(self.config, AutoConfig)
+
+    def new_search(
+        self,
+        problem: Problem,
+        run_seed: int,
+        form: AnswerOf = answer_form,
+        advice: Advice | None = None,
+    ) -> Search:
         """A new search; `form` gives the form of an answer to searches that stop early."""
 
         def seed(node: NodePath) -> int:
@@ -53,6 +74,8 @@ class ChosenStrategy:
         if self.factory is not None:
             return self.factory(problem, seed)
         assert self.config is not None
+        if advice and isinstance(self.config, AutoConfig):
+            return AutoSearch(self.config, advice, seed, form)
         return new_search(self.config, seed, form)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tts.grading import Equality
 from tts.problem import Problem
-from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search
+from tts.search import Allocation, BudgetedSearch, Generated, NodePath, Scored, Search
 
 from .functions import FunctionGrader, answer_form_of, checked_answer_of
 from .plan import Grading, Plan
@@ -26,16 +26,21 @@ class Task:
     grading: Grading = field(default_factory=Grading)
     on_step: Callable[[Step], None] | None = None
     budget_tokens: int | None = None
-    """Generated tokens that a problem's tree may hold; None: any number."""
+    """Generated tokens that a problem's tree may hold; None: any number. With an allocation it is
+    the mean of the problems."""
     on_server: Callable[[str], None] | None = None
     """Called with the server that a problem goes to; again when it moves to another."""
+    allocation: Allocation | None = None
+    """Source of the advice to each problem, for a strategy that takes advice."""
 
     def new_search(self, problem: Problem) -> Search:
         """A new search for a problem, within its budget."""
         answer_of = self.grading.answer_of or self.strategy.ballot.answer_of
         form = answer_form_of(answer_of, self.grading.equal)
-        search = self.strategy.new_search(problem, self.seed, form)
-        return search if self.budget_tokens is None else BudgetedSearch(search, self.budget_tokens)
+        advice = self.allocation.advice(problem.id) if self.allocation else None
+        search = self.strategy.new_search(problem, self.seed, form, advice)
+        tokens = advice.cap if advice else self.budget_tokens
+        return search if tokens is None else BudgetedSearch(search, tokens)
 
 
 @contextmanager
@@ -58,6 +63,7 @@ def task_of(
             on_step,
             asked.limits.budget_tokens,
             on_server,
+            Allocation(asked.limits.budget_tokens) if plan.strategy.takes_advice else None,
         )
     finally:
         if own:

@@ -17,6 +17,7 @@ from tts.search import (
     AbMctsConfig,
     AdaptiveVoteConfig,
     AnswerOf,
+    AutoConfig,
     BeamSearchConfig,
     DvtsConfig,
     MctsConfig,
@@ -28,7 +29,6 @@ from tts.search import (
     SeedOf,
 )
 
-from .auto import AutoConfig
 from .names import strategy_name
 from .strategy import Strategy
 
@@ -126,7 +126,7 @@ _ALL = (
     ),
     Strategy(
         "auto",
-        "strategy and n by difficulty, n chains' worth of tokens on average, weighted vote",
+        "the one to take: given a budget, it decides for itself how to search",
         AutoConfig,
         "weighted",
     ),

@@ -27,7 +27,7 @@ from scripts.bench.budgets.records import Cell, Fit, Records, Solved, Spent
 from scripts.bench.budgets.table import markdown
 from tts.build.errors import ConfigError, TtsError
 from tts.datasets.load import load_problems
-from tts.lab.bench.equal_cost import PILOT_SEED
+from tts.lab.bench.equal_cost import PILOT_SEED, takes_budget
 from tts.lab.bench.fitting import fit_n, pilot_of, tokens_of
 from tts.problem import Problem
 from tts.search import SearchConfig
@@ -60,9 +60,9 @@ class Measurement:
         results = self._session.solve_many(
             left,
             strategy=cell.name,
-            parameters={**cell.parameters, "n": fit.n},
+            parameters=cell.parameters if _takes_budget(cell) else {**cell.parameters, "n": fit.n},
             seed=cell.seed,
-            budget_tokens=cell.budget if self._cap else None,
+            budget_tokens=cell.budget if self._cap or _takes_budget(cell) else None,
         )
         solved = 0
         try:
@@ -85,7 +85,7 @@ class Measurement:
         def configured(n: int) -> SearchConfig:
             return configure(strategy, self._session.deployment, {**given, "n": n})
 
-        if "n" in given or "n" in strategy.fixed:
+        if "n" in given or "n" in strategy.fixed or _takes_budget(cell):
             config = configure(strategy, self._session.deployment, given)
             return Fit(cell.strategy, cell.budget, config.n, 0)
         pilot = pilot_of(self._problems)
@@ -96,6 +96,11 @@ class Measurement:
 
         fitted = await fit_n(configured, mean_tokens, cell.budget)
         return Fit(cell.strategy, cell.budget, fitted.config.n, round(fitted.cost, 1))
+
+
+def _takes_budget(cell: Cell) -> bool:
+    """Whether the strategy spends the budget by itself, as the mean of the problems."""
+    return takes_budget(find_strategy(cell.name).config)
 
 
 def _solved(cell: Cell, result: Result) -> Solved:

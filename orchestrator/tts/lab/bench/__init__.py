@@ -9,5 +9,4 @@
 | replayed_run | what `--replay` makes of the other options |
 | equal_cost | the strategies' n, fitted to one mean cost per problem |
 | fitting | the n with which a strategy costs what it may |
-| calibration | a policy of `auto` from finished runs |
 """

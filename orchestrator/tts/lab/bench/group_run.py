@@ -182,6 +182,14 @@ def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
     ]
 
 
+def _plan_with(plan: Plan, strategy: ChosenStrategy) -> Plan:
+    """The plan of one member: fitted to the budget, or with the budget as its limit."""
+    asked = plan.asked
+    if strategy.takes_advice and asked.fitted_to:
+        asked = msgspec.structs.replace(asked, limits=asked.fitted_to)
+    return replace(plan, strategy=strategy, asked=asked)
+
+
 @dataclass
 class _GroupProgress:
     """How far a group is."""
@@ -217,7 +225,7 @@ def _carry_out(
         for member in members:
             where = folder / member.folder
             opening = open_run(
-                replace(plan, strategy=chosen[member.strategy]),
+                _plan_with(plan, chosen[member.strategy]),
                 where,
                 resume=has_begun(where),
                 repair=repair,

@@ -15,6 +15,7 @@ from typing import Any
 
 from tts.search import NodePath
 
+from ..decisions import reason
 from .trees import CancelledRecord, ProblemTree, ThoughtRecord
 
 INLINE_BYTES = 4_000_000
@@ -69,6 +70,8 @@ def pack(tree: ProblemTree) -> PackedTree:
         "thoughts": [_thought(record, tree.began) for record in tree.thoughts],
         "cancelled": [_cancelled(record, tree.began) for record in tree.cancelled],
     }
+    if tree.decision:
+        data["why"] = reason(tree.decision)
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
     return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tts.runs.events import AnyEvent, LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.state import ProblemState, RunState, solved_problems
-from tts.search import Fate, Limit, NodePath, Stop
+from tts.search import Decision, Fate, Limit, NodePath, Stop
 
 LOOKAHEAD = -1
 """The child index of a look-ahead."""
@@ -66,6 +66,7 @@ class ProblemTree:
     began: float = 0.0
     ended: float | None = None
     limit: Limit | None = None
+    decision: Decision | None = None
     digest: str = ""
     """The digest of the tree that the search had grown, as the log has it."""
     tokens: int = 0
@@ -111,6 +112,7 @@ def problem_tree(problem: ProblemState, vote: str, question: str | None = None) 
     )
     if solved := problem.solution:
         tree.level, tree.reference, tree.limit = solved.level, solved.reference, solved.limit
+        tree.decision = solved.decision
         tree.digest = solved.tree_digest
         tree.completions, tree.groups = solved.completions, solved.groups or ()
     nodes = _thoughts(problem)

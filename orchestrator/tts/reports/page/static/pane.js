@@ -196,6 +196,7 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
     const graded = rows.some(([, right]) => right !== null);
     if (!graded) for (const row of [columns, ...rows]) row.splice(1, 1);
     if (rows.length) place.append(table(columns, rows));
+    if (data.why) place.append(element("p", { class: "hint" }, data.why));
     if (data.limit) place.append(element("p", { class: "hint" }, `Its ${data.limit === "tokens" ? "budget of tokens" : "deadline"} ended the search.`));
   }
 

@@ -1,0 +1,41 @@
+"""Why `auto` searched a problem as it did, and took so many tokens: in words."""
+
+from __future__ import annotations
+
+from tts.search import Decision
+
+_METHODS = {
+    "tree": "A tree search followed the scores",
+    "weighted": "Chains were sampled, and scores weighed their votes",
+    "majority": "Chains were sampled, and their votes were counted without scores",
+}
+_ENDS = {
+    "vote": "the vote was decided",
+    "allowance": "the tokens that it was allowed were spent",
+    "n": "there were n completions",
+    "limit": "a limit was reached",
+}
+
+
+def reason(decision: Decision) -> str:
+    """Sentences on what a problem's search was advised, and what came of it."""
+    advice = decision.advice
+    known = "no earlier problem was known"
+    if advice.reliability is not None:
+        known = f"high scores of earlier problems agreed in {advice.reliability:.0%} of pairs"
+    said = [f"{_METHODS[advice.method]} ({known})."]
+    if advice.allowance is not None:
+        said.append(
+            f"It was allowed {advice.allowance:,} tokens if it had a completion by then, and "
+            f"{advice.cap:,} at most."
+            if advice.cap
+            else f"It was allowed {advice.allowance:,} tokens if it had a completion by then."
+        )
+    first = "no completion came before the end"
+    if decision.first_tokens is not None:
+        first = f"the first completion was there after {decision.first_tokens:,}"
+    said.append(
+        f"It took {decision.tokens:,} tokens ({first}) and ended because "
+        f"{_ENDS[decision.ended_by]}."
+    )
+    return " ".join(said)

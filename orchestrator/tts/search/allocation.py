@@ -1,0 +1,162 @@
+"""How a run's budget goes to its problems, and what they are advised (`auto.Advice`).
+
+    decisions of problems 0 .. i - LAG  ──►  advice to problem i
+
+A problem's advice depends on what was decided of those at least LAG places before it, never on
+which of them were faster: so it is the same under every schedule, and when a run is continued.
+
+**Tokens.** A budget is the mean of a problem. Easy problems end early; what they leave goes to hard
+ones. Earlier problems have shown at how many tokens they could have ended first, and when their
+vote was decided; so it is known what they would have taken with any allowance, and with any number
+of votes. The advice is the smallest number of votes with which the budget would be spent, and the
+allowance with which it would be spent exactly: the optimum of allocation by "water filling". Where
+the budget has not been spent so far, the rest is given to the next problems.
+
+**Method.** If chains with high scores agree with one another, they are right, since wrong answers
+differ (the premise of majority voting; Wang et al. 2022): then a tree search may follow the scores.
+If they hardly agree, but more than chains with low scores do, scores may weigh votes. If not even
+that, the votes are counted without them. Agreement is the mean of a beta distribution that pairs of
+chains update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .auto import SAMPLES, Advice, Agreement, Decision, Method
+from .thought import significant
+
+LAG = 32
+"""How far a problem is behind those whose decisions it knows; more never run at a time."""
+WINDOW = 128
+"""How many decisions are looked at: the latest."""
+SOME = 8
+"""One of so many problems begins with samples, after the first LAG, which all do."""
+MANY = 2
+"""The same while it is uncertain which method is the right one."""
+MOST = 16
+"""Most allowance of a problem, as a multiple of the budget."""
+VOTES = (1, 2, 4, 8, 16, 32)
+"""Votes that may decide; see `auto.Ending`."""
+PRIOR_PAIRS = 6
+"""Weight of the prior agreement, in pairs of chains."""
+PRIOR_HIGH = 0.9
+PRIOR_LOW = 0.2
+TRUSTED = 0.72
+"""The least agreement of high scores at which a tree search follows them."""
+CERTAIN = 0.88
+"""The least agreement of high scores at which a single one may decide."""
+UNCERTAIN = 0.08
+"""Distance to the thresholds within which an agreement leaves the method uncertain."""
+TELLING = 0.35
+"""How much more often high scores must agree than low ones, for scores to count at all."""
+
+
+class Allocation:
+    """Advice to the problems of a run, by their places in it."""
+
+    def __init__(self, budget: int | None) -> None:
+        """`budget` is the mean of generated tokens per problem; None: any number."""
+        self._budget = budget
+        self._places: dict[str, int] = {}
+        self._decisions: dict[int, Decision] = {}
+        self._complete = 0
+        """How many problems, from the first on, have been decided."""
+
+    def place(self, problem: str) -> int:
+        """The place of a problem in the run; one that is new gets the next."""
+        return self._places.setdefault(problem, len(self._places))
+
+    def observe(self, problem: str, decision: Decision) -> None:
+        """Take in what was decided of a problem."""
+        self._decisions[self.place(problem)] = decision
+        while self._complete in self._decisions:
+            self._complete += 1
+
+    def ready(self, problem: str) -> bool:
+        """Whether all is known that the problem's advice depends on."""
+        return self.place(problem) < self._complete + LAG
+
+    def advice(self, problem: str) -> Advice:
+        """The advice to a problem that is ready."""
+        place = self.place(problem)
+        known = [self._decisions[before] for before in range(place - LAG + 1)]
+        return advise(place, known, self._budget)
+
+
+def advise(place: int, known: Sequence[Decision], budget: int | None) -> Advice:
+    """The advice to the problem at a place of a run of which these decisions are known."""
+    recent = known[-WINDOW:]
+    high, low = agreement(recent)
+    method = choose_method(high, low)
+    uncertain = min(abs(high - TRUSTED), abs(high - low - TELLING)) < UNCERTAIN
+    explores = place < LAG or not place % (MANY if uncertain else SOME)
+    samples = SAMPLES if explores else 0
+    reliability = significant(high)
+    if budget is None:
+        return Advice(method, samples, reliability=reliability if known else None)
+    like = [decision for decision in recent if decision.advice.method == method]
+    like = like if len(like) >= LAG else list(recent)
+    saved = budget * len(known) - sum(decision.tokens for decision in known)
+    target = max(budget / 2, budget + saved / WINDOW * 2)
+    if not like:
+        return Advice(method, votes=2, parallel=2, allowance=budget, cap=budget)
+    fewest = 4 if method != "tree" else 1 if reliability >= CERTAIN else 2
+    choices = [votes for votes in VOTES if votes >= fewest]
+    votes, allowance = spend(like, choices, target, MOST * budget)
+    first = sum(decision.first_tokens or decision.tokens for decision in like) / len(like)
+    return Advice(
+        method,
+        samples=samples,
+        votes=votes,
+        parallel=2 if target > 2 * first else 1,
+        allowance=allowance,
+        cap=MOST * max(budget, allowance) // 2,
+        reliability=reliability,
+    )
+
+
+def agreement(known: Sequence[Decision]) -> tuple[float, float]:
+    """How often chains with high scores agree with one another, and those with low scores."""
+    high = _mean([decision.high for decision in known], PRIOR_HIGH)
+    return high, _mean([decision.low for decision in known], PRIOR_LOW)
+
+
+def choose_method(high: float, low: float) -> Method:
+    """The method where chains with high scores, and with low ones, agree so often."""
+    if high - low < TELLING:
+        return "majority"
+    return "tree" if high >= TRUSTED else "weighted"
+
+
+def spend(
+    known: Sequence[Decision], choices: Sequence[int], target: float, most: int
+) -> tuple[int, int]:
+    """The votes and the allowance with which these problems would have taken `target` on average.
+
+    The allowance is `most` at the most, and of the choices of votes it is the fewest that will do.
+    """
+
+    def cost(decision: Decision, votes: int, allowance: float) -> float:
+        needed = decision.tokens * votes / decision.advice.votes
+        if decision.ended_by != "vote":  # it might have gone on for ever
+            needed = allowance
+        return max(decision.first_tokens or decision.tokens, min(needed, allowance))
+
+    def mean(votes: int, allowance: float) -> float:
+        return sum(cost(decision, votes, allowance) for decision in known) / len(known)
+
+    votes = next((votes for votes in choices if mean(votes, most) >= target), choices[-1])
+    low, high = 0, most
+    while low < high:  # the largest allowance that costs no more than the target
+        middle = (low + high + 1) // 2
+        if mean(votes, middle) <= target:
+            low = middle
+        else:
+            high = middle - 1
+    return votes, low
+
+
+def _mean(agreements: Sequence[Agreement], prior: float) -> float:
+    agreeing = PRIOR_PAIRS * prior + sum(agreeing for agreeing, _ in agreements)
+    return significant(agreeing / (PRIOR_PAIRS + sum(pairs for _, pairs in agreements)))

@@ -1,0 +1,24 @@
+"""The sentences on a decision of `auto`."""
+
+import pytest
+
+from tts.reports.decisions import reason
+from tts.search import Advice, Decision
+
+
+def test_a_decision_is_explained():
+    advice = Advice(votes=1, allowance=1737, cap=13896, reliability=0.988)
+    assert reason(Decision(advice, "vote", 9000, 340)) == (
+        "A tree search followed the scores (high scores of earlier problems agreed in 99% of "
+        "pairs). It was allowed 1,737 tokens if it had a completion by then, and 13,896 at most. "
+        "It took 9,000 tokens (the first completion was there after 340) and ended because the "
+        "vote was decided."
+    )
+
+
+@pytest.mark.parametrize("method", ["tree", "weighted", "majority"])
+@pytest.mark.parametrize("by", ["vote", "allowance", "n", "limit"])
+def test_every_decision_has_a_sentence(method, by):
+    said = reason(Decision(Advice(method), by, 10, None))
+    assert "no earlier problem was known" in said
+    assert "no completion came before the end" in said

@@ -1,0 +1,113 @@
+"""What the problems of a run are advised, by those well before them."""
+
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.search import Advice, Allocation, Decision
+from tts.search.allocation import LAG, MOST, advise, choose_method, spend
+
+RELIABLE = Decision(Advice(votes=1), "vote", 100, 80, high=(6, 6), low=(0, 0))
+
+
+@st.composite
+def decisions(draw):
+    first = draw(st.integers(1, 500))
+    tokens = first + draw(st.integers(0, 2000))
+    advice = Advice(votes=draw(st.sampled_from([1, 2, 4])))
+    return Decision(advice, draw(st.sampled_from(["vote", "allowance", "n"])), tokens, first)
+
+
+def filled(problems, decision=RELIABLE, budget=200):
+    allocation = Allocation(budget)
+    for problem in range(problems):
+        allocation.observe(str(problem), decision)
+    return allocation
+
+
+@given(st.permutations(range(40)), st.integers(LAG, LAG + 39))
+def test_advice_depends_on_the_problems_well_before_and_on_no_order(order, place):
+    told, in_order = Allocation(200), Allocation(200)
+    for problem in range(place + 1):
+        told.place(str(problem))
+        in_order.place(str(problem))
+    by_problem = [replace(RELIABLE, tokens=80 + 7 * problem) for problem in range(40)]
+    for problem in range(place - LAG + 1):
+        in_order.observe(str(problem), by_problem[problem])
+    for problem in order:  # later ones as well
+        told.observe(str(problem), by_problem[problem])
+    assert in_order.ready(str(place))
+    assert told.advice(str(place)) == in_order.advice(str(place))
+
+
+def test_a_problem_waits_for_those_before_it():
+    allocation = Allocation(200)
+    for problem in range(2 * LAG):
+        allocation.place(str(problem))
+    assert allocation.ready(str(LAG - 1))
+    assert not allocation.ready(str(LAG))
+    allocation.observe("1", RELIABLE)
+    assert not allocation.ready(str(LAG))
+    allocation.observe("0", RELIABLE)
+    assert allocation.ready(str(LAG + 1))
+    assert not allocation.ready(str(LAG + 2))
+
+
+def test_the_first_problem_may_take_the_budget_and_no_more():
+    first = Allocation(300).advice("a")
+    assert (first.allowance, first.cap, first.samples) == (300, 300, 4)
+    assert Allocation(None).advice("a") == Advice()
+
+
+@given(st.lists(decisions(), min_size=1, max_size=40), st.integers(50, 3000))
+def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, target):
+    votes, allowance = spend(known, (1, 2, 4), target, MOST * target)
+    assert 0 <= allowance <= MOST * target
+
+    def taken(decision):
+        needed = decision.tokens * votes / decision.advice.votes
+        if decision.ended_by != "vote":
+            needed = allowance
+        return max(decision.first_tokens, min(needed, allowance))
+
+    least = fmean(decision.first_tokens for decision in known)
+    assert fmean(map(taken, known)) <= max(target, least) + 1e-9
+
+
+def test_what_easy_problems_leave_goes_to_hard_ones():
+    hard = replace(RELIABLE, ended_by="allowance", tokens=200)
+    advice = advise(100, [RELIABLE, RELIABLE, RELIABLE, hard] * 10, 200)
+    assert advice.allowance > 400
+    assert advice.cap > advice.allowance
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "method"),
+    [
+        (0.95, 0.1, "tree"),
+        (0.8, 0.2, "tree"),
+        (0.65, 0.2, "weighted"),
+        (0.6, 0.4, "majority"),
+        (0.9, 0.8, "majority"),
+    ],
+)
+def test_the_method_follows_the_agreement_of_high_scores(high, low, method):
+    assert choose_method(high, low) == method
+
+
+def test_scores_are_not_believed_once_high_ones_disagree():
+    liar = replace(RELIABLE, high=(2, 6), low=(2, 6))
+    last = str(2 * LAG - 1)
+    assert filled(2 * LAG).advice(last).method == "tree"
+    doubted = filled(2 * LAG, liar).advice(last)
+    assert doubted.method == "majority"
+    assert doubted.reliability < 0.5
+
+
+def test_samples_are_drawn_more_rarely_once_the_method_is_certain():
+    allocation = filled(3 * LAG)
+    sampled = [allocation.advice(str(place)).samples for place in range(2 * LAG, 3 * LAG)]
+    assert 0 < sum(map(bool, sampled)) <= LAG // 4
