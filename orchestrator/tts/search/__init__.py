@@ -14,6 +14,7 @@
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
 | auto | the search for any budget, as it is advised |
+| advice | what a search is advised, and what came of it |
 | allocation | what the problems of a run are advised, by those before them |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | adaptive_vote | sampling in rounds until the vote is probably decided |
@@ -22,8 +23,9 @@
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
+from .advice import Advice, Decision
 from .allocation import Allocation
-from .auto import Advice, AutoConfig, AutoSearch, Decision
+from .auto import AutoConfig, AutoSearch
 from .beam_search import BeamSearch
 from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig

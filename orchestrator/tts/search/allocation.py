@@ -1,4 +1,4 @@
-"""How a run's budget goes to its problems, and what they are advised (`auto.Advice`).
+"""How a run's budget goes to its problems, and what they are advised (`Advice`).
 
     decisions of problems 0 .. i - LAG  ──►  advice to problem i
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .auto import SAMPLES, Advice, Agreement, Decision, Method
+from .advice import SAMPLES, Advice, Agreement, Decision, Method
 from .thought import significant
 
 LAG = 32

@@ -11,13 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from .advice import Decision
 from .thought import Completion, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
-
-if TYPE_CHECKING:
-    from .auto import Decision
 
 Limit = Literal["tokens", "deadline"]
 """The limits that may cut a search short: its token budget, or its deadline."""

@@ -59,7 +59,7 @@ def pack(tree: ProblemTree) -> PackedTree:
         "tokens": tree.tokens,
         "thoughts": len(tree.thoughts),
     }
-    data = {
+    data: dict[str, Any] = {
         "seconds": seconds,
         "limit": tree.limit,
         "groups": [{"answer": group.answer, "correct": group.correct} for group in tree.groups],
@@ -173,7 +173,7 @@ def _teaches(tree: ProblemTree) -> int:
 
 def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
     thought = record.thought
-    data = {
+    data: dict[str, Any] = {
         "path": _name(record.path),
         "text": thought.text,
         "stop": thought.stop,

@@ -1,0 +1,53 @@
+"""Advice to the search of one problem, and the decision that came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["tree", "weighted", "majority"]
+"""How a problem is searched: by MCTS, or by chains that are weighted or only counted."""
+EndedBy = Literal["vote", "allowance", "n", "limit"]
+"""The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
+limit cut it short."""
+
+Agreement = tuple[int, int]
+"""How many pairs of chains have the same answer, and how many pairs there are."""
+
+SAMPLES = 4
+"""Chains that a tree begins with where it begins with samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """How a problem is to be searched. The defaults are for one without others before it."""
+
+    method: Method = "tree"
+    samples: int = SAMPLES
+    """Independent chains to begin a tree with."""
+    votes: int = 4
+    """Unanimous votes of about this weight decide."""
+    parallel: int = 4
+    """Simulations of MCTS at a time."""
+    allowance: int | None = None
+    """Generated tokens after which the search ends, if it has a completion."""
+    cap: int | None = None
+    """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
+    reliability: float | None = None
+    """How often chains with high scores agreed in earlier problems, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The advice to a problem's search, and what came of it."""
+
+    advice: Advice
+    ended_by: EndedBy
+    tokens: int
+    """Generated tokens in the tree."""
+    first_tokens: int | None
+    """The tokens when its first completion was there, which is when it could have ended."""
+    high: Agreement = (0, 0)
+    """Of the pairs of independent chains with high scores, how many agree."""
+    low: Agreement = (0, 0)
+    """The same of chains with low scores."""
