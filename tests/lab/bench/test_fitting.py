@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -68,11 +67,16 @@ def test_no_valid_n_is_an_error():
         asyncio.run(fit_n(configured, measure, 10))
 
 
-@given(st.integers(0, 500))
-def test_a_pilot_is_spread_over_all_problems(count):
+@given(st.integers(1, 3000))
+def test_a_pilot_is_a_sample_of_all_problems_and_always_the_same(count):
     problems = list(range(count))
     pilot = pilot_of(problems)
-    assert len(pilot) == len(set(pilot)) == min(count, PILOT_PROBLEMS)
-    if count > PILOT_PROBLEMS:
-        gaps = {later - earlier for earlier, later in pairwise(pilot)}
-        assert max(gaps) - min(gaps) <= 1
+    assert pilot == pilot_of(problems)
+    assert len(set(pilot)) == len(pilot) == min(PILOT_PROBLEMS, count)
+    assert set(pilot) <= set(problems)
+
+
+@pytest.mark.parametrize("levels", [4, 5, 9, 25])
+def test_a_pilot_has_every_level_where_levels_go_in_cycles(levels):
+    """Every k-th problem of a list had none of some of them."""
+    assert {problem % levels for problem in pilot_of(range(500))} == set(range(levels))
