@@ -53,7 +53,6 @@ REFERENCES = {
     "particle-filtering": "particle_filtering",
     "mcts": "mcts",
     "ab-mcts": "ab_mcts",
-    "auto": "auto",
 }
 """The reference's function for each strategy."""
 
@@ -207,10 +206,8 @@ class World:
     def expected(self):
         """The reference's outcome of each problem."""
         search = getattr(reference, REFERENCES[self.case.strategy])
-        given = self.config.model_dump(
-            exclude={"semantics", "policy", "answer_regex", "answer_schema"}
-        )
-        params = reference_run.Params(**given, policy=getattr(self.config, "policy", None))
+        given = self.config.model_dump(exclude={"semantics", "answer_regex", "answer_schema"})
+        params = reference_run.Params(**given)
         return {
             problem.id: search(params, self.seed(problem), _ByPath(self, problem))
             for problem in self.problems

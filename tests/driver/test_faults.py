@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.driver.fault_cases import (
     EXAMPLES,
     LATE,
+    REFERENCES,
     SCHEDULES,
     Session,
     World,
@@ -20,7 +21,6 @@ from tests.driver.fault_cases import (
 
 from tts.prompting import Models
 from tts.runs import events
-from tts.strategies.catalog import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def models(tiny_deployment):
 drawn = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", REFERENCES)
 def test_faults_do_not_change_the_trees(models, strategy):
     @drawn
     @given(case=cases(strategy))
@@ -45,7 +45,7 @@ def test_faults_do_not_change_the_trees(models, strategy):
     compare()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", REFERENCES)
 def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, strategy):
     @drawn
     @given(
@@ -85,7 +85,7 @@ def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, stra
     compare()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", REFERENCES)
 def test_a_run_goes_on_from_wherever_its_log_was_cut(models, strategy):
     @drawn
     @given(

@@ -8,7 +8,6 @@ import math
 
 from tests.search.reference_run import (
     GenerateCall,
-    Node,
     Outcome,
     Params,
     Run,
@@ -382,30 +381,6 @@ def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
         if len(starts) < params.n:
             begin()
     return run.outcome(completed)
-
-
-def auto(params: Params, seed: Seed, world: World) -> Outcome:
-    """A few samples, then the search that their mean score calls for, which begins with them."""
-    policy = params.policy
-    samples = sample(_alike(params, policy.samples), seed, world)
-    scores = [done.score for done in samples.completions]
-    choice = policy.choose(twelve_digits(math.fsum(scores) / len(scores)))
-    search = {
-        "weighted-best-of-n": sample,
-        "beam-search": beam_search,
-        "dvts": dvts,
-        "rebase": rebase,
-        "particle-filtering": particle_filtering,
-        "mcts": mcts,
-        "ab-mcts": ab_mcts,
-    }[choice.strategy]
-    chosen = search(_alike(params, choice.n), seed, _Sampled(world, samples))
-    nodes = dict(chosen.nodes)
-    for path, node in samples.nodes.items():
-        fate = Fate.SURPLUS if node.fate == Fate.COMPLETED else node.fate
-        nodes.setdefault(path, Node(node.thought, node.score, fate))
-    calls = [*samples.calls, *(call for call in chosen.calls if not _answers(samples, call))]
-    return Outcome(nodes, chosen.completions, calls)
 
 
 def _alike(params: Params, n: int) -> Params:
