@@ -7,7 +7,6 @@ after the other, no events, no order to get wrong. To be read next to the defini
 import math
 
 from tests.search.reference_run import (
-    GenerateCall,
     Outcome,
     Params,
     Run,
@@ -381,32 +380,3 @@ def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
         if len(starts) < params.n:
             begin()
     return run.outcome(completed)
-
-
-def _alike(params: Params, n: int) -> Params:
-    """What a search is chosen with: its own defaults, but for how steps are sampled and scored."""
-    shared = ("temperature", "top_p", "max_tokens", "agg_strategy")
-    return Params(n=n, beam_width=4, **{name: getattr(params, name) for name in shared})
-
-
-def _answers(samples: Outcome, call) -> bool:
-    """Whether the samples hold what this call asks for."""
-    node = samples.nodes.get(call.path)
-    return node is not None and (isinstance(call, GenerateCall) or node.score is not None)
-
-
-class _Sampled:
-    """A world in which the samples' steps are known."""
-
-    def __init__(self, world: World, samples: Outcome):
-        self.world, self.samples = world, samples
-        self.score, self.answer_form = world.score, world.answer_form
-
-    def generate(self, path, seed, temperature, whole):
-        nodes = self.samples.nodes
-        if path not in nodes:
-            return self.world.generate(path, seed, temperature, whole)
-        thoughts = [nodes[path].thought]
-        while whole and (path := (*path, 0)) in nodes:
-            thoughts.append(nodes[path].thought)
-        return tuple(thoughts)

@@ -24,7 +24,7 @@ from tts.search import (
     Thought,
     node_seed,
 )
-from tts.search.auto import Ending, agreements, tokens_in
+from tts.search.auto import Ending, agreements
 
 
 def new_search(config, advice, world=0):
@@ -74,7 +74,7 @@ def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, w
     found = search.result()
     decision = found.decision
     assert decision.advice == advice
-    assert decision.tokens == tokens_in(found.tree)
+    assert decision.tokens == sum(len(node.thought.token_ids) for node in found.tree)
     assert decision.first_tokens <= decision.tokens
     assert len(found.completions) >= 1
     assert not any(node.fate is Fate.OPEN for node in found.tree)

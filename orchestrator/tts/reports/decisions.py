@@ -25,11 +25,9 @@ def reason(decision: Decision) -> str:
         known = f"high scores of earlier problems agreed in {advice.reliability:.0%} of pairs"
     said = [f"{_METHODS[advice.method]} ({known})."]
     if advice.allowance is not None:
+        most = f", and {advice.cap:,} at most" if advice.cap else ""
         said.append(
-            f"It was allowed {advice.allowance:,} tokens if it had a completion by then, and "
-            f"{advice.cap:,} at most."
-            if advice.cap
-            else f"It was allowed {advice.allowance:,} tokens if it had a completion by then."
+            f"It was allowed {advice.allowance:,} tokens if it had a completion by then{most}."
         )
     first = "no completion came before the end"
     if decision.first_tokens is not None:

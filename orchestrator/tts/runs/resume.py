@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tts.build.errors import RunError
 from tts.compat import Self
-from tts.search import NodePath, Thought
+from tts.search import Decision, NodePath, Thought
 
 from .checksums import Chain
 from .durable import sync_folder
@@ -64,6 +64,8 @@ class ResumePoint:
     """Whether the answer of each solved problem is right; None without a reference."""
     unfinished: dict[str, ProblemState] = field(default_factory=dict)
     """The problems that are not solved and for which something was generated or scored."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """The decisions of `auto` on the solved problems."""
 
 
 def read_resume_point(folder: Path, vote: str) -> ResumePoint:
@@ -73,6 +75,7 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
     """
     run = RunState()
     solved: dict[str, bool | None] = {}
+    decisions: dict[str, Decision] = {}
     for problem in solved_problems(read_events(folder), run):
         if problem.repeated:
             raise RunError(
@@ -82,8 +85,10 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
                 f"tts bench --resume {folder} --repair",
             )
         solved[problem.id] = problem.correct(vote)
+        if problem.solution and problem.solution.decision:
+            decisions[problem.id] = problem.solution.decision
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
-    return ResumePoint(solved, worked_on)
+    return ResumePoint(solved, worked_on, decisions)
 
 
 @dataclass(frozen=True)

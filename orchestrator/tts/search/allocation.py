@@ -36,6 +36,10 @@ MANY = 2
 """The same while it is uncertain which method is the right one."""
 MOST = 16
 """Most allowance of a problem, as a multiple of the budget."""
+CAP = 8
+"""Most tokens of a problem's tree, as a multiple of its allowance."""
+REPAID = 64
+"""Problems among which tokens are shared that have not been spent, or have been overspent."""
 VOTES = (1, 2, 4, 8, 16, 32)
 """Votes that may decide; see `auto.Ending`."""
 PRIOR_PAIRS = 6
@@ -92,16 +96,15 @@ def advise(place: int, known: Sequence[Decision], budget: int | None) -> Advice:
     uncertain = min(abs(high - TRUSTED), abs(high - low - TELLING)) < UNCERTAIN
     explores = place < LAG or not place % (MANY if uncertain else SOME)
     samples = SAMPLES if explores else 0
-    reliability = significant(high)
     if budget is None:
-        return Advice(method, samples, reliability=reliability if known else None)
+        return Advice(method, samples, reliability=high if known else None)
+    if not known:
+        return Advice(method, samples, votes=2, parallel=2, allowance=budget, cap=budget)
     like = [decision for decision in recent if decision.advice.method == method]
     like = like if len(like) >= LAG else list(recent)
     saved = budget * len(known) - sum(decision.tokens for decision in known)
-    target = max(budget / 2, budget + saved / WINDOW * 2)
-    if not like:
-        return Advice(method, votes=2, parallel=2, allowance=budget, cap=budget)
-    fewest = 4 if method != "tree" else 1 if reliability >= CERTAIN else 2
+    target = max(budget / 2, budget + saved / REPAID)
+    fewest = 4 if method != "tree" else 1 if high >= CERTAIN else 2
     choices = [votes for votes in VOTES if votes >= fewest]
     votes, allowance = spend(like, choices, target, MOST * budget)
     first = sum(decision.first_tokens or decision.tokens for decision in like) / len(like)
@@ -111,8 +114,8 @@ def advise(place: int, known: Sequence[Decision], budget: int | None) -> Advice:
         votes=votes,
         parallel=2 if target > 2 * first else 1,
         allowance=allowance,
-        cap=MOST * max(budget, allowance) // 2,
-        reliability=reliability,
+        cap=CAP * max(budget, allowance),
+        reliability=high,
     )
 
 

@@ -6,8 +6,7 @@
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
 allowed and has a completion. Earlier problems of a run decide how it searches and how much it may
-take: see `allocation`. It says in its result what it was advised and what came of
-it (`Decision`).
+take: see `allocation`. It says in its result what it was advised and what came of it (`Decision`).
 
 The samples of a tree are reused: where MCTS asks for a step that a sample has, it gets that step.
 (The distribution is the same: a chain generated in one request consists of its steps in sequence.)
@@ -48,6 +47,8 @@ COMPARED = 4
 class AutoConfig(SearchConfig):
     """Parameters of the search for any budget, which is given as a limit."""
 
+    TAKES_BUDGET = True
+
     n: int = Field(default=256, ge=1, le=100_000)
     """Most completions; searches end before that once their vote is decided."""
 
@@ -73,8 +74,8 @@ class AutoSearch(Search):
         self._samples = Tree()
         self._steps: dict[NodePath, tuple[Thought, ...]] = {}
         """The samples' steps, once they are complete."""
-        self._independent: Sequence[Completion] = ()
-        """Chains that know nothing of one another."""
+        self._sampled: tuple[Completion, ...] = ()
+        """The samples that a tree began with."""
         self._sampling = advice.method == "tree" and advice.samples > 0
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
@@ -93,7 +94,7 @@ class AutoSearch(Search):
         self._search.tell(result)
         if self._sampling and (samples := self._search.result()):
             self._sampling = False
-            self._independent = samples.completions
+            self._sampled = samples.completions
             self._samples = samples.tree
             self._steps = {node.path: (node.thought,) for node in samples.tree if node.thought}
             self._begin(self._searcher())
@@ -109,8 +110,6 @@ class AutoSearch(Search):
         if self._result is None:
             self._add_unused_samples()
             found = completions_so_far(self.tree, self.config.agg_strategy, self.config.n)
-            if self._sampling or self.advice.method != "tree":
-                self._independent = found
             self._end(found, "limit")
         assert self._result is not None
         return self._result
@@ -139,7 +138,7 @@ class AutoSearch(Search):
             return _TreeSearch(tree, self._seed, self._answer_of, self._ending)
         scored = advice.method == "weighted" or advice.samples > 0
         chains = AdaptiveVoteConfig.model_validate(
-            common | {"scored": scored, "batch": max(1, min(4, advice.votes))}
+            common | {"scored": scored, "batch": min(4, advice.votes)}
         )
         return _ChainSearch(chains, self._seed, self._answer_of, self._ending)
 
@@ -157,15 +156,12 @@ class AutoSearch(Search):
                     self._search.tell(known)
                 else:
                     self._asks.append(work)
-        self.tree = self._search.tree or self.tree
         for node in self._search.unwanted():
             left = [w for w in self._asks if isinstance(w, Expand) or w.node != node]
             if len(left) == len(self._asks):
                 self._unwanted.append(node)  # it has been handed out
             self._asks = left
         if not self._sampling and (found := self._search.result()):
-            if self.advice.method != "tree":
-                self._independent = found.completions
             self._add_unused_samples()
             self._end(found.completions, self._ending.by)
 
@@ -192,8 +188,10 @@ class AutoSearch(Search):
                 node.fate = Fate.SURPLUS if ends else sample.fate
 
     def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
-        high, low = agreements(self._independent, self._answer_of)
-        tokens, first = tokens_in(self.tree), self._ending.first_tokens
+        in_tree = self.advice.method == "tree" and not self._sampling
+        independent = self._sampled if in_tree else completions
+        high, low = agreements(independent, self._answer_of)
+        tokens, first = self.tree.tokens, self._ending.first_tokens
         if first is None and by == "n":  # it ended with the first completions
             first = tokens
         if self.advice.method == "majority":
@@ -236,9 +234,9 @@ class _TreeSearch(MctsSearch):
         self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
         self._votes = Votes(answer_of)
-        self._voted = False
         self._ending = ending
         self._tokens = 0
+        """Those of the tree, counted as they come: the ending is looked at in every wave."""
         super().__init__(config, seed, answer_of)
 
     def _take_steps(
@@ -251,12 +249,11 @@ class _TreeSearch(MctsSearch):
     def _count(self, completed: Iterable[Node]) -> None:
         for node in completed:
             self._votes.add(self.tree.text(node.path), self._path_score(node))
-            self._voted = True
 
     @property
     def _vote_is_decided(self) -> bool:
         votes = self._votes.first_and_second
-        return self._voted and self._ending.reached(*votes, self._tokens)
+        return bool(self._completed) and self._ending.reached(*votes, self._tokens)
 
 
 class _ChainSearch(AdaptiveVoteSearch):
@@ -271,7 +268,7 @@ class _ChainSearch(AdaptiveVoteSearch):
     @property
     def _decided(self) -> bool:
         votes = self._votes.first_and_second
-        return bool(self._voted) and self._ending.reached(*votes, tokens_in(self.tree))
+        return bool(self._voted) and self._ending.reached(*votes, self.tree.tokens)
 
 
 def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agreement, Agreement]:
@@ -286,11 +283,6 @@ def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agree
         if chain.score is not None:
             (high if chain.score >= HIGH else low).append(answer_of(chain.text))
     return _agreement(high), _agreement(low)
-
-
-def tokens_in(tree: Tree) -> int:
-    """The generated tokens in a tree."""
-    return sum(len(node.thought.token_ids) for node in tree if node.thought)
 
 
 def _agreement(answers: Sequence[AnswerForm | None]) -> Agreement:

@@ -20,6 +20,9 @@ class SearchConfig(BaseModel, ABC):
     LATER: ClassVar[frozenset[str]] = frozenset({"agree", "answer_regex", "answer_schema"})
     """Parameters that earlier versions did not have, and that are off by default."""
 
+    TAKES_BUDGET: ClassVar[bool] = False
+    """Whether a run spends a budget of tokens by itself, as the mean of its problems (`auto`)."""
+
     n: int = Field(default=16, ge=1, le=100_000)
     """Number of completions that come out."""
     temperature: float = Field(default=0.8, ge=0, le=10)

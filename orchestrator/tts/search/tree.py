@@ -42,6 +42,11 @@ class Tree:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    @property
+    def tokens(self) -> int:
+        """The number of generated tokens in it."""
+        return sum(len(node.thought.token_ids) for node in self if node.thought)
+
     def get(self, path: NodePath) -> Node | None:
         """The node at `path`, or None."""
         return self._nodes.get(path)

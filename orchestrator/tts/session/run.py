@@ -20,7 +20,7 @@ from tts.runs.checks import (
     write_summary,
 )
 from tts.runs.config import check_same, read_run_config
-from tts.runs.events import AnyEvent, Finished, ProblemSolved
+from tts.runs.events import AnyEvent, Finished
 from tts.runs.folder import (
     EVENTS,
     create_run,
@@ -132,11 +132,9 @@ async def execute(
     if task.allocation:
         for problem in plan.problems:
             task.allocation.place(problem.id)
+        for name, decision in run.point.decisions.items():
+            task.allocation.observe(name, decision)
     if run.begun:
-        if task.allocation:
-            for event in read_events(folder):
-                if isinstance(event, ProblemSolved) and event.decision:
-                    task.allocation.observe(event.problem, event.decision)
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote):
             await outbox.room()

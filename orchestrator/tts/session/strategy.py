@@ -57,7 +57,7 @@ class ChosenStrategy:
     @property
     def takes_advice(self) -> bool:
         """Whether its searches are advised by the problems before them."""
-        return isinstance(self.config, AutoConfig)
+        return self.config is not None and self.config.TAKES_BUDGET
 
     def new_search(
         self,

@@ -27,7 +27,7 @@ from scripts.bench.budgets.records import Cell, Fit, Records, Solved, Spent
 from scripts.bench.budgets.table import markdown
 from tts.build.errors import ConfigError, TtsError
 from tts.datasets.load import load_problems
-from tts.lab.bench.equal_cost import PILOT_SEED, takes_budget
+from tts.lab.bench.equal_cost import PILOT_SEED
 from tts.lab.bench.fitting import fit_n, pilot_of, tokens_of
 from tts.problem import Problem
 from tts.search import SearchConfig
@@ -100,7 +100,7 @@ class Measurement:
 
 def _takes_budget(cell: Cell) -> bool:
     """Whether the strategy spends the budget by itself, as the mean of the problems."""
-    return takes_budget(find_strategy(cell.name).config)
+    return find_strategy(cell.name).config.TAKES_BUDGET
 
 
 def _solved(cell: Cell, result: Result) -> Solved:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from tts.build.spec import Deployment
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
-from tts.search import AutoConfig, SearchConfig
+from tts.search import SearchConfig
 from tts.session import AsyncSession
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure, settable_of
@@ -52,7 +52,7 @@ async def _fit(
     say: Callable[[str], None],
 ) -> SearchConfig:
     given = settable_of(strategy, asked.parameters)
-    if "n" in strategy.fixed or takes_budget(strategy.config):
+    if "n" in strategy.fixed or strategy.config.TAKES_BUDGET:
         return configure(strategy, deployment, given)
 
     async def share_of_budget(config: SearchConfig) -> float:
@@ -75,11 +75,6 @@ async def _fit(
     over = ", the least there is" if fitted.cost > 1 else ""
     say(f"{strategy.name}: n={fitted.config.n} takes {fitted.cost:.0%} of the budget{over}")
     return fitted.config
-
-
-def takes_budget(parameters: type[SearchConfig]) -> bool:
-    """Whether a strategy with such parameters spends a mean budget by itself."""
-    return issubclass(parameters, AutoConfig)
 
 
 def share(budget: Limits, tokens: float, seconds: float) -> float:

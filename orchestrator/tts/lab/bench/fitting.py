@@ -52,8 +52,7 @@ def pilot_of(problems: Sequence[T]) -> list[T]:
 
 def tokens_of(result: Result) -> int:
     """The generated tokens in a result's tree, as a budget counts them: none that were not used."""
-    nodes = result.tree or ()
-    return sum(len(node.thought.token_ids) for node in nodes if node.thought)
+    return result.tree.tokens if result.tree is not None else 0
 
 
 async def fit_n(
