@@ -18,8 +18,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from tts.grading import extract_answer
-from tts.grading.votes import vote
+from tts.grading.votes import answer_form, vote
 from tts.search import (
+    Allocation,
+    AutoConfig,
+    AutoSearch,
     Expand,
     Generated,
     Score,
@@ -162,11 +165,20 @@ def measure(
     """The share of the problems that are solved, and the mean tokens."""
     given = {} if "n" in strategy.fixed else {"n": n}
     config = strategy.configure(given, context=CONTEXT)
+    allocation = Allocation(budget) if isinstance(config, AutoConfig) else None
     right = tokens = 0
     for index in range(problems):
         world = World(PAIRS[pair], pair, index)
-        search = new_search(config, partial(node_seed, 0, world.id))
-        result = solve(world, BudgetedSearch(search, budget) if budget else search)
+        seed, most = partial(node_seed, 0, world.id), budget
+        if allocation and isinstance(config, AutoConfig):
+            advice = allocation.advice(world.id)
+            search: Search = AutoSearch(config, advice, seed, answer_form)
+            most = advice.cap
+        else:
+            search = new_search(config, seed)
+        result = solve(world, BudgetedSearch(search, most) if most else search)
+        if allocation and result.decision:
+            allocation.observe(world.id, result.decision)
         right += is_right(result, strategy)
         tokens += world.tokens
     return right / problems, tokens / problems
@@ -181,7 +193,9 @@ def main() -> None:
     parser.add_argument("--strategy", nargs="*", default=[*STRATEGIES], metavar="NAME")
     parser.add_argument("--n", nargs="*", type=int, default=[4, 16, 64])
     parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--budget-tokens", type=int, help="of a problem at most")
+    parser.add_argument(
+        "--budget-tokens", type=int, help="of a problem at most; for auto, on average"
+    )
     args = parser.parse_args()
     for pair in args.pairs or PAIRS:
         print(f"{pair}: share of right answers and simulated tokens of a problem, by n")

@@ -16,7 +16,12 @@ def test_a_decision_is_explained():
     )
 
 
-@pytest.mark.parametrize("method", ["tree", "weighted", "majority"])
+def test_the_weight_of_low_scores_is_explained():
+    advice = Advice("chains", floor=0.55, reliability=0.41)
+    assert "One with score 0 had 55% of the vote" in reason(Decision(advice, "vote", 900, 340))
+
+
+@pytest.mark.parametrize("method", ["tree", "chains"])
 @pytest.mark.parametrize("by", ["vote", "allowance", "n", "limit"])
 def test_every_decision_has_a_sentence(method, by):
     said = reason(Decision(Advice(method), by, 10, None))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.search import Advice, Allocation, Decision
-from tts.search.allocation import LAG, MOST, advise, choose_method, spend
+from tts.search.allocation import LAG, MOST, advise, spend
 
 RELIABLE = Decision(Advice(votes=1), "vote", 100, 80, high=(6, 6), low=(0, 0))
 
@@ -79,23 +79,27 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, tar
 
 def test_what_easy_problems_leave_goes_to_hard_ones():
     hard = replace(RELIABLE, ended_by="allowance", tokens=200)
-    advice = advise(100, [RELIABLE, RELIABLE, RELIABLE, hard] * 10, 200)
+    seen = [RELIABLE, RELIABLE, RELIABLE, hard] * 10
+    advice = advise(39 + LAG, seen, 200, sum(decision.tokens for decision in seen))
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 
 
 @pytest.mark.parametrize(
-    ("high", "low", "method"),
+    ("high", "low", "method", "floor"),
     [
-        (0.95, 0.1, "tree"),
-        (0.8, 0.2, "tree"),
-        (0.65, 0.2, "weighted"),
-        (0.6, 0.4, "majority"),
-        (0.9, 0.8, "majority"),
+        (19, 2, "tree", 0.0),
+        (18, 14, "tree", 0.0),
+        (15, 5, "chains", 1 / 3),
+        (12, 9, "chains", 3 / 4),
+        (10, 12, "chains", 1.0),
     ],
 )
-def test_the_method_follows_the_agreement_of_high_scores(high, low, method):
-    assert choose_method(high, low) == method
+def test_scores_are_followed_or_weigh_as_far_as_they_tell(high, low, method, floor):
+    seen = [replace(RELIABLE, high=(50 * high, 1000), low=(50 * low, 1000))] * LAG
+    advice = advise(2 * LAG, seen, 200, 200 * LAG)
+    assert advice.method == method
+    assert advice.floor == pytest.approx(floor, abs=0.01)
 
 
 def test_scores_are_not_believed_once_high_ones_disagree():
@@ -103,7 +107,8 @@ def test_scores_are_not_believed_once_high_ones_disagree():
     last = str(2 * LAG - 1)
     assert filled(2 * LAG).advice(last).method == "tree"
     doubted = filled(2 * LAG, liar).advice(last)
-    assert doubted.method == "majority"
+    assert doubted.method == "chains"
+    assert doubted.floor > 0.9
     assert doubted.reliability < 0.5
 
 

@@ -24,7 +24,7 @@ from tts.search import (
     Thought,
     node_seed,
 )
-from tts.search.auto import Ending, agreements
+from tts.search.auto import Ending, agreements, vote_of
 
 
 def new_search(config, advice, world=0):
@@ -80,8 +80,8 @@ def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, w
     assert not any(node.fate is Fate.OPEN for node in found.tree)
     if decision.ended_by == "allowance":
         assert decision.tokens >= advice.allowance
-    if advice.method == "majority":
-        assert {done.score for done in found.completions} == {None}
+    if advice.method == "chains" and advice.floor == 1:
+        assert {done.score for done in found.completions} <= {None, 1.0}
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
@@ -127,6 +127,13 @@ def test_a_search_that_is_stopped_has_what_it_completed(config, advice, world, s
     assert (found.decision.ended_by == "limit") == (not finished)
     assert search.ask() == []
     assert not any(node.fate is Fate.OPEN for node in found.tree)
+
+
+@pytest.mark.parametrize(
+    ("floor", "score", "vote"), [(0.0, 0.3, 0.3), (0.5, 0.0, 0.5), (0.5, 1.0, 1.0), (1.0, 0.2, 1.0)]
+)
+def test_the_less_scores_tell_the_more_even_the_vote(floor, score, vote):
+    assert vote_of(score, Advice("chains", floor=floor)) == vote
 
 
 def chain(place, answer, score):

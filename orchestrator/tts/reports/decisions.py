@@ -6,8 +6,7 @@ from tts.search import Decision
 
 _METHODS = {
     "tree": "A tree search followed the scores",
-    "weighted": "Chains were sampled, and scores weighed their votes",
-    "majority": "Chains were sampled, and their votes were counted without scores",
+    "chains": "Independent chains voted",
 }
 _ENDS = {
     "vote": "the vote was decided",
@@ -24,6 +23,8 @@ def reason(decision: Decision) -> str:
     if advice.reliability is not None:
         known = f"high scores of earlier problems agreed in {advice.reliability:.0%} of pairs"
     said = [f"{_METHODS[advice.method]} ({known})."]
+    if advice.method == "chains":
+        said.append(f"One with score 0 had {advice.floor:.0%} of the vote of one with score 1.")
     if advice.allowance is not None:
         most = f", and {advice.cap:,} at most" if advice.cap else ""
         said.append(

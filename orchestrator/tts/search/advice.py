@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["tree", "weighted", "majority"]
-"""How a problem is searched: by MCTS, or by chains that are weighted or only counted."""
+Method = Literal["tree", "chains"]
+"""How a problem is searched: by MCTS, or by independent chains that vote."""
 EndedBy = Literal["vote", "allowance", "n", "limit"]
 """The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
 limit cut it short."""
@@ -33,6 +33,11 @@ class Advice:
     """Generated tokens after which the search ends, if it has a completion."""
     cap: int | None = None
     """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
+    floor: float = 0.0
+    """The vote of a chain with score 0 where one with score 1 has one vote; 1: chains are counted.
+
+    In a tree votes are the scores.
+    """
     reliability: float | None = None
     """How often chains with high scores agreed in earlier problems, as far as it is known."""
 

@@ -14,8 +14,9 @@ the budget has not been spent so far, the rest is given to the next problems.
 
 **Method.** If chains with high scores agree with one another, they are right, since wrong answers
 differ (the premise of majority voting; Wang et al. 2022): then a tree search may follow the scores.
-If they hardly agree, but more than chains with low scores do, scores may weigh votes. If not even
-that, the votes are counted without them. Agreement is the mean of a beta distribution that pairs of
+Otherwise independent chains vote, and a chain with a low score weighs as much less than one with a
+high score as low scores agree less often than high ones: where they agree as often, scores tell
+nothing, and all chains weigh the same. Agreement is the mean of a beta distribution that pairs of
 chains update.
 """
 
@@ -46,14 +47,12 @@ PRIOR_PAIRS = 6
 """Weight of the prior agreement, in pairs of chains."""
 PRIOR_HIGH = 0.9
 PRIOR_LOW = 0.2
-TRUSTED = 0.72
+TRUSTED = 0.8
 """The least agreement of high scores at which a tree search follows them."""
 CERTAIN = 0.88
 """The least agreement of high scores at which a single one may decide."""
 UNCERTAIN = 0.08
-"""Distance to the thresholds within which an agreement leaves the method uncertain."""
-TELLING = 0.35
-"""How much more often high scores must agree than low ones, for scores to count at all."""
+"""Distance to TRUSTED within which an agreement leaves the method uncertain."""
 
 
 class Allocation:
@@ -64,8 +63,8 @@ class Allocation:
         self._budget = budget
         self._places: dict[str, int] = {}
         self._decisions: dict[int, Decision] = {}
-        self._complete = 0
-        """How many problems, from the first on, have been decided."""
+        self._taken = [0]
+        """Tokens that the first 0, 1, 2, ... problems have taken; as far as all are decided."""
 
     def place(self, problem: str) -> int:
         """The place of a problem in the run; one that is new gets the next."""
@@ -74,35 +73,39 @@ class Allocation:
     def observe(self, problem: str, decision: Decision) -> None:
         """Take in what was decided of a problem."""
         self._decisions[self.place(problem)] = decision
-        while self._complete in self._decisions:
-            self._complete += 1
+        while next_one := self._decisions.get(len(self._taken) - 1):
+            self._taken.append(self._taken[-1] + next_one.tokens)
 
     def ready(self, problem: str) -> bool:
         """Whether all is known that the problem's advice depends on."""
-        return self.place(problem) < self._complete + LAG
+        return self.place(problem) < len(self._taken) - 1 + LAG
 
     def advice(self, problem: str) -> Advice:
         """The advice to a problem that is ready."""
         place = self.place(problem)
-        known = [self._decisions[before] for before in range(place - LAG + 1)]
-        return advise(place, known, self._budget)
+        known = max(0, place - LAG + 1)
+        recent = [self._decisions[before] for before in range(max(0, known - WINDOW), known)]
+        return advise(place, recent, self._budget, self._taken[known])
 
 
-def advise(place: int, known: Sequence[Decision], budget: int | None) -> Advice:
-    """The advice to the problem at a place of a run of which these decisions are known."""
-    recent = known[-WINDOW:]
+def advise(place: int, recent: Sequence[Decision], budget: int | None, taken: int) -> Advice:
+    """The advice to the problem at a place of a run.
+
+    `recent` are the latest decisions that are known, and `taken` the tokens of all that are.
+    """
     high, low = agreement(recent)
-    method = choose_method(high, low)
-    uncertain = min(abs(high - TRUSTED), abs(high - low - TELLING)) < UNCERTAIN
+    method: Method = "tree" if high >= TRUSTED else "chains"
+    floor = 0.0 if method == "tree" else significant(min(1.0, low / high))
+    uncertain = abs(high - TRUSTED) < UNCERTAIN
     explores = place < LAG or not place % (MANY if uncertain else SOME)
     samples = SAMPLES if explores else 0
     if budget is None:
-        return Advice(method, samples, reliability=high if known else None)
-    if not known:
+        return Advice(method, samples, floor=floor, reliability=high if recent else None)
+    if not recent:
         return Advice(method, samples, votes=2, parallel=2, allowance=budget, cap=budget)
     like = [decision for decision in recent if decision.advice.method == method]
     like = like if len(like) >= LAG else list(recent)
-    saved = budget * len(known) - sum(decision.tokens for decision in known)
+    saved = budget * (place - LAG + 1) - taken
     target = max(budget / 2, budget + saved / REPAID)
     fewest = 4 if method != "tree" else 1 if high >= CERTAIN else 2
     choices = [votes for votes in VOTES if votes >= fewest]
@@ -115,6 +118,7 @@ def advise(place: int, known: Sequence[Decision], budget: int | None) -> Advice:
         parallel=2 if target > 2 * first else 1,
         allowance=allowance,
         cap=CAP * max(budget, allowance),
+        floor=floor,
         reliability=high,
     )
 
@@ -123,13 +127,6 @@ def agreement(known: Sequence[Decision]) -> tuple[float, float]:
     """How often chains with high scores agree with one another, and those with low scores."""
     high = _mean([decision.high for decision in known], PRIOR_HIGH)
     return high, _mean([decision.low for decision in known], PRIOR_LOW)
-
-
-def choose_method(high: float, low: float) -> Method:
-    """The method where chains with high scores, and with low ones, agree so often."""
-    if high - low < TELLING:
-        return "majority"
-    return "tree" if high >= TRUSTED else "weighted"
 
 
 def spend(

@@ -1,8 +1,7 @@
 """One search for any budget, advised by the problems before it.
 
-    advice ─┬─ tree ───── a few samples ──► MCTS, whose first chains are the samples ─┬─► result
-            ├─ weighted ─ chains in rounds, weighted by the verifier ─────────────────┤
-            └─ majority ─ chains in rounds, unscored ─────────────────────────────────┘
+    advice ─┬─ tree ─── a few samples ──► MCTS, whose first chains are the samples ──┬─► result
+            └─ chains ─ in rounds; the less their scores tell, the more even the vote ┘
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
 allowed and has a completion. Earlier problems of a run decide how it searches and how much it may
@@ -102,7 +101,7 @@ class AutoSearch(Search):
             self._take_asks()
 
     def result(self) -> SearchResult | None:
-        """The completions, best first; with method majority unscored, by path."""
+        """The completions, best first; scores are what chains weigh in the vote."""
         return self._result
 
     def stop(self) -> SearchResult:
@@ -136,7 +135,7 @@ class AutoSearch(Search):
         if advice.method == "tree":
             tree = MctsConfig.model_validate(common | {"parallel": advice.parallel})
             return _TreeSearch(tree, self._seed, self._answer_of, self._ending)
-        scored = advice.method == "weighted" or advice.samples > 0
+        scored = advice.floor < 1 or advice.samples > 0
         chains = AdaptiveVoteConfig.model_validate(
             common | {"scored": scored, "batch": min(4, advice.votes)}
         )
@@ -194,9 +193,8 @@ class AutoSearch(Search):
         tokens, first = self.tree.tokens, self._ending.first_tokens
         if first is None and by == "n":  # it ended with the first completions
             first = tokens
-        if self.advice.method == "majority":
-            ordered = sorted(completions, key=lambda done: done.node)
-            completions = tuple(replace(done, score=None) for done in ordered)
+        if self.advice.method == "chains":
+            completions = tuple(_weighed(done, self.advice) for done in completions)
         decision = Decision(self.advice, by, tokens, first, high, low)
         self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
@@ -265,10 +263,22 @@ class _ChainSearch(AdaptiveVoteSearch):
         self._ending = ending
         super().__init__(config, seed, answer_of)
 
+    def _weight(self, score: float | None) -> float:
+        return vote_of(score, self._ending.advice) if score is not None else 1.0
+
     @property
     def _decided(self) -> bool:
         votes = self._votes.first_and_second
         return bool(self._voted) and self._ending.reached(*votes, self.tree.tokens)
+
+
+def vote_of(score: float, advice: Advice) -> float:
+    """What a chain with that score weighs among chains."""
+    return significant(advice.floor + (1 - advice.floor) * score)
+
+
+def _weighed(done: Completion, advice: Advice) -> Completion:
+    return done if done.score is None else replace(done, score=vote_of(done.score, advice))
 
 
 def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agreement, Agreement]:
