@@ -9,7 +9,7 @@ from tts.search import Advice, Decision
 def test_a_decision_is_explained():
     advice = Advice(votes=1, allowance=1737, cap=13896, reliability=0.988)
     assert reason(Decision(advice, "vote", 9000, 340)) == (
-        "A tree search followed the scores (high scores of earlier problems agreed in 99% of "
+        "MCTS followed the scores (high scores of earlier problems agreed in 99% of "
         "pairs). It was allowed 1,737 tokens if it had a completion by then, and 13,896 at most. "
         "It took 9,000 tokens (the first completion was there after 340) and ended because the "
         "vote was decided."
@@ -18,10 +18,10 @@ def test_a_decision_is_explained():
 
 def test_the_weight_of_low_scores_is_explained():
     advice = Advice("chains", floor=0.55, reliability=0.41)
-    assert "One with score 0 had 55% of the vote" in reason(Decision(advice, "vote", 900, 340))
+    assert "Score 0 had 55% of the vote" in reason(Decision(advice, "vote", 900, 340))
 
 
-@pytest.mark.parametrize("method", ["tree", "chains"])
+@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
 @pytest.mark.parametrize("by", ["vote", "allowance", "n", "limit"])
 def test_every_decision_has_a_sentence(method, by):
     said = reason(Decision(Advice(method), by, 10, None))

@@ -125,11 +125,12 @@ auto_configs = st.builds(AutoConfig, n=st.integers(1, 8), agg_strategy=AGGREGATI
 
 advices = st.builds(
     Advice,
-    method=st.sampled_from(["tree", "chains"]),
+    method=st.sampled_from(["mcts", "rebase", "chains"]),
     samples=st.integers(0, 4),
     votes=st.sampled_from([1, 2, 4, 8]),
     parallel=st.integers(1, 4),
     allowance=st.one_of(st.none(), st.integers(1, 60)),
+    width=st.integers(1, 4),
     floor=st.sampled_from([0.0, 0.3, 1.0]),
 )
 

@@ -88,9 +88,9 @@ def test_what_easy_problems_leave_goes_to_hard_ones():
 @pytest.mark.parametrize(
     ("high", "low", "method", "floor"),
     [
-        (19, 2, "tree", 0.0),
-        (18, 14, "tree", 0.0),
-        (15, 5, "chains", 1 / 3),
+        (19, 2, "mcts", 0.0),
+        (18, 14, "chains", 14 / 18),
+        (15, 5, "rebase", 1 / 3),
         (12, 9, "chains", 3 / 4),
         (10, 12, "chains", 1.0),
     ],
@@ -105,7 +105,7 @@ def test_scores_are_followed_or_weigh_as_far_as_they_tell(high, low, method, flo
 def test_scores_are_not_believed_once_high_ones_disagree():
     liar = replace(RELIABLE, high=(2, 6), low=(2, 6))
     last = str(2 * LAG - 1)
-    assert filled(2 * LAG).advice(last).method == "tree"
+    assert filled(2 * LAG).advice(last).method == "mcts"
     doubted = filled(2 * LAG, liar).advice(last)
     assert doubted.method == "chains"
     assert doubted.floor > 0.9

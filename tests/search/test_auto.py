@@ -19,12 +19,13 @@ from tts.search import (
     Fate,
     Generated,
     MctsConfig,
+    RebaseConfig,
     Scored,
     Stop,
     Thought,
     node_seed,
 )
-from tts.search.auto import Ending, agreements, vote_of
+from tts.search.auto import SOFTMAX_TEMPERATURE, Ending, agreements, vote_of
 
 
 def new_search(config, advice, world=0):
@@ -80,7 +81,7 @@ def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, w
     assert not any(node.fate is Fate.OPEN for node in found.tree)
     if decision.ended_by == "allowance":
         assert decision.tokens >= advice.allowance
-    if advice.method == "chains" and advice.floor == 1:
+    if advice.floor == 1:
         assert {done.score for done in found.completions} <= {None, 1.0}
 
 
@@ -106,6 +107,21 @@ def test_a_tree_that_nothing_ends_is_that_of_mcts(config, world):
     drive(plain, world)
     assert search.tree.digest() == plain.tree.digest()
     assert search.result().completions == plain.result().completions
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(st.integers(1, 4), st.integers(1, 3), worlds)
+def test_a_round_is_a_rebase_of_its_own(width, rounds, world):
+    config = AutoConfig(n=rounds * width)
+    search = new_search(config, Advice("rebase", samples=0, votes=10**6, width=width))
+    drive(search, world)
+    chosen = {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
+    plain = RebaseConfig(**chosen).new_search(lambda node: node_seed(0, "p", node), answer_form)
+    drive(plain, world)
+    first_round = [node for node in search.tree if node.path and node.path[0] < width]
+    assert [node.path for node in first_round] == [node.path for node in plain.tree if node.path]
+    assert {node.path[0] for node in search.tree if node.path} == set(range(rounds * width))
+    assert len(search.result().completions) == rounds * width
 
 
 @settings(max_examples=amount(40, 200), deadline=None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tts.search import Decision
 
 _METHODS = {
-    "tree": "A tree search followed the scores",
+    "mcts": "MCTS followed the scores",
+    "rebase": "REBASE followed the scores in part",
     "chains": "Independent chains voted",
 }
 _ENDS = {
@@ -23,8 +24,8 @@ def reason(decision: Decision) -> str:
     if advice.reliability is not None:
         known = f"high scores of earlier problems agreed in {advice.reliability:.0%} of pairs"
     said = [f"{_METHODS[advice.method]} ({known})."]
-    if advice.method == "chains":
-        said.append(f"One with score 0 had {advice.floor:.0%} of the vote of one with score 1.")
+    if advice.floor:
+        said.append(f"Score 0 had {advice.floor:.0%} of the vote that score 1 had.")
     if advice.allowance is not None:
         most = f", and {advice.cap:,} at most" if advice.cap else ""
         said.append(

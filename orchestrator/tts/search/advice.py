@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["tree", "chains"]
-"""How a problem is searched: by MCTS, or by independent chains that vote."""
+Method = Literal["mcts", "rebase", "chains"]
+"""How a problem is searched: by MCTS, by rounds of REBASE, or by rounds of independent chains."""
 EndedBy = Literal["vote", "allowance", "n", "limit"]
 """The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
 limit cut it short."""
@@ -22,11 +22,13 @@ SAMPLES = 4
 class Advice:
     """How a problem is to be searched. The defaults are for one without others before it."""
 
-    method: Method = "tree"
+    method: Method = "mcts"
     samples: int = SAMPLES
-    """Independent chains to begin a tree with."""
+    """Independent chains to begin with."""
     votes: int = 4
     """Unanimous votes of about this weight decide."""
+    width: int = 4
+    """Chains of a round of REBASE."""
     parallel: int = 4
     """Simulations of MCTS at a time."""
     allowance: int | None = None
@@ -34,10 +36,7 @@ class Advice:
     cap: int | None = None
     """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
     floor: float = 0.0
-    """The vote of a chain with score 0 where one with score 1 has one vote; 1: chains are counted.
-
-    In a tree votes are the scores.
-    """
+    """The vote of a completion with score 0 where one with score 1 has one vote."""
     reliability: float | None = None
     """How often chains with high scores agreed in earlier problems, as far as it is known."""
 

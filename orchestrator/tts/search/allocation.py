@@ -13,11 +13,11 @@ allowance with which it would be spent exactly: the optimum of allocation by "wa
 the budget has not been spent so far, the rest is given to the next problems.
 
 **Method.** If chains with high scores agree with one another, they are right, since wrong answers
-differ (the premise of majority voting; Wang et al. 2022): then a tree search may follow the scores.
-Otherwise independent chains vote, and a chain with a low score weighs as much less than one with a
-high score as low scores agree less often than high ones: where they agree as often, scores tell
-nothing, and all chains weigh the same. Agreement is the mean of a beta distribution that pairs of
-chains update.
+differ (the premise of majority voting; Wang et al. 2022): then MCTS may follow the scores. If they
+agree less, but more than chains with low scores do, REBASE follows them half-heartedly. Otherwise
+independent chains vote. A completion with a low score weighs as much less than one with a high
+score as low scores agree less often than high ones: where they agree as often, scores tell nothing,
+and all weigh the same. Agreement is the mean of a beta distribution that pairs of chains update.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ PRIOR_PAIRS = 6
 """Weight of the prior agreement, in pairs of chains."""
 PRIOR_HIGH = 0.9
 PRIOR_LOW = 0.2
-TRUSTED = 0.8
-"""The least agreement of high scores at which a tree search follows them."""
 CERTAIN = 0.88
-"""The least agreement of high scores at which a single one may decide."""
+"""The least agreement of high scores at which MCTS follows them, and a single one may decide."""
+BLIND = 0.7
+"""The ratio of the agreement of low scores to that of high ones from which no search follows them.
+"""
 UNCERTAIN = 0.08
-"""Distance to TRUSTED within which an agreement leaves the method uncertain."""
+"""Distance to either within which the method is uncertain."""
 
 
 class Allocation:
@@ -94,9 +95,11 @@ def advise(place: int, recent: Sequence[Decision], budget: int | None, taken: in
     `recent` are the latest decisions that are known, and `taken` the tokens of all that are.
     """
     high, low = agreement(recent)
-    method: Method = "tree" if high >= TRUSTED else "chains"
-    floor = 0.0 if method == "tree" else significant(min(1.0, low / high))
-    uncertain = abs(high - TRUSTED) < UNCERTAIN
+    floor = significant(min(1.0, low / high))
+    uncertain = min(abs(high - CERTAIN), abs(floor - BLIND)) < UNCERTAIN
+    method: Method = "chains" if floor > BLIND else "rebase"
+    if high >= CERTAIN and method == "rebase":
+        method, floor = "mcts", 0.0
     explores = place < LAG or not place % (MANY if uncertain else SOME)
     samples = SAMPLES if explores else 0
     if budget is None:
@@ -107,7 +110,7 @@ def advise(place: int, recent: Sequence[Decision], budget: int | None, taken: in
     like = like if len(like) >= LAG else list(recent)
     saved = budget * (place - LAG + 1) - taken
     target = max(budget / 2, budget + saved / REPAID)
-    fewest = 4 if method != "tree" else 1 if high >= CERTAIN else 2
+    fewest = 1 if method == "mcts" else 4
     choices = [votes for votes in VOTES if votes >= fewest]
     votes, allowance = spend(like, choices, target, MOST * budget)
     first = sum(decision.first_tokens or decision.tokens for decision in like) / len(like)

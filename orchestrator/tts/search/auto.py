@@ -1,15 +1,17 @@
 """One search for any budget, advised by the problems before it.
 
-    advice ─┬─ tree ─── a few samples ──► MCTS, whose first chains are the samples ──┬─► result
-            └─ chains ─ in rounds; the less their scores tell, the more even the vote ┘
+    advice ─┬─ mcts ─── perhaps a few samples ──► MCTS ───────────────┬─► result
+            ├─ rebase ─ perhaps a few samples ──► REBASE, in rounds ──┤
+            └─ chains ─ independent chains, in rounds ────────────────┘
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
-allowed and has a completion. Earlier problems of a run decide how it searches and how much it may
-take: see `allocation`. It says in its result what it was advised and what came of it (`Decision`).
+allowed and has a completion. Earlier problems of a run decide how it searches, how much scores
+weigh in the vote, and how many tokens it may take: see `allocation`. It says in its result what it
+was advised and what came of it (`Decision`).
 
-The samples of a tree are reused: where MCTS asks for a step that a sample has, it gets that step.
-(The distribution is the same: a chain generated in one request consists of its steps in sequence.)
-Chains that MCTS did not take over are `surplus`.
+Samples are reused: where a tree search asks for a step that a sample has, it gets that step. (The
+distribution is the same: a chain generated in one request consists of its steps in sequence.)
+Chains that the tree search did not take over are `surplus`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from .config import SearchConfig
 from .early_stop import AnswerForm, AnswerOf, Votes
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
+from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath, Thought, significant
@@ -41,6 +44,8 @@ HIGH = 0.5
 """The least score with which the verifier takes a chain for right."""
 COMPARED = 4
 """Chains of a problem that are compared with one another, at most: the first ones."""
+SOFTMAX_TEMPERATURE = 1.0
+"""REBASE's, for verifiers that are often wrong: the authors' 0.2 discards too much then."""
 
 
 class AutoConfig(SearchConfig):
@@ -74,8 +79,8 @@ class AutoSearch(Search):
         self._steps: dict[NodePath, tuple[Thought, ...]] = {}
         """The samples' steps, once they are complete."""
         self._sampled: tuple[Completion, ...] = ()
-        """The samples that a tree began with."""
-        self._sampling = advice.method == "tree" and advice.samples > 0
+        """The samples that a tree search began with."""
+        self._sampling = advice.method != "chains" and advice.samples > 0
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._result: SearchResult | None = None
@@ -132,14 +137,21 @@ class AutoSearch(Search):
 
     def _searcher(self) -> Search:
         common, advice = _common(self.config), self.advice
-        if advice.method == "tree":
+        if advice.method == "mcts":
             tree = MctsConfig.model_validate(common | {"parallel": advice.parallel})
-            return _TreeSearch(tree, self._seed, self._answer_of, self._ending)
+            return _Mcts(tree, self._seed, self._answer_of, self._ending)
+        if advice.method == "rebase":
+            width = min(advice.width, self.config.n)
+            rounds = RebaseConfig.model_validate(
+                common | {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
+            )
+            most = self.config.n // width
+            return _Rebase(rounds, most, self._seed, self._answer_of, self._ending)
         scored = advice.floor < 1 or advice.samples > 0
         chains = AdaptiveVoteConfig.model_validate(
             common | {"scored": scored, "batch": min(4, advice.votes)}
         )
-        return _ChainSearch(chains, self._seed, self._answer_of, self._ending)
+        return _Chains(chains, self._seed, self._answer_of, self._ending)
 
     def _begin(self, search: Search) -> None:
         self._search = search
@@ -187,14 +199,13 @@ class AutoSearch(Search):
                 node.fate = Fate.SURPLUS if ends else sample.fate
 
     def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
-        in_tree = self.advice.method == "tree" and not self._sampling
+        in_tree = self.advice.method != "chains" and not self._sampling
         independent = self._sampled if in_tree else completions
         high, low = agreements(independent, self._answer_of)
         tokens, first = self.tree.tokens, self._ending.first_tokens
         if first is None and by == "n":  # it ended with the first completions
             first = tokens
-        if self.advice.method == "chains":
-            completions = tuple(_weighed(done, self.advice) for done in completions)
+        completions = tuple(_weighed(done, self.advice) for done in completions)
         decision = Decision(self.advice, by, tokens, first, high, low)
         self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
@@ -225,7 +236,7 @@ class Ending:
         return self.by != "n"
 
 
-class _TreeSearch(MctsSearch):
+class _Mcts(MctsSearch):
     """MCTS until the ending is reached."""
 
     def __init__(
@@ -246,7 +257,8 @@ class _TreeSearch(MctsSearch):
 
     def _count(self, completed: Iterable[Node]) -> None:
         for node in completed:
-            self._votes.add(self.tree.text(node.path), self._path_score(node))
+            vote = vote_of(self._path_score(node), self._ending.advice)
+            self._votes.add(self.tree.text(node.path), vote)
 
     @property
     def _vote_is_decided(self) -> bool:
@@ -254,7 +266,43 @@ class _TreeSearch(MctsSearch):
         return bool(self._completed) and self._ending.reached(*votes, self._tokens)
 
 
-class _ChainSearch(AdaptiveVoteSearch):
+class _Rebase(RebaseSearch):
+    """REBASE in rounds until the ending is reached; a round is a search of its own from the root.
+
+    Rounds are independent of one another, as chains are, so what they vote for tells how sure the
+    answer is, and a hard problem can get many.
+    """
+
+    def __init__(
+        self, config: RebaseConfig, most: int, seed: SeedOf, answer_of: AnswerOf, ending: Ending
+    ) -> None:
+        """`config.n` are the chains of a round, `most` the rounds."""
+        self._votes = Votes(answer_of)
+        self._ending = ending
+        self._rounds, self._most = 1, most
+        self._earlier: list[Node] = []
+        """Completions of earlier rounds."""
+        super().__init__(config, seed)
+
+    def _count(self, completed: Iterable[Node]) -> None:
+        for node in completed:
+            vote = vote_of(self._path_score(node), self._ending.advice)
+            self._votes.add(self.tree.text(node.path), vote)
+
+    def _finish(self, completed: Sequence[Node]) -> None:
+        """A round is over."""
+        self._earlier += completed
+        votes = self._votes.first_and_second
+        if self._ending.reached(*votes, self.tree.tokens) or self._rounds == self._most:
+            super()._finish(self._earlier)
+            return
+        self._completed = []
+        first = self._rounds * self.config.n
+        self._rounds += 1
+        self._open((first + child,) for child in range(self.config.n))
+
+
+class _Chains(AdaptiveVoteSearch):
     """Chains in rounds until the ending is reached."""
 
     def __init__(
@@ -273,7 +321,7 @@ class _ChainSearch(AdaptiveVoteSearch):
 
 
 def vote_of(score: float, advice: Advice) -> float:
-    """What a chain with that score weighs among chains."""
+    """What a completion with that score weighs in the vote."""
     return significant(advice.floor + (1 - advice.floor) * score)
 
 
