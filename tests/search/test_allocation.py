@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.search import Advice, Allocation, Decision
-from tts.search.allocation import LAG, MOST, advise, spend
+from tts.search.allocation import LAG, MOST, Totals, advise, spend
 
 RELIABLE = Decision(Advice(votes=1), "vote", 100, 80, high=(6, 6), low=(0, 0))
 
@@ -26,6 +26,13 @@ def filled(problems, decision=RELIABLE, budget=200):
     for problem in range(problems):
         allocation.observe(str(problem), decision)
     return allocation
+
+
+def totals(decisions):
+    found = Totals()
+    for decision in decisions:
+        found = found.plus(decision)
+    return found
 
 
 @given(st.permutations(range(40)), st.integers(LAG, LAG + 39))
@@ -80,7 +87,7 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, tar
 def test_what_easy_problems_leave_goes_to_hard_ones():
     hard = replace(RELIABLE, ended_by="allowance", tokens=200)
     seen = [RELIABLE, RELIABLE, RELIABLE, hard] * 10
-    advice = advise(39 + LAG, seen, 200, sum(decision.tokens for decision in seen))
+    advice = advise(39 + LAG, seen, totals(seen), 200)
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 
@@ -97,7 +104,7 @@ def test_what_easy_problems_leave_goes_to_hard_ones():
 )
 def test_scores_are_followed_or_weigh_as_far_as_they_tell(high, low, method, floor):
     seen = [replace(RELIABLE, high=(50 * high, 1000), low=(50 * low, 1000))] * LAG
-    advice = advise(2 * LAG, seen, 200, 200 * LAG)
+    advice = advise(2 * LAG, seen, totals(seen), 200)
     assert advice.method == method
     assert advice.floor == pytest.approx(floor, abs=0.01)
 

@@ -16,6 +16,8 @@ Agreement = tuple[int, int]
 
 SAMPLES = 4
 """Chains that a tree begins with where it begins with samples."""
+WIDTH = 4
+"""Chains of a round of REBASE, or of independent chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class Advice:
     """Independent chains to begin with."""
     votes: int = 4
     """Unanimous votes of about this weight decide."""
-    width: int = 4
-    """Chains of a round of REBASE."""
+    width: int = WIDTH
+    """Chains of a round, with any method but MCTS."""
     parallel: int = 4
     """Simulations of MCTS at a time."""
     allowance: int | None = None

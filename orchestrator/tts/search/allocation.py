@@ -23,8 +23,9 @@ and all weigh the same. Agreement is the mean of a beta distribution that pairs 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from .advice import SAMPLES, Advice, Agreement, Decision, Method
+from .advice import SAMPLES, WIDTH, Advice, Agreement, Decision, Method
 from .thought import significant
 
 LAG = 32
@@ -33,7 +34,7 @@ WINDOW = 128
 """How many decisions are looked at: the latest."""
 SOME = 8
 """One of so many problems begins with samples, after the first LAG, which all do."""
-MANY = 2
+MANY = 4
 """The same while it is uncertain which method is the right one."""
 MOST = 16
 """Most allowance of a problem, as a multiple of the budget."""
@@ -47,13 +48,34 @@ PRIOR_PAIRS = 6
 """Weight of the prior agreement, in pairs of chains."""
 PRIOR_HIGH = 0.9
 PRIOR_LOW = 0.2
-CERTAIN = 0.88
+CERTAIN = 0.83
 """The least agreement of high scores at which MCTS follows them, and a single one may decide."""
 BLIND = 0.7
 """The ratio of the agreement of low scores to that of high ones from which no search follows them.
 """
-UNCERTAIN = 0.08
+NARROWEST = 3
+"""The fewest chains of a round of REBASE; where a problem cannot afford them, MCTS does better."""
+UNCERTAIN = 0.05
 """Distance to either within which the method is uncertain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a run's first problems have taken and shown."""
+
+    problems: int = 0
+    tokens: int = 0
+    high: Agreement = (0, 0)
+    low: Agreement = (0, 0)
+
+    def plus(self, decision: Decision) -> Totals:
+        """The totals with one problem more."""
+        return Totals(
+            self.problems + 1,
+            self.tokens + decision.tokens,
+            _sum(self.high, decision.high),
+            _sum(self.low, decision.low),
+        )
 
 
 class Allocation:
@@ -64,8 +86,8 @@ class Allocation:
         self._budget = budget
         self._places: dict[str, int] = {}
         self._decisions: dict[int, Decision] = {}
-        self._taken = [0]
-        """Tokens that the first 0, 1, 2, ... problems have taken; as far as all are decided."""
+        self._totals = [Totals()]
+        """Of the first 0, 1, 2, ... problems, as far as all are decided."""
 
     def place(self, problem: str) -> int:
         """The place of a problem in the run; one that is new gets the next."""
@@ -74,51 +96,50 @@ class Allocation:
     def observe(self, problem: str, decision: Decision) -> None:
         """Take in what was decided of a problem."""
         self._decisions[self.place(problem)] = decision
-        while next_one := self._decisions.get(len(self._taken) - 1):
-            self._taken.append(self._taken[-1] + next_one.tokens)
+        while following := self._decisions.get(self._totals[-1].problems):
+            self._totals.append(self._totals[-1].plus(following))
 
     def ready(self, problem: str) -> bool:
         """Whether all is known that the problem's advice depends on."""
-        return self.place(problem) < len(self._taken) - 1 + LAG
+        return self.place(problem) < self._totals[-1].problems + LAG
 
     def advice(self, problem: str) -> Advice:
         """The advice to a problem that is ready."""
         place = self.place(problem)
         known = max(0, place - LAG + 1)
         recent = [self._decisions[before] for before in range(max(0, known - WINDOW), known)]
-        return advise(place, recent, self._budget, self._taken[known])
+        return advise(place, recent, self._totals[known], self._budget)
 
 
-def advise(place: int, recent: Sequence[Decision], budget: int | None, taken: int) -> Advice:
+def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | None) -> Advice:
     """The advice to the problem at a place of a run.
 
-    `recent` are the latest decisions that are known, and `taken` the tokens of all that are.
+    `recent` are the latest decisions that are known, and `known` are the totals of all.
     """
-    high, low = agreement(recent)
-    floor = significant(min(1.0, low / high))
-    uncertain = min(abs(high - CERTAIN), abs(floor - BLIND)) < UNCERTAIN
-    method: Method = "chains" if floor > BLIND else "rebase"
-    if high >= CERTAIN and method == "rebase":
-        method, floor = "mcts", 0.0
+    high, low = _mean(known.high, PRIOR_HIGH), _mean(known.low, PRIOR_LOW)
+    uncertain = min(abs(high - CERTAIN), abs(low / high - BLIND)) < UNCERTAIN
     explores = place < LAG or not place % (MANY if uncertain else SOME)
     samples = SAMPLES if explores else 0
     if budget is None:
+        method, floor = choose_method(high, low, WIDTH)
         return Advice(method, samples, floor=floor, reliability=high if recent else None)
     if not recent:
-        return Advice(method, samples, votes=2, parallel=2, allowance=budget, cap=budget)
+        return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
+    saved = budget * known.problems - known.tokens
+    target = max(budget / 2, budget + saved / REPAID)
+    width = min(WIDTH, max(1, round(target / chain_tokens(recent))))
+    method, floor = choose_method(high, low, width)
     like = [decision for decision in recent if decision.advice.method == method]
     like = like if len(like) >= LAG else list(recent)
-    saved = budget * (place - LAG + 1) - taken
-    target = max(budget / 2, budget + saved / REPAID)
     fewest = 1 if method == "mcts" else 4
     choices = [votes for votes in VOTES if votes >= fewest]
     votes, allowance = spend(like, choices, target, MOST * budget)
-    first = sum(decision.first_tokens or decision.tokens for decision in like) / len(like)
     return Advice(
         method,
-        samples=samples,
+        samples=min(samples, max(3, width)),
         votes=votes,
-        parallel=2 if target > 2 * first else 1,
+        width=width,
+        parallel=min(2, width),
         allowance=allowance,
         cap=CAP * max(budget, allowance),
         floor=floor,
@@ -126,10 +147,27 @@ def advise(place: int, recent: Sequence[Decision], budget: int | None, taken: in
     )
 
 
-def agreement(known: Sequence[Decision]) -> tuple[float, float]:
-    """How often chains with high scores agree with one another, and those with low scores."""
-    high = _mean([decision.high for decision in known], PRIOR_HIGH)
-    return high, _mean([decision.low for decision in known], PRIOR_LOW)
+def choose_method(high: float, low: float, width: int) -> tuple[Method, float]:
+    """The method where high scores, and low ones, agree so often, and the floor of the vote.
+
+    `width`: so many chains are within the budget, up to WIDTH.
+    """
+    floor = significant(min(1.0, low / high))
+    if floor > BLIND:
+        return "chains", floor
+    if high < CERTAIN and width >= NARROWEST:
+        return "rebase", floor
+    return "mcts", 0.0
+
+
+def chain_tokens(known: Sequence[Decision]) -> float:
+    """The mean tokens of a chain, by what there was when the first ones were complete."""
+
+    def chains(advice: Advice) -> int:
+        return max(1, advice.samples, 0 if advice.method == "mcts" else advice.width)
+
+    each = [(done.first_tokens or done.tokens) / chains(done.advice) for done in known]
+    return max(1.0, sum(each) / len(each))
 
 
 def spend(
@@ -160,6 +198,10 @@ def spend(
     return votes, low
 
 
-def _mean(agreements: Sequence[Agreement], prior: float) -> float:
-    agreeing = PRIOR_PAIRS * prior + sum(agreeing for agreeing, _ in agreements)
-    return significant(agreeing / (PRIOR_PAIRS + sum(pairs for _, pairs in agreements)))
+def _mean(agreement: Agreement, prior: float) -> float:
+    agreeing, pairs = agreement
+    return significant((PRIOR_PAIRS * prior + agreeing) / (PRIOR_PAIRS + pairs))
+
+
+def _sum(one: Agreement, other: Agreement) -> Agreement:
+    return one[0] + other[0], one[1] + other[1]

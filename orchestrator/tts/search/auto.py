@@ -149,7 +149,7 @@ class AutoSearch(Search):
             return _Rebase(rounds, most, self._seed, self._answer_of, self._ending)
         scored = advice.floor < 1 or advice.samples > 0
         chains = AdaptiveVoteConfig.model_validate(
-            common | {"scored": scored, "batch": min(4, advice.votes)}
+            common | {"scored": scored, "batch": advice.width}
         )
         return _Chains(chains, self._seed, self._answer_of, self._ending)
 
