@@ -3,6 +3,7 @@
 import pytest
 from scripts.bench.budgets.records import Cell, Fit, Records, Solved, Spent
 from scripts.bench.budgets.table import markdown, rows_of
+from scripts.bench.compare_budgets import plot, read, table
 
 
 def solved(strategy, seed, problem, right, tokens=100):
@@ -58,3 +59,18 @@ def test_the_table_compares_within_a_budget(records):
     ]
     assert "-15.0 [-35.9, +5.9]" in lines[3]
     assert lines[4].split(" | ")[6] == "-"
+
+
+def test_pairs_are_compared_with_the_best_of_the_others(records, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = Records(tmp_path / "other" / "results.jsonl")
+    other.add([Fit("auto", 400, 256, 0)])
+    other.add([solved("auto", 0, f"p{i}", i < 8) for i in range(10)])
+    pairs = {"demo": read(f"{tmp_path}/other+{tmp_path}")}
+    strategies = ["auto", "beam-search", "mcts", "rebase"]
+    line = table(pairs, strategies, "auto").splitlines()[2]
+    assert line == (
+        "| demo | 400 | **80.0%** | 60.0% | 45.0% |  | 100 | +20.0 [-6.1, +46.1] (beam-search) |"
+    )
+    plot(pairs, strategies, "auto", tmp_path / "figure.svg")
+    assert "beam-search" in (tmp_path / "figure.svg").read_text()
