@@ -96,7 +96,7 @@ def _panel(pair: str, rows: Rows, strategies: Sequence[str], of: str) -> alt.Cha
     )
     ticks = alt.Axis(values=sorted({budget for _, budget in rows}), format=",d", grid=False)
     wide = alt.Scale(domain=[1.5, 3], range=[1.5, 3.5])
-    return (
+    panel: alt.Chart = (
         alt.Chart(alt.InlineData(points), title=pair)
         .mark_line(point=True)
         .encode(
@@ -112,6 +112,7 @@ def _panel(pair: str, rows: Rows, strategies: Sequence[str], of: str) -> alt.Cha
         )
         .properties(width=230, height=230)
     )
+    return panel
 
 
 def main() -> None:

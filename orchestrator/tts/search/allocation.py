@@ -61,7 +61,7 @@ UNCERTAIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a run's first problems have taken and shown."""
+    """Tokens and agreements of a run's first problems, added up."""
 
     problems: int = 0
     tokens: int = 0
