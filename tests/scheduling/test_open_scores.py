@@ -1,4 +1,4 @@
-"""Scores that may turn out not to be needed wait for a share of the verifier's budget."""
+"""Scores that may turn out not to be needed wait for a share of the verifier, and for a crowd."""
 
 from collections import Counter
 
@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.scheduling.supply import NOTHING, send
+from tests.scheduling.supply import NOTHING, Supply, send
 
 from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Score
 
 STEP = 10
 SHARE = 2 * STEP
+CROWD = 4 * STEP
 
 
 def scheduler_of(schedule="decoupled", *, budget=1000, **policy):
@@ -87,13 +88,82 @@ def test_grouped_scores_are_held_back_too():
     assert send(scheduler) == jobs[:2]
 
 
+def crowded(**policy):
+    """A scheduler whose verifier is crowded by two problems, with what these have in flight."""
+    scheduler = scheduler_of(**policy)
+    add(scheduler, *(score((child,), problem=problem) for problem in (1, 2) for child in (0, 1, 2)))
+    in_flight = send(scheduler)
+    assert sum(job.tokens for job in in_flight) == CROWD
+    return scheduler, in_flight
+
+
+def test_where_the_verifier_is_crowded_only_scores_that_are_needed_go():
+    scheduler, in_flight = crowded()
+    jobs = [score((child,), problem=3) for child in range(3)]
+    certain = score((7,), problem=3, need_open=False)
+    add(scheduler, *jobs, certain)
+    assert send(scheduler) == [certain]
+    scheduler.needed(jobs[1])
+    assert send(scheduler) == jobs[1:2]
+    for job in (in_flight[0], jobs[1], certain):
+        scheduler.ended(job)
+    assert send(scheduler) == jobs[:1], "the problem with the least in flight is first"
+
+
+def test_on_a_shared_device_nothing_is_crowded_out():
+    scheduler = scheduler_of(shared=True)
+    jobs = [score((child,), problem=problem) for problem in range(4) for child in range(2)]
+    add(scheduler, *jobs)
+    assert send(scheduler) == jobs
+
+
+def test_a_score_is_needed_that_was_called_so_before_it_was_asked_for():
+    scheduler, _ = crowded()
+    job = score((5,), problem=3)
+    scheduler.needed(job)
+    add(scheduler, job)
+    assert send(scheduler) == [job]
+
+
+def test_what_is_needed_waits_for_its_share_as_long_as_there_is_no_crowd():
+    scheduler = scheduler_of()
+    jobs = [score((child,)) for child in range(4)]
+    add(scheduler, *jobs)
+    scheduler.needed(jobs[3])
+    assert send(scheduler) == jobs[:2]
+    add(scheduler, *(score((child,), problem=1) for child in range(2)))
+    assert nodes(send(scheduler)) == [(3,), (0,), (1,)], "now there is"
+
+
+def test_of_a_crowd_the_problem_with_the_highest_priority_goes_first():
+    scheduler, in_flight = crowded()
+    low, high = score((0,), problem=3), score((1,), problem=4)
+    high.priority = 1
+    add(scheduler, low, high)
+    scheduler.ended(in_flight[0])
+    assert send(scheduler) == [high]
+
+
+def test_what_waits_for_room_keeps_problems_from_starting():
+    """As if it were in the verifier's queue; what its own problem's share holds back does not."""
+    scheduler, _ = crowded(budget=CROWD + STEP)
+    supply = Supply(queued=["a", "b"])
+    scheduler.next(0.0, supply)
+    assert supply.queued == []
+    for problem in (3, 4, 5):
+        add(scheduler, score((0,), problem=problem), score((1,), problem=problem))
+    supply = Supply(queued=["c"])
+    scheduler.next(0.0, supply)
+    assert supply.queued == ["c"]
+
+
 @settings(max_examples=amount(150, 2000), deadline=None)
 @given(
     asked=st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(1, 30), st.booleans()),
+        st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(1, 30), st.booleans()),
         max_size=40,
     ),
-    budget=st.sampled_from([15, 40, 1000]),
+    budget=st.sampled_from([15, 40, 10_000]),
     events=st.randoms(use_true_random=False),
 )
 def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
@@ -102,25 +172,38 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
         score((child,), tokens, problem=problem, need_open=need_open)
         for problem, child, tokens, need_open in asked
     ]
-    waiting, in_flight, sent, dropped = [], [], [], []
+    waiting, in_flight, sent, dropped, needed = [], [], [], [], set()
     while to_ask or waiting or in_flight:
-        what = events.choice(["ask", "end", "drop"])
+        what = events.choice(["ask", "ask", "end", "drop", "need"])
         if what == "ask" and to_ask:
             waiting.append(to_ask.pop())
             add(scheduler, waiting[-1])
         elif what == "drop" and waiting:
             dropped.append(waiting.pop(events.randrange(len(waiting))))
             assert scheduler.drop(dropped[-1])
+        elif what == "need" and (jobs := waiting + in_flight):
+            needed.add(job := events.choice(jobs))
+            scheduler.needed(job)
         elif in_flight:
             scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
+        opened = sum(job.tokens for job in in_flight)
         for job in scheduler.next(0.0, NOTHING).send:
+            if job.work.need_open and job not in needed:
+                assert opened < CROWD or budget <= CROWD, "it waits for room"
+                opened += job.tokens
             waiting.remove(job)
             in_flight.append(job)
             sent.append(job)
         assert scheduler.pending == (0, len(waiting))
         assert in_flight or not waiting, "something goes while anything waits"
-        for problem in range(3):
-            used = [j.tokens for j in in_flight if j.work.need_open and j.problem == problem]
+        if what != "ask" and budget > 1000 and sum(job.tokens for job in in_flight) >= CROWD:
+            assert not needed.intersection(waiting), "in a crowd the needed ones do not wait"
+        for problem in range(5):
+            used = [
+                job.tokens
+                for job in in_flight
+                if job.work.need_open and job not in needed and job.problem == problem
+            ]
             assert sum(used) <= SHARE or len(used) == 1
     assert Counter(map(id, sent + dropped)) == Counter({id(job): 1 for job in sent + dropped})
     assert len(sent) + len(dropped) == len(asked)
@@ -142,6 +225,7 @@ def test_a_problem_that_has_ended_leaves_nothing_behind(tokens, others, ended):
         in_flight.remove(job)
     scheduler.problem_ended(0)
     done = []
+    in_flight += send(scheduler)
     while in_flight:
         done.append(in_flight.pop())
         scheduler.ended(done[-1])

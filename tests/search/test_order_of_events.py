@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.search.driving import (
+    answer,
     beam_configs,
     build,
     configs,
     drive,
+    dvts_configs,
     may_stop_early,
     worlds,
 )
 
-from tts.search import BeamSearchConfig, Expand, Fate, Score, Search, Work
+from tts.search import BeamSearchConfig, DvtsConfig, Expand, Fate, Score, Search, Work
 from tts.strategies.catalog import STRATEGIES
 
 INTERLEAVINGS = amount(140, 1500)
@@ -70,8 +72,8 @@ def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle)
 
 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
-@given(beam_configs, worlds, st.integers(0, 10**6))
-def test_beam_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
+@given(st.one_of(beam_configs, dvts_configs), worlds, st.integers(0, 10**6))
+def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
     search = build(config)
     for work in drive(search, world, random.Random(shuffle)):
         if isinstance(work, Score) and not work.need_open:
@@ -83,9 +85,55 @@ def test_beam_search_does_without_a_score_only_if_it_said_that_it_might(config, 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
 @given(configs, worlds)
 def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, world):
-    if not isinstance(config, BeamSearchConfig):
-        asked = drive(build(config), world)
+    if not isinstance(config, BeamSearchConfig | DvtsConfig):
+        search = build(config)
+        asked = drive(search, world)
         assert not any(work.need_open for work in asked if isinstance(work, Score))
+        assert search.needed() == []
+
+
+def drive_in_a_crowd(search: Search, world: int, order: random.Random):
+    """Run a search to its end on a verifier that scores what may not be needed only if idle.
+
+    Returns what the search called needed, and what it withdrew.
+    """
+    pending: list[Work] = []
+    held: dict[tuple[int, ...], Score] = {}
+    needed: list[tuple[int, ...]] = []
+    withdrawn: list[tuple[int, ...]] = []
+    while not search.done:
+        for work in search.ask():
+            if isinstance(work, Score) and work.need_open:
+                held[work.node] = work
+            else:
+                pending.append(work)
+        dropped = search.unwanted()
+        withdrawn += dropped
+        pending = [w for w in pending if not (isinstance(w, Score) and w.node in dropped)]
+        for node in dropped:
+            held.pop(node, None)
+        for node in search.needed():
+            needed.append(node)
+            pending.append(held.pop(node))
+        if not pending:
+            pending.append(held.pop(min(held)))
+        search.tell(answer(pending.pop(order.randrange(len(pending))), world))
+    assert search.needed() == []
+    return needed, withdrawn
+
+
+@settings(max_examples=INTERLEAVINGS, deadline=None)
+@given(st.one_of(beam_configs, dvts_configs), worlds, st.integers(0, 10**6))
+def test_needed_names_only_what_waits_and_the_tree_is_the_same(config, world, shuffle):
+    """Taking a node from `held` fails if it was not asked for, is answered or was withdrawn."""
+    plain, crowded = build(config), build(config)
+    drive(plain, world)
+    needed, withdrawn = drive_in_a_crowd(crowded, world, random.Random(shuffle))
+    assert plain.tree.digest() == crowded.tree.digest()
+    assert outcome(plain) == outcome(crowded)
+    assert max(Counter(needed).values(), default=1) == 1
+    if isinstance(config, DvtsConfig) and config.agg_strategy == "last":
+        assert not set(needed) & set(withdrawn), "nothing could spare them"
 
 
 def test_trees_are_the_same_in_another_process():

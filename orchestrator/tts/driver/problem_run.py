@@ -158,6 +158,9 @@ class ProblemRun:
             asks = self.search.ask()
         for node in self.search.unwanted():
             self._drop_score(node)
+        for node in self.search.needed():
+            if job := self._scores.job(self.context.score_key(node)):
+                self._runtime.scheduler.needed(job)
         if not self.speculator.idle and not self.search.done:
             for job in self.speculator.drop_lost(self.search.expandable()):
                 self._runtime.cancel(job, "pruned")

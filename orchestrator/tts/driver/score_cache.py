@@ -57,6 +57,11 @@ class ScoreCache:
         self._scores[key] = score
         return self._pending.pop(key).nodes
 
+    def job(self, key: bytes) -> Job | None:
+        """The job of a pending score; None if it is not pending."""
+        pending = self._pending.get(key)
+        return pending.job if pending else None
+
     def leave(self, key: bytes, node: NodePath) -> Job | None:
         """A node no longer waits; returns its job if no other node waits for it."""
         if (pending := self._pending.get(key)) is None:

@@ -49,6 +49,8 @@ class Job:
     """How many decisions of its search speculative work is ahead; else 0."""
     chance: float = 1.0
     """A rough probability that its search will ask for speculative work; else 1."""
+    needed: bool = field(default=False, init=False)
+    """Whether its search has said that it needs this score (`Search.needed`)."""
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
     cost: int = field(init=False)
@@ -80,6 +82,10 @@ class Queue:
         self.speculative = 0
         """Speculative jobs in flight."""
         self.pending_cost = 0
+        """Cost of the jobs that wait to be sent."""
+        self.held_cost = 0
+        """Cost of the jobs that wait elsewhere until less is in flight and pending here, as far as
+        they would go before a problem that could start; the scheduler sets it."""
         self._heap: list[tuple[int, int, int, int, Job]] = []
         self._count = 0
 
@@ -94,13 +100,18 @@ class Queue:
         return not self._heap
 
     @property
+    def backlog(self) -> int:
+        """Cost of the jobs that wait, here and elsewhere."""
+        return self.pending_cost + self.held_cost
+
+    @property
     def busy(self) -> bool:
         """Whether anything is pending or in flight."""
         return bool(self._heap or self.jobs)
 
     def outranked_by(self, priority: int) -> bool:
-        """Whether work of this priority would go before everything that is pending."""
-        return self.empty or priority > self._heap[0][-1].priority
+        """Whether work of this priority would go before everything that waits."""
+        return not self.held_cost and (self.empty or priority > self._heap[0][-1].priority)
 
     def push(self, job: Job) -> None:
         """Take in a job."""

@@ -86,7 +86,8 @@ class Scheduler:
             else None
         )
         self._open = OpenScores(
-            policy.verifier_step_tokens if policy.schedule == "decoupled" else None
+            policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
+            shared=policy.shared,
         )
         self._running = 0
         self._widths: dict[int, int] = {}
@@ -149,7 +150,8 @@ class Scheduler:
         self._queue(job).ended(job)
         self._speculative.discard(job)
         self._triggers.pop(job, None)
-        self._let_go_after(job)
+        self._open.ended(job)
+        self._release()
 
     def drop(self, job: Job) -> bool:
         """Forget a job that has not been sent; False if it has been."""
@@ -159,8 +161,14 @@ class Scheduler:
             return True
         if not self._queue(job).drop_job(job):
             return False
-        self._let_go_after(job)
+        self._open.ended(job)
+        self._release()
         return True
+
+    def needed(self, job: Job) -> None:
+        """A score that might not have been needed is: it goes before those that may not be."""
+        self._open.needed(job)
+        self._release()
 
     def promote(self, job: Job) -> None:
         """A search has asked for the work of a speculative job in flight: it becomes main work."""
@@ -186,6 +194,7 @@ class Scheduler:
         self._generator.drop(problem)
         self._verifier.drop(problem)
         self._open.drop(problem)
+        self._release()
         if self._batching:
             self._batching.drop(problem)
 
@@ -216,7 +225,10 @@ class Scheduler:
     def _start_problems(self, supply: Supply) -> None:
         while (priority := supply.next_priority()) is not None:
             most = self._policy.problems
-            if (most is not None and self._running >= most) or not self._schedule.wants_problem(
+            if most is not None and self._running >= most:
+                return
+            self._verifier.held_cost = self._open.crowded_out(priority)
+            if not self._schedule.wants_problem(
                 self._generator,
                 self._verifier,
                 running=self._running,
@@ -235,14 +247,17 @@ class Scheduler:
         return self._schedule.take(self._generator, self._verifier)
 
     def _push(self, job: Job) -> None:
-        """Queue a job, or hold it back while its need is open and its problem's share is used."""
-        for each in self._open.add(job):
-            self._queue(each).push(each)
+        """Queue a job, or hold it back while it may not be needed."""
+        if isinstance(job.work, Score) and job.work.need_open:
+            self._open.add(job)
+            self._release()
+        else:
+            self._queue(job).push(job)
 
-    def _let_go_after(self, job: Job) -> None:
-        """Queue the scores that were held back until this job is neither pending nor in flight."""
-        for each in self._open.ended(job):
-            self._verifier.push(each)
+    def _release(self) -> None:
+        """Queue the scores that are held back no longer."""
+        for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
+            self._verifier.push(job)
 
     def _overdrawn(self) -> list[Job]:
         """The least promising guesses, as many as main and eager work has taken the slots of."""

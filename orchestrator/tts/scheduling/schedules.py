@@ -140,7 +140,7 @@ class Decoupled:
         return (
             generator.used < generator.budget
             and generator.outranked_by(priority)
-            and (verifier.pending_cost < verifier.budget or verifier.outranked_by(priority))
+            and (verifier.backlog < verifier.budget or verifier.outranked_by(priority))
             and not (self._shared and width >= ENOUGH * generator.budget)
         )
 

@@ -25,6 +25,7 @@ from tts.compat import Self
 
 from .candidates import UNREACHABLE, Candidate, Pool, State
 from .config import VotingConfig, check_width
+from .contenders import best_first
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
@@ -121,7 +122,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         if cutoff is None:
             return []
         if pool.within_reach is None:
-            pool.within_reach = sorted(pool.candidates, key=_bound)
+            pool.within_reach = sorted(pool.candidates, key=best_first)
         passed = [latest]
         while pool.within_reach and pool.within_reach[-1].best_rank > cutoff:
             candidate = pool.within_reach.pop()
@@ -137,6 +138,9 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
 
     def _may_be_outranked(self, candidate: Candidate) -> bool:
         return candidate.active
+
+    def _kept(self) -> int:
+        return self._width
 
     def _can_outrank(self, pool: Pool) -> bool:
         """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
@@ -170,8 +174,3 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             for rank, parent in enumerate(kept)
             for child in range(len(range(rank, self.config.n, len(kept))))
         ]
-
-
-def _bound(candidate: Candidate) -> tuple[float, NodePath]:
-    """Sort key by which the candidates of a pool could rank at best."""
-    return -candidate.upper_bound, candidate.end.path

@@ -37,6 +37,7 @@ class BudgetedSearch(Search):
         self._left = tokens
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
+        self._needed: list[NodePath] = []
         self._asked: dict[_Key, None] = {}
         """Requests of the search without an answer so far, in the order of asking."""
         self._arrived: dict[_Key, Generated | Scored] = {}
@@ -70,6 +71,11 @@ class BudgetedSearch(Search):
         """See Search."""
         nodes, self._unwanted = self._unwanted, []
         return nodes
+
+    def needed(self) -> list[NodePath]:
+        """See Search."""
+        nodes, self._needed = self._needed, []
+        return [node for node in nodes if (True, node) in self._asked]
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """See Search; nothing is foreseen once the budget is spent."""
@@ -106,6 +112,7 @@ class BudgetedSearch(Search):
         """Collect what the search wants after what it was told last, in its order."""
         self._result = self._inner.result()
         self.tree = self._inner.tree
+        self._needed += self._inner.needed()
         for node in self._inner.unwanted():
             self._withdraw((True, node))
             self._unwanted.append(node)

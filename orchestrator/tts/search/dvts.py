@@ -112,6 +112,12 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
         )
         return rest if outranked else []
 
+    def _may_be_outranked(self, candidate: Candidate) -> bool:
+        return True
+
+    def _kept(self) -> int:
+        return 1
+
     def _vote_is_decided_in_order(self) -> bool:
         """Count the finished subtrees in their order, so that timing cannot move the stop."""
         while not self._vote_is_decided and self._counted in self._finished:

@@ -103,8 +103,9 @@ class Search(ABC):
     """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional.
 
     The optional parts let a search be watched (`tree`), be ended before its end (`stop`), drop
-    scores that it no longer needs (`unwanted`), and name expansions that idle engines may begin
-    before they are asked for (`foresee`, `expandable`). The last three never change the result.
+    scores that it no longer needs (`unwanted`), say which it needs first (`needed`), and name
+    expansions that idle engines may begin before they are asked for (`foresee`, `expandable`). The
+    last four never change the result.
     """
 
     tree: Tree | None = None
@@ -151,6 +152,14 @@ class Search(ABC):
         """Nodes whose requested score can no longer change anything; each is returned once.
 
         Such a node is pruned without a score. The default is none.
+        """
+        return []
+
+    def needed(self) -> list[NodePath]:
+        """Nodes whose requested scores it is not likely to do without, of those with `need_open`.
+
+        Where the verifier is crowded they go before the others. Each is returned once at most, and
+        none that is `unwanted`; the default is none.
         """
         return []
 

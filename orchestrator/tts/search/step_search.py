@@ -30,6 +30,7 @@ from typing import Generic, TypeVar
 from . import foresight
 from .candidates import Candidate, Growth, Pool, State, goes_on, is_lookahead
 from .config import StepConfig, VotingConfig
+from .contenders import Contenders
 from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Guess, Score, Scored
 from .seeds import SeedOf
@@ -58,7 +59,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         super().__init__(config)
         self._growth = Growth(config, seed)
         self._unwanted: list[NodePath] = []
+        self._needed: list[NodePath] = []
         self._undecided: dict[int, Pool] = {}
+        self._contenders: dict[int, Contenders] = {}
+        """Of each undecided pool, where some scores may not be needed."""
         self._awaiting_step: dict[NodePath, Candidate] = {}
         self._awaiting_score: dict[NodePath, Candidate] = {}
 
@@ -89,6 +93,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Whether a candidate that is about to ask for its score may be pruned without it."""
         return False
 
+    def _kept(self) -> int:
+        """How many candidates of a pool are kept; 0 if none is ever outranked."""
+        return 0
+
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         return not pool.last and goes_on(node.thought)
@@ -106,6 +114,11 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Nodes that were pruned after their score was asked for; each is returned once."""
         nodes, self._unwanted = self._unwanted, []
         return nodes
+
+    def needed(self) -> list[NodePath]:
+        """See Search; each node is returned once, unless it was answered or pruned before."""
+        nodes, self._needed = self._needed, []
+        return [node for node in nodes if node in self._awaiting_score]
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """Expansions that may be asked for later, best first; see the module foresight."""
@@ -148,6 +161,8 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             self._ask_step(candidate, self._growth.first(path, whole=whole))
         pool.unready = len(pool.candidates)
         pool.min_upper_bound = min((bound for bound, _ in scores.values()), default=0.0)
+        if kept := self._kept():
+            self._contenders[pool.key] = Contenders(pool.candidates, kept)
         self._undecided[pool.key] = pool
 
     def _finish(self, completed: Sequence[Node]) -> None:
@@ -164,7 +179,9 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """See TreeSearch; nothing is awaited any more."""
         super()._end(completions)
         self._unwanted.clear()
+        self._needed.clear()
         self._undecided.clear()
+        self._contenders.clear()
         self._awaiting_step.clear()
         self._awaiting_score.clear()
 
@@ -265,9 +282,21 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             pool.candidates.remove(candidate)
             pool.unready -= 1
             self._withdraw_score(candidate.tip.path)
+        if contenders := self._contenders.get(pool.key):
+            for candidate in contenders.after(latest):
+                if self._may_be_outranked(candidate):
+                    self._needed += self._awaited(candidate)
         if not pool.unready:
             del self._undecided[pool.key]
+            self._contenders.pop(pool.key, None)
             self._decide(pool)
+
+    def _awaited(self, candidate: Candidate) -> Iterator[NodePath]:
+        """The nodes whose scores a candidate waits for."""
+        tip = candidate.tip.path
+        for depth in range(candidate.start, len(tip) + 1):
+            if self._awaiting_score.get(tip[:depth]) is candidate:
+                yield tip[:depth]
 
     def _withdraw_score(self, node: NodePath) -> None:
         """The score of `node` is not needed any more."""
