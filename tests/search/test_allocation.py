@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.search import Advice, Allocation, Decision
-from tts.search.allocation import LAG, MOST, Totals, advise, spend
+from tts.search.allocation import LAG, MOST, Totals, advise, round_width, spend
 
 RELIABLE = Decision(Advice(votes=1), "vote", 100, 80, high=(6, 6), low=(0, 0))
 
@@ -107,6 +107,11 @@ def test_scores_are_followed_or_weigh_as_far_as_they_tell(high, low, method, flo
     advice = advise(2 * LAG, seen, totals(seen), 200)
     assert advice.method == method
     assert advice.floor == pytest.approx(floor, abs=0.01)
+
+
+@pytest.mark.parametrize(("chains", "width"), [(0.2, 1), (2.4, 2), (4, 4), (16, 8), (1000, 16)])
+def test_the_larger_the_budget_the_wider_the_rounds(chains, width):
+    assert round_width(chains) == width
 
 
 def test_scores_are_not_believed_once_high_ones_disagree():

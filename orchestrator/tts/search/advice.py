@@ -17,7 +17,7 @@ Agreement = tuple[int, int]
 SAMPLES = 4
 """Chains that a tree begins with where it begins with samples."""
 WIDTH = 4
-"""Chains of a round of REBASE, or of independent chains."""
+"""Chains of a round of REBASE if nothing is known, and of independent chains at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ and all weigh the same. Agreement is the mean of a beta distribution that pairs 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,6 +54,8 @@ CERTAIN = 0.83
 BLIND = 0.7
 """The ratio of the agreement of low scores to that of high ones from which no search follows them.
 """
+WIDEST = 16
+"""The most chains of a round of REBASE."""
 NARROWEST = 3
 """The fewest chains of a round of REBASE; where a problem cannot afford them, MCTS does better."""
 UNCERTAIN = 0.05
@@ -127,7 +130,7 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
         return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
     saved = budget * known.problems - known.tokens
     target = max(budget / 2, budget + saved / REPAID)
-    width = min(WIDTH, max(1, round(target / chain_tokens(recent))))
+    width = round_width(target / chain_tokens(recent))
     method, floor = choose_method(high, low, width)
     like = [decision for decision in recent if decision.advice.method == method]
     like = like if len(like) >= LAG else list(recent)
@@ -150,7 +153,7 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
 def choose_method(high: float, low: float, width: int) -> tuple[Method, float]:
     """The method where high scores, and low ones, agree so often, and the floor of the vote.
 
-    `width`: so many chains are within the budget, up to WIDTH.
+    `width`: the chains of a round.
     """
     floor = significant(min(1.0, low / high))
     if floor > BLIND:
@@ -158,6 +161,15 @@ def choose_method(high: float, low: float, width: int) -> tuple[Method, float]:
     if high < CERTAIN and width >= NARROWEST:
         return "rebase", floor
     return "mcts", 0.0
+
+
+def round_width(chains: float) -> int:
+    """How many chains a round has where so many are within the budget: twice the root of that.
+
+    So a round is twice as wide as there are rounds: the wider, the more REBASE chooses from; the
+    more rounds, the sooner the vote shows how hard the problem is.
+    """
+    return max(1, round(min(chains, 2 * math.sqrt(chains), WIDEST)))
 
 
 def chain_tokens(known: Sequence[Decision]) -> float:

@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import Field
 
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch, chance_of_reversal
-from .advice import Advice, Agreement, Decision, EndedBy
+from .advice import WIDTH, Advice, Agreement, Decision, EndedBy
 from .candidates import Candidate
 from .config import SearchConfig
 from .early_stop import AnswerForm, AnswerOf, Votes
@@ -149,7 +149,7 @@ class AutoSearch(Search):
             return _Rebase(rounds, most, self._seed, self._answer_of, self._ending)
         scored = advice.floor < 1 or advice.samples > 0
         chains = AdaptiveVoteConfig.model_validate(
-            common | {"scored": scored, "batch": advice.width}
+            common | {"scored": scored, "batch": min(WIDTH, advice.width)}
         )
         return _Chains(chains, self._seed, self._answer_of, self._ending)
 
