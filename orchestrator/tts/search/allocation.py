@@ -45,10 +45,10 @@ REPAID = 64
 """Problems among which tokens are shared that have not been spent, or have been overspent."""
 VOTES = (1, 2, 4, 8, 16, 32)
 """Votes that may decide; see `auto.Ending`."""
-PRIOR_PAIRS = 6
-"""Weight of the prior agreement, in pairs of chains."""
-PRIOR_HIGH = 0.9
-PRIOR_LOW = 0.2
+PRIOR_HIGH = (0.9, 6)
+"""The agreement of high scores before anything is known, and its weight in pairs of chains."""
+PRIOR_LOW = (0.2, 24)
+"""The same of low scores: no search is given up for what a few problems have shown."""
 CERTAIN = 0.83
 """The least agreement of high scores at which MCTS follows them, and a single one may decide."""
 BLIND = 0.7
@@ -210,9 +210,9 @@ def spend(
     return votes, low
 
 
-def _mean(agreement: Agreement, prior: float) -> float:
-    agreeing, pairs = agreement
-    return significant((PRIOR_PAIRS * prior + agreeing) / (PRIOR_PAIRS + pairs))
+def _mean(agreement: Agreement, prior: tuple[float, int]) -> float:
+    (agreeing, pairs), (expected, weight) = agreement, prior
+    return significant((weight * expected + agreeing) / (weight + pairs))
 
 
 def _sum(one: Agreement, other: Agreement) -> Agreement:
