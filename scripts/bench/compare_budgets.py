@@ -18,7 +18,7 @@ from pathlib import Path
 import altair as alt
 
 from scripts.bench.budgets.records import Records
-from scripts.bench.budgets.table import Row, rows_of
+from scripts.bench.budgets.table import Row, as_markdown, difference, rows_of
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
 """Okabe and Ito's, which colour-blind readers can tell apart."""
@@ -38,15 +38,15 @@ def read(folders: str) -> Rows:
 
 def table(pairs: Mapping[str, Rows], strategies: Sequence[str], of: str) -> str:
     """Accuracy of the strategies, a row for each pair and budget; the best is in bold."""
-    lines = [["pair", "budget", *strategies, f"{of}: tokens", f"{of} - best other"]]
-    lines.append(["---"] * len(lines[0]))
+    headings = ["pair", "budget", *strategies, f"{of}: tokens", f"{of} - best other"]
+    lines = []
     for pair, rows in pairs.items():
         for budget in sorted({budget for _, budget in rows}):
             here = {name: rows[name, budget] for name in strategies if (name, budget) in rows}
             most = max((row.accuracy for row in here.values()), default=0.0)
             cells = [_accuracy(here.get(name), most) for name in strategies]
             lines.append([pair, f"{budget:,}", *cells, *_compared(here, of)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return as_markdown(headings, lines)
 
 
 def _accuracy(row: Row | None, most: float) -> str:
@@ -61,11 +61,8 @@ def _compared(rows: Mapping[str, Row], of: str) -> tuple[str, str]:
     if of not in rows or not others:
         return "", ""
     best = max(others, key=lambda name: others[name].accuracy)
-    found, tokens = rows[of].over(others[best]), f"{rows[of].tokens:,.0f}"
-    if found is None:
-        return tokens, ""
-    low, high = (100 * bound for bound in found.interval_95)
-    return tokens, f"{100 * found.mean:+.1f} [{low:+.1f}, {high:+.1f}] ({best})"
+    over = difference(rows[of], others[best])
+    return f"{rows[of].tokens:,.0f}", f"{over} ({best})" if over else ""
 
 
 def plot(pairs: Mapping[str, Rows], strategies: Sequence[str], of: str, file: Path) -> None:
@@ -126,7 +123,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     args = parser.parse_args()
     pairs = {name: read(folders) for name, _, folders in (arg.partition("=") for arg in args.pairs)}
-    print(table(pairs, args.strategy, args.of))
+    print(table(pairs, args.strategy, args.of), end="")
     if args.plot:
         plot(pairs, args.strategy, args.of, args.plot)
 

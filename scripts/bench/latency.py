@@ -29,6 +29,7 @@ from scripts.bench.simulated_schedules import Row, scenario_of
 from tts.build.spec import Gpu
 from tts.lab.simulation.scenario import simulate
 from tts.runs.folder import write_json
+from tts.runs.statistics import quantile
 from tts.scheduling import ScheduleName
 
 STRATEGIES = ("beam-search", "dvts", "rebase", "best-of-n")
@@ -71,8 +72,8 @@ def measure(case: Case) -> Measured:
     """Simulate one case."""
     row = _Crowd(case.gpu, "separate", case.n, case.in_flight, case.strategy)
     outcome = simulate(scenario_of(row, "auto"), case.schedule)
-    times = outcome.latencies_s
-    return Measured(percentile(times, 0.5), percentile(times, 0.99), outcome.wall_s, outcome.digest)
+    p50, p99 = (quantile(outcome.latencies_s, share) or 0.0 for share in (0.5, 0.99))
+    return Measured(p50, p99, outcome.wall_s, outcome.digest)
 
 
 class _Crowd(Row):
@@ -81,14 +82,6 @@ class _Crowd(Row):
     @property
     def problems(self) -> int:
         return max(ALONE, ROUNDS * self.in_flight)
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which that share of the values lies, on a line between its neighbours."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def table_of(cases: Sequence[Case], runs: dict[str, Any], before: dict[str, Any]) -> Table:

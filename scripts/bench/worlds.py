@@ -165,19 +165,17 @@ def measure(
     """The share of the problems that are solved, and the mean tokens."""
     given = {} if "n" in strategy.fixed else {"n": n}
     config = strategy.configure(given, context=CONTEXT)
-    allocation = Allocation(budget) if isinstance(config, AutoConfig) else None
+    allocation = Allocation(budget)
     right = tokens = 0
     for index in range(problems):
         world = World(PAIRS[pair], pair, index)
-        seed, most = partial(node_seed, 0, world.id), budget
-        if allocation and isinstance(config, AutoConfig):
+        seed = partial(node_seed, 0, world.id)
+        search, most = new_search(config, seed), budget
+        if isinstance(config, AutoConfig):
             advice = allocation.advice(world.id)
-            search: Search = AutoSearch(config, advice, seed, answer_form)
-            most = advice.cap
-        else:
-            search = new_search(config, seed)
+            search, most = AutoSearch(config, advice, seed, answer_form), advice.cap
         result = solve(world, BudgetedSearch(search, most) if most else search)
-        if allocation and result.decision:
+        if result.decision:
             allocation.observe(world.id, result.decision)
         right += is_right(result, strategy)
         tokens += world.tokens

@@ -59,13 +59,10 @@ class AdaptiveVoteSearch(SampleSearch):
         """The next round, unless the vote is decided."""
         for chain in range(self._voted, self._wanted):
             leaf = self._leaves[chain]
-            self._votes.add(self.tree.text(leaf), self._weight(self._score(leaf)))
+            score = self._score(leaf)
+            self._votes.add(self.tree.text(leaf), 1.0 if score is None else score)
         self._voted = self._wanted
         return 0 if self._decided else min(self.config.batch, self.config.n - self._wanted)
-
-    def _weight(self, score: float | None) -> float:
-        """The vote of a chain."""
-        return 1.0 if score is None else score
 
     @property
     def _decided(self) -> bool:

@@ -37,6 +37,8 @@ SOME = 8
 """One of so many problems begins with samples, after the first LAG, which all do."""
 MANY = 4
 """The same while it is uncertain which method is the right one."""
+COMPARABLE = 3
+"""The fewest samples: two chains with high scores among them can be compared."""
 MOST = 16
 """Most allowance of a problem, as a multiple of the budget."""
 CAP = 8
@@ -139,7 +141,7 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
     votes, allowance = spend(like, choices, target, MOST * budget)
     return Advice(
         method,
-        samples=min(samples, max(3, width)),
+        samples=min(samples, max(COMPARABLE, width)),
         votes=votes,
         width=width,
         parallel=min(2, width),

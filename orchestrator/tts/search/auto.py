@@ -236,13 +236,24 @@ class Ending:
         return self.by != "n"
 
 
+class _AdvisedVotes(Votes):
+    """Votes that weigh as is advised."""
+
+    def __init__(self, answer_of: AnswerOf, advice: Advice) -> None:
+        super().__init__(answer_of)
+        self._advice = advice
+
+    def add(self, text: str, weight: float) -> AnswerForm | None:
+        return super().add(text, vote_of(weight, self._advice))
+
+
 class _Mcts(MctsSearch):
     """MCTS until the ending is reached."""
 
     def __init__(
         self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
-        self._votes = Votes(answer_of)
+        self._votes = _AdvisedVotes(answer_of, ending.advice)
         self._ending = ending
         self._tokens = 0
         """Those of the tree, counted as they come: the ending is looked at in every wave."""
@@ -257,8 +268,7 @@ class _Mcts(MctsSearch):
 
     def _count(self, completed: Iterable[Node]) -> None:
         for node in completed:
-            vote = vote_of(self._path_score(node), self._ending.advice)
-            self._votes.add(self.tree.text(node.path), vote)
+            self._votes.add(self.tree.text(node.path), self._path_score(node))
 
     @property
     def _vote_is_decided(self) -> bool:
@@ -277,21 +287,18 @@ class _Rebase(RebaseSearch):
         self, config: RebaseConfig, most: int, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
         """`config.n` are the chains of a round, `most` the rounds."""
-        self._votes = Votes(answer_of)
+        self._votes = _AdvisedVotes(answer_of, ending.advice)
         self._ending = ending
         self._rounds, self._most = 1, most
         self._earlier: list[Node] = []
         """Completions of earlier rounds."""
         super().__init__(config, seed)
 
-    def _count(self, completed: Iterable[Node]) -> None:
-        for node in completed:
-            vote = vote_of(self._path_score(node), self._ending.advice)
-            self._votes.add(self.tree.text(node.path), vote)
-
     def _finish(self, completed: Sequence[Node]) -> None:
         """A round is over."""
         self._earlier += completed
+        for node in completed:
+            self._votes.add(self.tree.text(node.path), self._path_score(node))
         votes = self._votes.first_and_second
         if self._ending.reached(*votes, self.tree.tokens) or self._rounds == self._most:
             super()._finish(self._earlier)
@@ -310,9 +317,7 @@ class _Chains(AdaptiveVoteSearch):
     ) -> None:
         self._ending = ending
         super().__init__(config, seed, answer_of)
-
-    def _weight(self, score: float | None) -> float:
-        return vote_of(score, self._ending.advice) if score is not None else 1.0
+        self._votes = _AdvisedVotes(answer_of, ending.advice)
 
     @property
     def _decided(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -95,8 +95,12 @@ def markdown(records: Records, baseline: str) -> str:
     rows = sorted(rows_of(records), key=lambda row: row.fit.budget)
     bases = {row.fit.budget: row for row in rows if row.fit.strategy == baseline}
     headings = [heading.format(baseline) for heading in HEADINGS]
-    lines = [headings, ["---"] * len(headings)]
-    lines += [list(_cells(row, bases.get(row.fit.budget))) for row in rows]
+    return as_markdown(headings, [list(_cells(row, bases.get(row.fit.budget))) for row in rows])
+
+
+def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
@@ -107,16 +111,17 @@ def _cells(row: Row, baseline: Row | None) -> Iterator[str]:
     yield f"{row.tokens:.0f}" + (f" ({row.limited:.0%} cut)" if row.limited else "")
     yield f"{row.verifier_tokens:.0f}"
     yield f"{100 * row.accuracy:.1f} ±{100 * half_width(row.accuracy, row.problems):.1f}"
-    yield _difference(row, baseline)
+    yield difference(row, baseline) or "-"
     yield "-" if row.seconds is None else f"{row.seconds:.3f}"
     yield f"{row.seeds} x {row.problems}"
 
 
-def _difference(row: Row, baseline: Row | None) -> str:
+def difference(row: Row, baseline: Row | None) -> str:
+    """A row's accuracy over another's, in points, with its interval; "" if none is to be had."""
     if baseline is None or baseline is row:
-        return "-"
+        return ""
     found = row.over(baseline)
     if found is None:
-        return "-"
+        return ""
     low, high = found.interval_95
     return f"{100 * found.mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
