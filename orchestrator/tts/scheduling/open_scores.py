@@ -59,11 +59,8 @@ class OpenScores:
         self._needed: dict[Job, None] = {}
         """The jobs held back that are needed, the first to be so first."""
         self._count = 0
-
-    @property
-    def held(self) -> int:
+        self.held = 0
         """Jobs held back."""
-        return sum(len(share.held) for share in self._shares.values())
 
     def crowded_out(self, priority: int) -> int:
         """Tokens of the jobs of this priority or more that wait for nothing but room."""
@@ -79,6 +76,7 @@ class OpenScores:
         heapq.heappush(share.held, (job.work.node, self._count, job))
         share.held_tokens += job.tokens
         self._count += 1
+        self.held += 1
         if job.needed:
             self._needed[job] = None
 
@@ -96,15 +94,16 @@ class OpenScores:
         goes alone. Once it is crowded, those that are needed.
         """
         jobs: list[Job] = []
-        while load < self._crowd and (share := self._turn()):
+        while self.held and load < self._crowd and (share := self._turn()):
             job = heapq.heappop(share.held)[-1]
+            self.held -= 1
             share.held_tokens -= job.tokens
             share.used += job.tokens
             self._needed.pop(job, None)
             self._let_go.add(job)
             load += job.tokens
             jobs.append(job)
-        if load >= self._crowd:
+        if self._needed and load >= self._crowd:
             needed, self._needed = self._needed, {}
             for job in needed:
                 self._forget(self._shares[job.problem], job)
@@ -122,6 +121,7 @@ class OpenScores:
     def drop(self, problem: int) -> None:
         """Forget one problem."""
         if share := self._shares.pop(problem, None):
+            self.held -= len(share.held)
             for *_, job in share.held:
                 self._needed.pop(job, None)
             self._let_go = {job for job in self._let_go if job.problem != problem}
@@ -158,6 +158,7 @@ class OpenScores:
             return False
         heapq.heapify(kept)
         share.held = kept
+        self.held -= 1
         share.held_tokens -= job.tokens
         self._needed.pop(job, None)
         self._tidy(share)
