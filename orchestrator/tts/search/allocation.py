@@ -15,9 +15,9 @@ the budget has not been spent so far, the rest is given to the next problems.
 **Method.** If chains with high scores agree with one another, they are right, since wrong answers
 differ (the premise of majority voting; Wang et al. 2022): then MCTS may follow the scores. If they
 agree less, but more than chains with low scores do, REBASE follows them half-heartedly. Otherwise
-independent chains vote. A completion with a low score weighs as much less than one with a high
-score as low scores agree less often than high ones: where they agree as often, scores tell nothing,
-and all weigh the same. Agreement is the mean of a beta distribution that pairs of chains update.
+independent chains vote. The vote of a completion with score 0 is then the agreement of low scores
+over that of high ones: where they agree as often, scores tell nothing, and all weigh the same.
+Agreement is the mean of a beta distribution that pairs of chains update.
 """
 
 from __future__ import annotations
