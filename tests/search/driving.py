@@ -131,6 +131,7 @@ advices = st.builds(
     parallel=st.integers(1, 4),
     allowance=st.one_of(st.none(), st.integers(1, 60)),
     width=st.integers(1, 4),
+    chains=st.integers(1, 4),
     floor=st.sampled_from([0.0, 0.3, 1.0]),
 )
 

@@ -20,6 +20,7 @@ from tts.search import (
     Generated,
     MctsConfig,
     RebaseConfig,
+    SampleSearchConfig,
     Scored,
     Stop,
     Thought,
@@ -77,6 +78,7 @@ def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, w
     assert decision.advice == advice
     assert decision.tokens == sum(len(node.thought.token_ids) for node in found.tree)
     assert decision.first_tokens <= decision.tokens
+    assert 0 <= decision.chain_tokens <= decision.tokens
     assert len(found.completions) >= 1
     assert not any(node.fate is Fate.OPEN for node in found.tree)
     if decision.ended_by == "allowance":
@@ -113,7 +115,7 @@ def test_a_tree_that_nothing_ends_is_that_of_mcts(config, world):
 @given(st.integers(1, 4), st.integers(1, 3), worlds)
 def test_a_round_is_a_rebase_of_its_own(width, rounds, world):
     config = AutoConfig(n=rounds * width)
-    search = new_search(config, Advice("rebase", samples=0, votes=10**6, width=width))
+    search = new_search(config, Advice("rebase", votes=10**6, width=width, chains=0))
     drive(search, world)
     chosen = {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
     plain = RebaseConfig(**chosen).new_search(lambda node: node_seed(0, "p", node), answer_form)
@@ -122,6 +124,45 @@ def test_a_round_is_a_rebase_of_its_own(width, rounds, world):
     assert [node.path for node in first_round] == [node.path for node in plain.tree if node.path]
     assert {node.path[0] for node in search.tree if node.path} == set(range(rounds * width))
     assert len(search.result().completions) == rounds * width
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), worlds)
+def test_independent_chains_and_rebase_take_turns(chains, width, world):
+    search = new_search(
+        AutoConfig(n=2 * (chains + width)),
+        Advice("rebase", votes=10**6, width=width, chains=chains),
+    )
+    asked = [work for work in drive(search, world) if isinstance(work, Expand)]
+    one_turn = chains + width
+    for work in asked:
+        assert work.whole == (work.node[0] % one_turn < chains)
+    found = search.result()
+    assert {done.node[0] // one_turn for done in found.completions} == {0, 1}
+    texts = [answer_form(done.text) for done in found.completions if done.node[0] < one_turn]
+    firsts = [done.node[0] < chains for done in found.completions if done.node[0] < one_turn]
+    pairs = [
+        (firsts[i] and firsts[j], firsts[i] != firsts[j], texts[i] is not None, texts[i], texts[j])
+        for i in range(len(texts))
+        for j in range(i)
+    ]
+    alone = [known and one == other for both, _, known, one, other in pairs if both]
+    searched = [known and one == other for _, mixed, known, one, other in pairs if mixed]
+    assert found.decision.independent == (sum(alone), len(alone))
+    assert found.decision.searched == (sum(searched), len(searched))
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(st.integers(1, 8), worlds)
+def test_without_rebase_the_chains_are_those_of_best_of_n(n, world):
+    search = new_search(AutoConfig(n=n), Advice("chains", votes=10**6, chains=1))
+    drive(search, world)
+    plain = SampleSearchConfig(n=n, scored=True).new_search(
+        lambda node: node_seed(0, "p", node), answer_form
+    )
+    drive(plain, world)
+    assert search.tree.digest() == plain.tree.digest()
+    assert search.result().completions == plain.result().completions
 
 
 @settings(max_examples=amount(40, 200), deadline=None)

@@ -20,10 +20,18 @@ _ENDS = {
 def reason(decision: Decision) -> str:
     """Sentences on what a problem's search was advised, and what came of it."""
     advice = decision.advice
+    method = _METHODS[advice.method]
+    if advice.method == "rebase" and advice.chains:
+        method += ", in turn with independent chains"
     known = "no earlier problem was known"
     if advice.reliability is not None:
-        known = f"high scores of earlier problems agreed in {advice.reliability:.0%} of pairs"
-    said = [f"{_METHODS[advice.method]} ({known})."]
+        known = f"in earlier problems, high scores agreed in {advice.reliability:.0%} of pairs"
+    if advice.gain is not None:
+        known += (
+            f", and independent chains agreed {advice.gain:.2f} times as often with those of "
+            "REBASE as with one another"
+        )
+    said = [f"{method} ({known})."]
     if advice.floor:
         said.append(f"Score 0 had {advice.floor:.0%} of the vote that score 1 had.")
     if advice.allowance is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Method = Literal["mcts", "rebase", "chains"]
-"""How a problem is searched: by MCTS, by rounds of REBASE, or by rounds of independent chains."""
+"""How a problem is searched: by MCTS, in rounds of REBASE, or in rounds of independent chains."""
 EndedBy = Literal["vote", "allowance", "n", "limit"]
 """The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
 limit cut it short."""
@@ -26,11 +26,13 @@ class Advice:
 
     method: Method = "mcts"
     samples: int = SAMPLES
-    """Independent chains to begin with."""
+    """Independent chains that MCTS begins with."""
     votes: int = 4
     """Unanimous votes of about this weight decide."""
     width: int = WIDTH
-    """Chains of a round, with any method but MCTS."""
+    """Chains of a round of REBASE."""
+    chains: int = WIDTH
+    """Chains of an independent round; 0 with `rebase`: there are none."""
     parallel: int = 4
     """Simulations of MCTS at a time."""
     allowance: int | None = None
@@ -41,6 +43,8 @@ class Advice:
     """The vote of a completion with score 0 where one with score 1 has one vote."""
     reliability: float | None = None
     """How often chains with high scores agreed in earlier problems, as far as it is known."""
+    gain: float | None = None
+    """How often chains of REBASE agreed with independent ones there, over those with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +61,9 @@ class Decision:
     """Of the pairs of independent chains with high scores, how many agree."""
     low: Agreement = (0, 0)
     """The same of chains with low scores."""
+    independent: Agreement = (0, 0)
+    """The same of an independent first round, whatever the scores, if one of REBASE is next."""
+    searched: Agreement = (0, 0)
+    """Of the pairs of a chain of that first round and one of REBASE, how many agree."""
+    chain_tokens: int | None = None
+    """The mean tokens of a completion; None where there is none."""

@@ -12,19 +12,27 @@ of votes. The advice is the smallest number of votes with which the budget would
 allowance with which it would be spent exactly: the optimum of allocation by "water filling". Where
 the budget has not been spent so far, the rest is given to the next problems.
 
-**Method.** If chains with high scores agree with one another, they are right, since wrong answers
-differ (the premise of majority voting; Wang et al. 2022): then MCTS may follow the scores. If they
-agree less, but more than chains with low scores do, REBASE follows them half-heartedly. Otherwise
-independent chains vote. The vote of a completion with score 0 is then the agreement of low scores
-over that of high ones: where they agree as often, scores tell nothing, and all weigh the same.
-Agreement is the mean of a beta distribution that pairs of chains update.
+**Method.** Right answers agree and wrong ones differ (the premise of majority voting; Wang et al.
+2022), so the agreement of answers tells which of them to trust, without knowing any:
+
+- Chains with high scores that agree with one another are right: MCTS may follow the scores.
+- If they agree less, REBASE follows the scores half-heartedly, in rounds. Its *gain* is how often
+  its chains agree with independent ones, over how often those agree with one another: about the
+  ratio of right chains, p_searched p / p^2. Errors of the verifier cannot raise it, since
+  independent chains were not chosen by it. If REBASE gains little, rounds of chains take turns with
+  its own, since they vote more independently.
+- If it gains nothing, all chains are independent.
+
+The vote of a completion with score 0 is, with the last two, the square of the agreement of low
+scores over that of high ones: where they agree as often, scores tell nothing, and all weigh the
+same. Agreement is the mean of a beta distribution that pairs of chains update.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .advice import SAMPLES, WIDTH, Advice, Agreement, Decision, Method
 from .thought import significant
@@ -53,9 +61,18 @@ PRIOR_LOW = (0.2, 24)
 """The same of low scores: no search is given up for what a few problems have shown."""
 CERTAIN = 0.83
 """The least agreement of high scores at which MCTS follows them, and a single one may decide."""
-BLIND = 0.7
-"""The ratio of the agreement of low scores to that of high ones from which no search follows them.
+PRIOR_GAIN = (1.08, 12)
+"""The gain of REBASE before anything is known, and its weight in problems whose chains all agree.
 """
+LEAST_GAIN = 1.01
+"""The gain from which there are rounds of REBASE."""
+CLEAR_GAIN = 1.1
+"""The gain from which all rounds are REBASE's."""
+MIXED = 6
+"""The fewest chains of a round of REBASE at which there are rounds of independent chains as well.
+"""
+FIRST_CAP = 3
+"""Most tokens of the problems that compare methods before any is known, in budgets."""
 WIDEST = 16
 """The most chains of a round of REBASE."""
 NARROWEST = 3
@@ -72,14 +89,24 @@ class Totals:
     tokens: int = 0
     high: Agreement = (0, 0)
     low: Agreement = (0, 0)
+    independent: float = 0.0
+    """How far independent chains agree with one another, summed over problems that compare."""
+    searched: float = 0.0
+    """How far they agree with chains of REBASE in the same problems, summed."""
 
     def plus(self, decision: Decision) -> Totals:
         """The totals with one problem more."""
+        independent, searched = decision.independent, decision.searched
+        if not searched[1] and decision.ended_by == "vote":
+            searched = independent  # they agreed so well that there was no round of REBASE
+        compares = independent[1] > 0 and searched[1] > 0
         return Totals(
             self.problems + 1,
             self.tokens + decision.tokens,
             _sum(self.high, decision.high),
             _sum(self.low, decision.low),
+            self.independent + (_share(independent) if compares else 0.0),
+            self.searched + (_share(searched) if compares else 0.0),
         )
 
 
@@ -121,48 +148,71 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
 
     `recent` are the latest decisions that are known, and `known` are the totals of all.
     """
-    high, low = _mean(known.high, PRIOR_HIGH), _mean(known.low, PRIOR_LOW)
-    uncertain = min(abs(high - CERTAIN), abs(low / high - BLIND)) < UNCERTAIN
-    explores = place < LAG or not place % (MANY if uncertain else SOME)
-    samples = SAMPLES if explores else 0
+    high, low, gain = _mean(known.high, PRIOR_HIGH), _mean(known.low, PRIOR_LOW), _gain(known)
+    floor = significant(min(1.0, low / high) ** 2)
+    explores = place < LAG or not place % (MANY if abs(high - CERTAIN) < UNCERTAIN else SOME)
+    if budget is not None and not recent:
+        return _first_advice(place, budget, floor)
+    width, target = WIDTH, 0.0
+    if budget is not None:
+        saved = budget * known.problems - known.tokens
+        target = max(budget / 2, budget + saved / REPAID)
+        width = round_width(target / chain_tokens(recent))
+    method = choose_method(high, gain, width)
+    if method == "chains" and explores:
+        method = "rebase"
+    advice = Advice(
+        method,
+        samples=SAMPLES if explores else 0,
+        width=width,
+        chains=independent_chains(method, width, explores, gain),
+        floor=0.0 if method == "mcts" else floor,
+        reliability=high if recent else None,
+        gain=gain if recent else None,
+    )
     if budget is None:
-        method, floor = choose_method(high, low, WIDTH)
-        return Advice(method, samples, floor=floor, reliability=high if recent else None)
-    if not recent:
-        return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
-    saved = budget * known.problems - known.tokens
-    target = max(budget / 2, budget + saved / REPAID)
-    width = round_width(target / chain_tokens(recent))
-    method, floor = choose_method(high, low, width)
+        return advice
     like = [decision for decision in recent if decision.advice.method == method]
     like = like if len(like) >= LAG else list(recent)
     fewest = 1 if method == "mcts" else 4
     choices = [votes for votes in VOTES if votes >= fewest]
     votes, allowance = spend(like, choices, target, MOST * budget)
-    return Advice(
-        method,
-        samples=min(samples, max(COMPARABLE, width)),
+    return replace(
+        advice,
+        samples=min(advice.samples, max(COMPARABLE, width)),
         votes=votes,
-        width=width,
         parallel=min(2, width),
         allowance=allowance,
         cap=CAP * max(budget, allowance),
-        floor=floor,
-        reliability=high,
     )
 
 
-def choose_method(high: float, low: float, width: int) -> tuple[Method, float]:
-    """The method where high scores, and low ones, agree so often, and the floor of the vote.
+def _first_advice(place: int, budget: int, floor: float) -> Advice:
+    """The advice as long as nothing is known: one problem for MCTS, one to compare methods."""
+    if place % 2 == 0:
+        return Advice(votes=2, parallel=2, allowance=budget, cap=budget)
+    return Advice("rebase", allowance=budget, cap=FIRST_CAP * budget, floor=floor)
 
-    `width`: the chains of a round.
+
+def choose_method(high: float, gain: float, width: int) -> Method:
+    """The method where high scores agree so often, and REBASE has that gain.
+
+    `width`: the chains of a round of REBASE.
     """
-    floor = significant(min(1.0, low / high))
-    if floor > BLIND:
-        return "chains", floor
-    if high < CERTAIN and width >= NARROWEST:
-        return "rebase", floor
-    return "mcts", 0.0
+    if gain < LEAST_GAIN:
+        return "chains"
+    return "rebase" if high < CERTAIN and width >= NARROWEST else "mcts"
+
+
+def independent_chains(method: Method, width: int, explores: bool, gain: float) -> int:
+    """The chains of an independent round; 0 if all rounds are REBASE's.
+
+    `width`: the chains of a round of REBASE; `explores`: whether its gain is to be learnt.
+    """
+    if method != "rebase":
+        return min(WIDTH, width)
+    takes_turns = explores or (gain < CLEAR_GAIN and width >= MIXED)
+    return min(WIDTH, max(2, width // 2)) if takes_turns else 0
 
 
 def round_width(chains: float) -> int:
@@ -175,13 +225,10 @@ def round_width(chains: float) -> int:
 
 
 def chain_tokens(known: Sequence[Decision]) -> float:
-    """The mean tokens of a chain, by what there was when the first ones were complete."""
-
-    def chains(advice: Advice) -> int:
-        return max(1, advice.samples, 0 if advice.method == "mcts" else advice.width)
-
-    each = [(done.first_tokens or done.tokens) / chains(done.advice) for done in known]
-    return max(1.0, sum(each) / len(each))
+    """The mean tokens of a chain, in problems that completed one; otherwise of a problem."""
+    completed = [done.chain_tokens for done in known if done.chain_tokens is not None]
+    lengths = completed or [done.tokens for done in known]
+    return max(1.0, sum(lengths) / len(lengths))
 
 
 def spend(
@@ -210,6 +257,17 @@ def spend(
         else:
             high = middle - 1
     return votes, low
+
+
+def _gain(known: Totals) -> float:
+    """How much more often chains agree with those of REBASE than with one another."""
+    expected, weight = PRIOR_GAIN
+    return significant((expected * weight + known.searched) / (weight + known.independent))
+
+
+def _share(agreement: Agreement) -> float:
+    agreeing, pairs = agreement
+    return agreeing / pairs if pairs else 0.0
 
 
 def _mean(agreement: Agreement, prior: tuple[float, int]) -> float:

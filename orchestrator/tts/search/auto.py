@@ -1,8 +1,8 @@
 """One search for any budget, advised by the problems before it.
 
-    advice ─┬─ mcts ─── perhaps a few samples ──► MCTS ───────────────┬─► result
-            ├─ rebase ─ perhaps a few samples ──► REBASE, in rounds ──┤
-            └─ chains ─ independent chains, in rounds ────────────────┘
+    advice ─┬─ mcts ─── perhaps a few samples ──► MCTS ─────────────────────────┬─► result
+            ├─ rebase ─ rounds of REBASE, perhaps in turn with independent ones ┤
+            └─ chains ─ rounds of independent chains ───────────────────────────┘
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
 allowed and has a completion. Earlier problems of a run decide how it searches, how much scores
@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from pydantic import Field
 
-from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch, chance_of_reversal
-from .advice import WIDTH, Advice, Agreement, Decision, EndedBy
+from .adaptive_vote import chance_of_reversal
+from .advice import Advice, Agreement, Decision, EndedBy
 from .candidates import Candidate
 from .config import SearchConfig
 from .early_stop import AnswerForm, AnswerOf, Votes
@@ -80,7 +80,7 @@ class AutoSearch(Search):
         """The samples' steps, once they are complete."""
         self._sampled: tuple[Completion, ...] = ()
         """The samples that a tree search began with."""
-        self._sampling = advice.method != "chains" and advice.samples > 0
+        self._sampling = advice.method == "mcts" and advice.samples > 0
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._result: SearchResult | None = None
@@ -140,18 +140,11 @@ class AutoSearch(Search):
         if advice.method == "mcts":
             tree = MctsConfig.model_validate(common | {"parallel": advice.parallel})
             return _Mcts(tree, self._seed, self._answer_of, self._ending)
-        if advice.method == "rebase":
-            width = min(advice.width, self.config.n)
-            rounds = RebaseConfig.model_validate(
-                common | {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
-            )
-            most = self.config.n // width
-            return _Rebase(rounds, most, self._seed, self._answer_of, self._ending)
-        scored = advice.floor < 1 or advice.samples > 0
-        chains = AdaptiveVoteConfig.model_validate(
-            common | {"scored": scored, "batch": min(WIDTH, advice.width)}
+        rounds = RebaseConfig.model_validate(
+            common
+            | {"n": min(advice.width, common["n"]), "softmax_temperature": SOFTMAX_TEMPERATURE}
         )
-        return _Chains(chains, self._seed, self._answer_of, self._ending)
+        return _Rounds(rounds, self.config.n, self._seed, self._answer_of, self._ending)
 
     def _begin(self, search: Search) -> None:
         self._search = search
@@ -199,17 +192,42 @@ class AutoSearch(Search):
                 node.fate = Fate.SURPLUS if ends else sample.fate
 
     def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
-        in_tree = self.advice.method != "chains" and not self._sampling
-        independent = self._sampled if in_tree else completions
+        independent = self._independent(completions)
         high, low = agreements(independent, self._answer_of)
+        alone, searched = self._compared(independent, completions, by)
         tokens, first = self.tree.tokens, self._ending.first_tokens
         if first is None and by == "n":  # it ended with the first completions
             first = tokens
         completions = tuple(_weighed(done, self.advice) for done in completions)
-        decision = Decision(self.advice, by, tokens, first, high, low)
+        length = self._mean_length(completions)
+        decision = Decision(self.advice, by, tokens, first, high, low, alone, searched, length)
         self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
         self._unwanted.clear()
+
+    def _independent(self, completions: Sequence[Completion]) -> Sequence[Completion]:
+        """The chains that no score has chosen, as far as they are comparable."""
+        if self.advice.method == "mcts":
+            return completions if self._sampling else self._sampled
+        return [done for done in completions if done.node[0] < self.advice.chains]
+
+    def _compared(
+        self, independent: Sequence[Completion], completions: Sequence[Completion], by: EndedBy
+    ) -> tuple[Agreement, Agreement]:
+        """How far the first round agrees, with itself and with the second, REBASE's."""
+        if self.advice.method != "rebase" or by == "limit":
+            return (0, 0), (0, 0)
+        first, second = self.advice.chains, self.advice.chains + self.advice.width
+        alone = [self._answer_of(done.text) for done in independent]
+        searched = [
+            self._answer_of(done.text) for done in completions if first <= done.node[0] < second
+        ]
+        return _agreement(combinations(alone, 2)), _agreement(product(alone, searched))
+
+    def _mean_length(self, completions: Sequence[Completion]) -> int | None:
+        chains = [self.tree.chain(done.node) for done in completions]
+        tokens = [len(node.thought.token_ids) for chain in chains for node in chain if node.thought]
+        return round(sum(tokens) / len(chains)) if chains else None
 
 
 @dataclass(slots=True)
@@ -276,23 +294,40 @@ class _Mcts(MctsSearch):
         return bool(self._completed) and self._ending.reached(*votes, self._tokens)
 
 
-class _Rebase(RebaseSearch):
-    """REBASE in rounds until the ending is reached; a round is a search of its own from the root.
+class _Rounds(RebaseSearch):
+    """Rounds until the ending is reached, each of them a search of its own from the root.
 
-    Rounds are independent of one another, as chains are, so what they vote for tells how sure the
+    A round is some independent chains, or REBASE; with the method `rebase` and independent chains
+    they take turns. Rounds are independent of one another, so what they vote for tells how sure the
     answer is, and a hard problem can get many.
     """
 
     def __init__(
         self, config: RebaseConfig, most: int, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
-        """`config.n` are the chains of a round, `most` the rounds."""
+        """`config.n` are the chains of a round of REBASE, `most` those of all rounds."""
         self._votes = _AdvisedVotes(answer_of, ending.advice)
         self._ending = ending
-        self._rounds, self._most = 1, most
+        self._round = self._chains = 0
+        self._most = most
         self._earlier: list[Node] = []
         """Completions of earlier rounds."""
         super().__init__(config, seed)
+
+    def _open_root(self) -> None:
+        """Begin the next round."""
+        whole, size = self._next()
+        paths = [(self._chains + child,) for child in range(size)]
+        self._chains += size
+        self._round += 1
+        self._open(paths, whole=whole)
+
+    def _next(self) -> tuple[bool, int]:
+        """Whether the next round's chains are independent, and how many they are."""
+        advice = self._ending.advice
+        mixed = advice.chains > 0 and self._round % 2 == 0
+        whole = advice.method == "chains" or mixed
+        return whole, min(advice.chains, self._most) if whole else self.config.n
 
     def _finish(self, completed: Sequence[Node]) -> None:
         """A round is over."""
@@ -300,29 +335,12 @@ class _Rebase(RebaseSearch):
         for node in completed:
             self._votes.add(self.tree.text(node.path), self._path_score(node))
         votes = self._votes.first_and_second
-        if self._ending.reached(*votes, self.tree.tokens) or self._rounds == self._most:
+        ended = self._ending.reached(*votes, self.tree.tokens)
+        if ended or self._chains + self._next()[1] > self._most:
             super()._finish(self._earlier)
             return
         self._completed = []
-        first = self._rounds * self.config.n
-        self._rounds += 1
-        self._open((first + child,) for child in range(self.config.n))
-
-
-class _Chains(AdaptiveVoteSearch):
-    """Chains in rounds until the ending is reached."""
-
-    def __init__(
-        self, config: AdaptiveVoteConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
-    ) -> None:
-        self._ending = ending
-        super().__init__(config, seed, answer_of)
-        self._votes = _AdvisedVotes(answer_of, ending.advice)
-
-    @property
-    def _decided(self) -> bool:
-        votes = self._votes.first_and_second
-        return bool(self._voted) and self._ending.reached(*votes, self.tree.tokens)
+        self._open_root()
 
 
 def vote_of(score: float, advice: Advice) -> float:
@@ -345,12 +363,12 @@ def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agree
     for chain in sorted(chains, key=lambda done: done.node)[:COMPARED]:
         if chain.score is not None:
             (high if chain.score >= HIGH else low).append(answer_of(chain.text))
-    return _agreement(high), _agreement(low)
+    return _agreement(combinations(high, 2)), _agreement(combinations(low, 2))
 
 
-def _agreement(answers: Sequence[AnswerForm | None]) -> Agreement:
-    pairs = list(combinations(answers, 2))
-    return sum(a is not None and a == b for a, b in pairs), len(pairs)
+def _agreement(pairs: Iterable[tuple[AnswerForm | None, ...]]) -> Agreement:
+    alike = [one is not None and one == other for one, other in pairs]
+    return sum(alike), len(alike)
 
 
 def _common(config: SearchConfig) -> dict[str, Any]:

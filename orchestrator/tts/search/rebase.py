@@ -45,7 +45,10 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
-        self._open((child,) for child in range(config.n))
+        self._open_root()
+
+    def _open_root(self) -> None:
+        self._open((child,) for child in range(self.config.n))
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
         budget = 0 if self._vote_is_decided else self.config.n - len(self._completed)

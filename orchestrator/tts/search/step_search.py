@@ -138,16 +138,23 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         }
 
     def _open(
-        self, starts: Iterable[NodePath], *, after: Pool | None = None, key: int | None = None
+        self,
+        starts: Iterable[NodePath],
+        *,
+        after: Pool | None = None,
+        key: int | None = None,
+        whole: bool = False,
     ) -> None:
         """Begin the iteration after that of `after` with candidates that start at new nodes.
 
-        The pool has the key of `after` unless it is given one.
+        The pool has the key of `after` unless it is given one. With `whole` the candidates are the
+        rest of their chains, as in a last iteration with `finish="eos"`.
         """
         iteration = after.iteration + 1 if after else 1
         if key is None:
             key = after.key if after else 0
-        last, whole = self._growth.is_last(iteration), self._growth.is_whole(iteration)
+        last = whole or self._growth.is_last(iteration)
+        whole = whole or self._growth.is_whole(iteration)
         pool = Pool(key, iteration, last, whole)
         scores: dict[NodePath, tuple[float, float]] = {}
         for path in starts:
