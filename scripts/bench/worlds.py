@@ -59,12 +59,15 @@ class Pair:
     blur: float
     """Mean distance of its scores from 0 or 1."""
     operations: tuple[int, int] = (2, 10)
+    anew: bool = False
+    """Whether it judges each chain anew, with no memory of the mistakes that it has overlooked."""
 
 
 PAIRS = {
     "demo": Pair(0.93, 2.4, 0.7, accepted=0.996, detected=0.92, blur=0.03),
     "worse": Pair(0.94, 2.2, 0.7, accepted=0.95, detected=0.8, blur=0.15),
     "weak": Pair(0.94, 2.2, 0.6, accepted=0.85, detected=0.65, blur=0.3),
+    "noisy": Pair(0.93, 2.4, 0.7, accepted=0.85, detected=0.55, blur=0.13, anew=True),
     "useless": Pair(0.95, 2.0, 0.6, accepted=0.5, detected=0.5, blur=0.3),
     "long": Pair(0.965, 1.8, 0.7, accepted=0.99, detected=0.92, blur=0.1, operations=(12, 24)),
 }
@@ -132,7 +135,9 @@ class World:
         """High for what the verifier takes for right; half of its oversights it never notices."""
         high = uniform(self.id, "right", chain) <= self._pair.accepted
         wrong = next((place for place, mistake in enumerate(chain, 1) if mistake), None)
-        if wrong is not None:
+        if wrong is not None and self._pair.anew:
+            high = uniform(self.id, "wrong", chain) > self._pair.detected
+        elif wrong is not None:
             overlooked = uniform(self.id, "wrong", chain[:wrong]) > self._pair.detected
             seen_later = (uniform(self.id, "later", chain[:i]) for i in range(wrong, len(chain)))
             high = overlooked and all(draw > 0.25 for draw in seen_later)
