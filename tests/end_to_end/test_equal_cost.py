@@ -33,21 +33,27 @@ class Heard(Observer):
 def _few(tts, monkeypatch):
     """Three strategies, of which one has no n to fit."""
     monkeypatch.setenv("TTS_HOME", str(tts.home))
-
-    def three(configs):
-        return [member for member in members_of(configs) if member.strategy in COMPARED]
-
-    monkeypatch.setattr(group_run, "members_of", three)
+    compare(COMPARED, monkeypatch)
 
 
-def asked(**more):
+def compare(names, monkeypatch):
+    def some(configs):
+        return [member for member in members_of(configs) if member.strategy in names]
+
+    monkeypatch.setattr(group_run, "members_of", some)
+
+
+TOKENS = Limits(budget_tokens=400)
+
+
+def asked(limits=TOKENS, **more):
     return RunConfig(
         deployment_source="demo",
         dataset="demo",
         limit=6,
         strategy="all",
         server="embedded",
-        limits=Limits(budget_tokens=400),
+        limits=limits,
         **more,
     )
 
@@ -86,3 +92,16 @@ def test_an_n_that_is_given_wins_and_the_budget_is_that_of_each_problem(tmp_path
     assert {row.n for row in rows if row.strategy != "greedy"} == {8}
     assert all(row.budget == {} for row in rows)
     assert all(row.differs["budget_tokens"] == 400 for row in rows)
+
+
+def test_a_mean_of_seconds_is_a_budget_of_tokens_to_auto(tmp_path, monkeypatch):
+    compare(("greedy", "auto"), monkeypatch)
+    heard = Heard()
+    folder = run_all(asked(Limits(deadline_s=0.5)), tmp_path / "all", heard)
+    greedy, auto = json.loads((folder / "group.json").read_text())["runs"]
+    assert "budget_tokens" not in greedy
+    tokens = auto["budget_tokens"]
+    assert any(f"auto: a mean of {tokens:,} tokens takes" in line for line in heard.said)
+    assert read_config(folder / "auto")["limits"] == {"budget_tokens": tokens}
+    assert {tuple(row.budget.items()) for row in read_rows(folder)[0]} == {(("deadline_s", 0.5),)}
+    assert resume_group(folder, None, Heard()) == folder

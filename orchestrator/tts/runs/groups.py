@@ -44,6 +44,8 @@ class Member:
     folder: str
     votes: dict[str, str]
     parameters: dict[str, Any]
+    budget_tokens: int | None = None
+    """Mean tokens of a problem, of a strategy that shares them out, fitted to a mean of seconds."""
 
     def __post_init__(self) -> None:
         votes = {strategy_name(name): vote for name, vote in self.votes.items()}
@@ -74,7 +76,12 @@ def group_config(run_config: Json, members: list[Member]) -> Json:
     `run_config` is what any one of the runs keeps.
     """
     shared = {name: value for name, value in run_config.items() if name not in _OWN}
-    return {**shared, "runs": [asdict(member) for member in members]}
+    runs = [asdict(member) for member in members]
+    return {**shared, "runs": [_without_none(run) for run in runs]}
+
+
+def _without_none(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def create_group(folder: Path, config: Json) -> None:

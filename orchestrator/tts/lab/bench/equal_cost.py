@@ -1,8 +1,13 @@
-"""Strategies at equal cost: the n of each is fitted to one mean cost per problem."""
+"""Strategies at equal cost: the n of each is fitted to one mean cost per problem.
+
+A strategy that shares out the tokens of a run, `auto`, has its budget of tokens fitted where the
+cost is in seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from tts.build.spec import Deployment
 from tts.problem import Problem
@@ -18,7 +23,28 @@ from .fitting import fit_n, pilot_of, tokens_of
 PILOT_SEED = 1_000_003
 """A seed of its own: n is fitted on other samples than those that are reported."""
 
+_TOKENS_STEP = 16
+
 Cold = Callable[[Deployment], Awaitable[AsyncSession]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a strategy may take: parameters with a fitted n, or a fitted budget, or neither."""
+
+    config: SearchConfig
+    budget_tokens: int | None = None
+    """Of a strategy that shares out the tokens of a run: the mean that takes so many seconds."""
+
+
+@dataclass(frozen=True)
+class _TokenBudget:
+    n: int
+    """In steps of `_TOKENS_STEP` tokens."""
+
+    @property
+    def tokens(self) -> int:
+        return self.n * _TOKENS_STEP
 
 
 async def fit_all(
@@ -28,14 +54,14 @@ async def fit_all(
     names: Sequence[Sequence[str]],
     cold: Cold,
     say: Callable[[str], None],
-) -> dict[str, SearchConfig]:
-    """The parameters of every strategy, with an n of the mean cost that `asked.fitted_to` says.
+) -> dict[str, Share]:
+    """What each strategy may take at the mean cost that `asked.fitted_to` says.
 
     `names` are the strategies, those that are one search together. `cold` gives a session with
     empty caches.
     """
     pilot = pilot_of(problems)
-    found: dict[str, SearchConfig] = {}
+    found: dict[str, Share] = {}
     for together in names:
         strategy = find_strategy(together[0])
         fitted = await _fit(asked, deployment, strategy, pilot, cold, say)
@@ -50,17 +76,19 @@ async def _fit(
     pilot: Sequence[Problem],
     cold: Cold,
     say: Callable[[str], None],
-) -> SearchConfig:
+) -> Share:
     given = settable_of(strategy, asked.parameters)
-    if "n" in strategy.fixed or strategy.config.TAKES_BUDGET:
-        return configure(strategy, deployment, given)
+    takes_budget = strategy.config.TAKES_BUDGET
+    if "n" in strategy.fixed or (takes_budget and asked.fitted_to.budget_tokens is not None):
+        return Share(configure(strategy, deployment, given))
 
-    async def share_of_budget(config: SearchConfig) -> float:
+    async def share_of_budget(config: SearchConfig, budget_tokens: int | None = None) -> float:
         session = await cold(deployment)
         results = session.solve_many(
             pilot,
             strategy=config,
             seed=PILOT_SEED,
+            budget_tokens=budget_tokens,
             schedule=asked.schedule,
             speculation=asked.speculation,
             in_flight=asked.in_flight,
@@ -69,12 +97,22 @@ async def _fit(
         tokens, seconds = (sum(cost) / len(pilot) for cost in zip(*costs, strict=True))
         return share(asked.fitted_to, tokens, seconds)
 
+    def report(what: str, cost: float) -> None:
+        over = ", the least there is" if cost > 1 else ""
+        say(f"{strategy.name}: {what} takes {cost:.0%} of the budget{over}")
+
+    if takes_budget:
+        config = configure(strategy, deployment, given)
+        budget = await fit_n(
+            _TokenBudget, lambda budget: share_of_budget(config, budget.tokens), 1.0
+        )
+        report(f"a mean of {budget.config.tokens:,} tokens", budget.cost)
+        return Share(config, budget.config.tokens)
     fitted = await fit_n(
         lambda n: configure(strategy, deployment, {**given, "n": n}), share_of_budget, 1.0
     )
-    over = ", the least there is" if fitted.cost > 1 else ""
-    say(f"{strategy.name}: n={fitted.config.n} takes {fitted.cost:.0%} of the budget{over}")
-    return fitted.config
+    report(f"n={fitted.config.n}", fitted.cost)
+    return Share(fitted.config)
 
 
 def share(budget: Limits, tokens: float, seconds: float) -> float:

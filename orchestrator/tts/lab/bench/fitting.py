@@ -9,13 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tts.build.errors import ConfigError
-from tts.search import SearchConfig
 from tts.session import Result
 
 T = TypeVar("T")
+
+
+class Sized(Protocol):
+    """Parameters with an n."""
+
+    @property
+    def n(self) -> int:
+        """What they cost by."""
+
+
+S = TypeVar("S", bound=Sized)
 
 PILOT_PROBLEMS = 60
 """Problems on which n is fitted: enough that their mean is within some 10% of that of all."""
@@ -33,10 +43,10 @@ _SEARCHED = 64
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Generic[S]):
     """Parameters with an n that was fitted."""
 
-    config: SearchConfig
+    config: S
     cost: float
     """The mean cost of a problem of the pilot; above the target if no n costs less."""
 
@@ -56,17 +66,17 @@ def tokens_of(result: Result) -> int:
 
 
 async def fit_n(
-    configured: Callable[[int], SearchConfig],
-    measure: Callable[[SearchConfig], Awaitable[float]],
+    configured: Callable[[int], S],
+    measure: Callable[[S], Awaitable[float]],
     target: float,
-) -> Fitted:
+) -> Fitted[S]:
     """The largest n that was found to cost at most `target`; else the smallest there is.
 
     `configured` gives the parameters for an n, and raises ConfigError where a strategy has none;
     `measure` gives their mean cost per problem, which is expected to grow with n.
     """
-    below: Fitted | None = None
-    above: Fitted | None = None
+    below: Fitted[S] | None = None
+    above: Fitted[S] | None = None
     guess = _FIRST_N
     for _ in range(_ROUNDS):
         config = _nearest(configured, guess, below, above)
@@ -88,7 +98,7 @@ async def fit_n(
     return found
 
 
-def _guess(below: Fitted | None, above: Fitted | None, target: float) -> int:
+def _guess(below: Fitted[S] | None, above: Fitted[S] | None, target: float) -> int:
     """The n that costs `target` if the cost grows evenly between what was tried."""
     if below and above:
         share = (target - below.cost) / (above.cost - below.cost)
@@ -100,11 +110,11 @@ def _guess(below: Fitted | None, above: Fitted | None, target: float) -> int:
 
 
 def _nearest(
-    configured: Callable[[int], SearchConfig],
+    configured: Callable[[int], S],
     guess: int,
-    below: Fitted | None,
-    above: Fitted | None,
-) -> SearchConfig | None:
+    below: Fitted[S] | None,
+    above: Fitted[S] | None,
+) -> S | None:
     """The valid parameters whose n is nearest to a guess, between what was tried; None: none.
 
     Smaller ones are taken first.

@@ -32,7 +32,7 @@ from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
 
 from ..observer import Observer
-from .equal_cost import fit_all
+from .equal_cost import Share, fit_all
 from .single_run import (
     complete_if_solved,
     folder_of,
@@ -113,8 +113,12 @@ def run_all(
             refuse_begun(folder)
             names = [tuple(member.votes) for member in members]
             fitting = _fitted(plan, names, endpoints, observer)
-            configs = interruptible(fitting, observer.say)
+            shares = interruptible(fitting, observer.say)
+            configs = {name: each.config for name, each in shares.items()}
             members, chosen = members_of(configs), _chosen(configs)
+            members = [
+                replace(each, budget_tokens=shares[each.strategy].budget_tokens) for each in members
+            ]
             plan = replace(plan, strategy=chosen[members[0].strategy])
         create_group(folder, GroupConfig(plan.config, members).to_json())
         _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
@@ -129,8 +133,8 @@ def _chosen(configs: Mapping[str, SearchConfig]) -> dict[str, ChosenStrategy]:
 
 async def _fitted(
     plan: Plan, names: Sequence[Sequence[str]], endpoints: tuple[str, ...], observer: Observer
-) -> dict[str, SearchConfig]:
-    """Every strategy's parameters with the n that a few problems show to be within the budget."""
+) -> dict[str, Share]:
+    """What a few problems show to be within the budget: the n of every strategy, or its tokens."""
     observer.say("Fitting n of each strategy to the budget on a few problems")
     async with ColdSessions(observer, endpoints, plan.verifier) as sessions:
         return await fit_all(
@@ -182,10 +186,12 @@ def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
     ]
 
 
-def _plan_with(plan: Plan, strategy: ChosenStrategy) -> Plan:
-    """The plan of one member: fitted to the budget, or with the budget as its limit."""
+def _plan_with(plan: Plan, strategy: ChosenStrategy, budget_tokens: int | None) -> Plan:
+    """The plan of one member: fitted to the budget, or with a budget as its limit."""
     asked = plan.asked
-    if strategy.takes_advice and asked.fitted_to:
+    if budget_tokens is not None:
+        asked = msgspec.structs.replace(asked, limits=Limits(budget_tokens=budget_tokens))
+    elif strategy.takes_advice and asked.fitted_to:
         asked = msgspec.structs.replace(asked, limits=asked.fitted_to)
     return replace(plan, strategy=strategy, asked=asked)
 
@@ -225,7 +231,7 @@ def _carry_out(
         for member in members:
             where = folder / member.folder
             opening = open_run(
-                _plan_with(plan, chosen[member.strategy]),
+                _plan_with(plan, chosen[member.strategy], member.budget_tokens),
                 where,
                 resume=has_begun(where),
                 repair=repair,
