@@ -30,7 +30,7 @@ Cold = Callable[[Deployment], Awaitable[AsyncSession]]
 
 @dataclass(frozen=True)
 class Share:
-    """What a strategy may take: parameters with a fitted n, or a fitted budget, or neither."""
+    """Parameters of a strategy, with a fitted n, a fitted budget or neither."""
 
     config: SearchConfig
     budget_tokens: int | None = None
@@ -55,7 +55,7 @@ async def fit_all(
     cold: Cold,
     say: Callable[[str], None],
 ) -> dict[str, Share]:
-    """What each strategy may take at the mean cost that `asked.fitted_to` says.
+    """The share of every strategy at the mean cost that `asked.fitted_to` says.
 
     `names` are the strategies, those that are one search together. `cold` gives a session with
     empty caches.
