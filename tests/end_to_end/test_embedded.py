@@ -54,7 +54,10 @@ def engines_of(process):
     found = {}
     for child in process.children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended by now
-            *_, code, _fd, folder = child.cmdline()
+            command = child.cmdline()
+            if len(command) < 3:  # as of one that has ended and was not waited for
+                continue
+            *_, code, _fd, folder = command
             if "tts.engines.engine_process" in code:
                 found[Path(folder).name] = child
     return found
