@@ -42,9 +42,10 @@ LAG = 32
 WINDOW = 128
 """How many decisions are looked at: the latest."""
 SOME = 8
-"""One of so many problems begins with samples, after the first LAG, which all do."""
+"""One of so many problems begins with samples or compares methods, after the first LAG, which all
+do."""
 MANY = 4
-"""The same while it is uncertain which method is the right one."""
+"""The same while it is uncertain whether MCTS may follow the scores."""
 COMPARABLE = 3
 """The fewest samples: two chains with high scores among them can be compared."""
 MOST = 16
@@ -58,7 +59,7 @@ VOTES = (1, 2, 4, 8, 16, 32)
 PRIOR_HIGH = (0.9, 6)
 """The agreement of high scores before anything is known, and its weight in pairs of chains."""
 PRIOR_LOW = (0.2, 24)
-"""The same of low scores: no search is given up for what a few problems have shown."""
+"""The same of low scores: they get no larger vote for what a few problems have shown."""
 CERTAIN = 0.83
 """The least agreement of high scores at which MCTS follows them, and a single one may decide."""
 PRIOR_GAIN = (1.08, 12)
@@ -78,7 +79,7 @@ WIDEST = 16
 NARROWEST = 3
 """The fewest chains of a round of REBASE; where a problem cannot afford them, MCTS does better."""
 UNCERTAIN = 0.05
-"""Distance to either within which the method is uncertain."""
+"""Distance to CERTAIN within which it is uncertain whether MCTS may follow the scores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from .fitting import fit_n, pilot_of, tokens_of
 PILOT_SEED = 1_000_003
 """A seed of its own: n is fitted on other samples than those that are reported."""
 
-_TOKENS_STEP = 16
+TOKENS_STEP = 16
+"""Tokens in which a budget is fitted to a mean of seconds."""
 
 Cold = Callable[[Deployment], Awaitable[AsyncSession]]
 
@@ -35,16 +36,6 @@ class Share:
     config: SearchConfig
     budget_tokens: int | None = None
     """Of a strategy that shares out the tokens of a run: the mean that takes so many seconds."""
-
-
-@dataclass(frozen=True)
-class _TokenBudget:
-    n: int
-    """In steps of `_TOKENS_STEP` tokens."""
-
-    @property
-    def tokens(self) -> int:
-        return self.n * _TOKENS_STEP
 
 
 async def fit_all(
@@ -104,14 +95,14 @@ async def _fit(
     if takes_budget:
         config = configure(strategy, deployment, given)
         budget = await fit_n(
-            _TokenBudget, lambda budget: share_of_budget(config, budget.tokens), 1.0
+            lambda steps: steps * TOKENS_STEP, lambda tokens: share_of_budget(config, tokens), 1.0
         )
-        report(f"a mean of {budget.config.tokens:,} tokens", budget.cost)
-        return Share(config, budget.config.tokens)
+        report(f"a mean of {budget.config:,} tokens", budget.cost)
+        return Share(config, budget.config)
     fitted = await fit_n(
         lambda n: configure(strategy, deployment, {**given, "n": n}), share_of_budget, 1.0
     )
-    report(f"n={fitted.config.n}", fitted.cost)
+    report(f"n={fitted.n}", fitted.cost)
     return Share(fitted.config)
 
 

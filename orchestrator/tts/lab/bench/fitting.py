@@ -9,23 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from tts.build.errors import ConfigError
 from tts.session import Result
 
 T = TypeVar("T")
-
-
-class Sized(Protocol):
-    """Parameters with an n."""
-
-    @property
-    def n(self) -> int:
-        """What they cost by."""
-
-
-S = TypeVar("S", bound=Sized)
 
 PILOT_PROBLEMS = 60
 """Problems on which n is fitted: enough that their mean is within some 10% of that of all."""
@@ -43,10 +32,11 @@ _SEARCHED = 64
 
 
 @dataclass(frozen=True)
-class Fitted(Generic[S]):
+class Fitted(Generic[T]):
     """Parameters with an n that was fitted."""
 
-    config: S
+    n: int
+    config: T
     cost: float
     """The mean cost of a problem of the pilot; above the target if no n costs less."""
 
@@ -66,23 +56,24 @@ def tokens_of(result: Result) -> int:
 
 
 async def fit_n(
-    configured: Callable[[int], S],
-    measure: Callable[[S], Awaitable[float]],
+    configured: Callable[[int], T],
+    measure: Callable[[T], Awaitable[float]],
     target: float,
-) -> Fitted[S]:
+) -> Fitted[T]:
     """The largest n that was found to cost at most `target`; else the smallest there is.
 
     `configured` gives the parameters for an n, and raises ConfigError where a strategy has none;
     `measure` gives their mean cost per problem, which is expected to grow with n.
     """
-    below: Fitted[S] | None = None
-    above: Fitted[S] | None = None
+    below: Fitted[T] | None = None
+    above: Fitted[T] | None = None
     guess = _FIRST_N
     for _ in range(_ROUNDS):
-        config = _nearest(configured, guess, below, above)
-        if config is None:
+        found = _nearest(configured, guess, below, above)
+        if found is None:
             break
-        tried = Fitted(config, await measure(config))
+        n, config = found
+        tried = Fitted(n, config, await measure(config))
         if tried.cost > target:
             above = tried
         elif below and tried.cost <= below.cost:  # more of n that is not used
@@ -92,41 +83,41 @@ async def fit_n(
             if tried.cost >= _CLOSE * target:
                 break
         guess = _guess(below, above, target)
-    found = below or above
-    if found is None:
+    fitted = below or above
+    if fitted is None:
         raise ConfigError(f"No n from 1 to {_MOST_N} is valid.")
-    return found
+    return fitted
 
 
-def _guess(below: Fitted[S] | None, above: Fitted[S] | None, target: float) -> int:
+def _guess(below: Fitted[T] | None, above: Fitted[T] | None, target: float) -> int:
     """The n that costs `target` if the cost grows evenly between what was tried."""
     if below and above:
         share = (target - below.cost) / (above.cost - below.cost)
-        return int(below.config.n + share * (above.config.n - below.config.n))
+        return int(below.n + share * (above.n - below.n))
     known = below or above
     assert known is not None
-    guess = known.config.n * target / known.cost if known.cost > 0 else _MOST_N
-    return int(min(guess, _GROWTH * known.config.n, _MOST_N))
+    guess = known.n * target / known.cost if known.cost > 0 else _MOST_N
+    return int(min(guess, _GROWTH * known.n, _MOST_N))
 
 
 def _nearest(
-    configured: Callable[[int], S],
+    configured: Callable[[int], T],
     guess: int,
-    below: Fitted[S] | None,
-    above: Fitted[S] | None,
-) -> S | None:
-    """The valid parameters whose n is nearest to a guess, between what was tried; None: none.
+    below: Fitted[T] | None,
+    above: Fitted[T] | None,
+) -> tuple[int, T] | None:
+    """The valid n nearest to a guess, between what was tried, and its parameters; None: none.
 
     Smaller ones are taken first.
     """
-    least = below.config.n + 1 if below else 1
-    most = above.config.n - 1 if above else _MOST_N
+    least = below.n + 1 if below else 1
+    most = above.n - 1 if above else _MOST_N
     guess = min(max(least, guess), most)
     down = range(guess, max(least, guess - _SEARCHED) - 1, -1)
     up = range(guess + 1, min(most, guess + _SEARCHED) + 1)
     for n in (*down, *up):
         try:
-            return configured(n)
+            return n, configured(n)
         except ConfigError:
             continue
     return None
