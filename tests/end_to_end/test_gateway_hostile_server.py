@@ -57,5 +57,6 @@ def test_silent_connections_end_and_delay_nobody(attacked):
 
 def test_the_log_of_a_gateway_that_is_killed_holds_what_it_has_answered(home):
     with gateway() as served:
-        counts = deaths.kill_gateway(served, seconds=1, clients=4)
-    assert counts["in the log"] > 0
+        # documented: 0.1 s, which the long form holds it to; here others have the CPU too
+        counts = deaths.kill_gateway(served, seconds=2, clients=4, lost_s=1)
+    assert counts["of which due in the log"] > 0

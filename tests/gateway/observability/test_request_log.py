@@ -58,6 +58,23 @@ def test_what_was_written_is_read_with_times_from_its_arrival(folder):
     assert list(read_requests(folder)) == [expected]
 
 
+def test_what_a_killed_process_would_leave_in_the_wal_is_moved_to_the_file_now_and_then(folder):
+    log = RequestLog(folder)
+    (segment,) = segments(folder)
+    wal = segment.with_name(segment.name + "-wal")
+    for written in range(1, 4):
+        for number in range(request_log.CHECKPOINT_EVERY):
+            log.write([record(number)])
+        log._segment._checkpoint.result()
+        if written == 1:
+            most = wal.stat().st_size
+    assert wal.stat().st_size < 1.5 * most
+    assert segment.stat().st_size > 3 * request_log.CHECKPOINT_EVERY * 50
+    assert len(ids(folder)) == 3 * request_log.CHECKPOINT_EVERY
+    log.close()
+    assert [file.suffix for file in folder.iterdir()] == [".db"]
+
+
 def test_only_the_owner_may_read_it(folder):
     log = RequestLog(folder)
     log.write([record()])

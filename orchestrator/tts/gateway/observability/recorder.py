@@ -52,10 +52,9 @@ class Recorder:
         self.keeps_prompts = keeps_prompts
         """Whether `prompt` and `answer` of a record are to be filled in."""
         self._kept_by = [each for each in (log, telemetry) if each is not None]
-        sinks: list[Sink] = [each.write for each in self._kept_by]
-        if usage is not None:
-            sinks.append(lambda records: usage.write())
-        self._writer = Writer(sinks) if sinks else None
+        self._writers = [Writer([each.write for each in self._kept_by])] if self._kept_by else []
+        if usage is not None:  # in a thread of its own: none waits for the other's disk
+            self._writers.append(Writer([lambda records: usage.write()]))
         self._usage = usage
         self._log = log
         self._open: dict[int, ServedRequest] = {}
@@ -86,8 +85,9 @@ class Recorder:
         if self._usage and record.t1 is not None and record.model:
             tokens = record.prompt_tokens, record.answer_tokens, record.search_tokens
             self._usage.add(record.key or NO_KEY, record.model, (*tokens, record.verifier_tokens))
-        if self._writer and record.endpoint not in PROBES:
-            self._writer.add(record)
+        if record.endpoint not in PROBES:
+            for writer in self._writers:
+                writer.add(record)
 
     def spent(self, key: str) -> Spent:
         """Usage of the key with this id, today and this month."""
@@ -95,15 +95,16 @@ class Recorder:
 
     def close(self) -> None:
         """Write what has not been written yet, and close what it is kept by."""
-        if self._writer:
-            self._writer.close()
+        for writer in self._writers:
+            writer.close()
         if self._usage:
             self._usage.close()
         for each in self._kept_by:
             each.close()
 
     def _lost(self) -> int:
-        return (self._writer.lost if self._writer else 0) + (self._log.lost if self._log else 0)
+        waited = max((writer.lost for writer in self._writers), default=0)
+        return waited + (self._log.lost if self._log else 0)
 
 
 class Writer:

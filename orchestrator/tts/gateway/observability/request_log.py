@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -44,6 +45,8 @@ _TABLE = "CREATE TABLE requests ({})".format(
     ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in COLUMNS)
 )
 _INSERT = f"INSERT INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"
+CHECKPOINT_EVERY = 200
+"""Writes between two checkpoints: the -wal has up to about 8 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,9 @@ class _Segment:
 
     def __init__(self, folder: Path) -> None:
         self._began = time.monotonic()
-        self._empty = True
+        self._writes = 0
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="request-log-disk")
+        self._checkpoint: Future[None] | None = None
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
         self._connection = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
@@ -162,6 +167,7 @@ class _Segment:
             self.file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute("PRAGMA wal_autocheckpoint=0")  # it would wait for the disk
             self._connection.execute(_TABLE)
             self._connection.execute("CREATE INDEX by_time ON requests (time)")
             self._files = identity(self.file)
@@ -179,11 +185,15 @@ class _Segment:
         try:
             self._connection.executemany(_INSERT, map(_row, records))
             self._connection.execute("COMMIT")
-            self._empty = False
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+        self._writes += 1
+        if self._writes % CHECKPOINT_EVERY == 0 and (
+            self._checkpoint is None or self._checkpoint.done()
+        ):
+            self._checkpoint = self._disk.submit(_checkpoint, self.file)
 
     def is_full(self, retention: Retention) -> bool:
         if time.monotonic() - self._began >= retention.segment_s:
@@ -194,13 +204,21 @@ class _Segment:
 
     def close(self) -> None:
         """Make one plain file of it, without a -wal beside it; none if nothing is in it."""
+        self._disk.shutdown()
         there = self.is_there()
         if there:
             with suppress(sqlite3.Error):  # somebody reads it: it stays as it is, which is as good
                 self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
-        if there and self._empty:
+        if there and not self._writes:
             _unlink(self.file)
+
+
+def _checkpoint(file: Path) -> None:
+    """Move what the -wal holds into the file, while others write on."""
+    address = f"{file.absolute().as_uri()}?mode=rw"  # not made anew where it has been removed
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _row(record: ServedRequest) -> tuple[object, ...]:
