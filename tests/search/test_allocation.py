@@ -68,7 +68,7 @@ def test_a_problem_waits_for_those_before_it():
 
 def test_the_first_problem_may_take_the_budget_and_no_more():
     first = Allocation(300).advice("a")
-    assert (first.allowance, first.cap, first.samples) == (300, 300, 4)
+    assert (first.allowance, first.cap, first.samples) == (300, 300, 0)
     assert Allocation(None).advice("a") == Advice()
 
 
@@ -79,7 +79,7 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, tar
 
     def taken(decision):
         needed = decision.tokens * votes / decision.advice.votes
-        if decision.ended_by != "vote":
+        if decision.ended_by not in ("vote", "n"):
             needed = allowance
         return max(decision.first_tokens, min(needed, allowance))
 
@@ -142,7 +142,7 @@ def test_of_the_first_problems_half_compare_the_methods():
     allocation = Allocation(300)
     first = [allocation.advice(str(place)) for place in range(LAG)]
     assert [advice.method for advice in first] == ["mcts", "rebase"] * (LAG // 2)
-    assert all(advice.samples for advice in first[::2])
+    assert [advice.samples for advice in first[::2]] == [0, *(LAG // 2 - 1) * [4]]
     assert all(advice.chains for advice in first[1::2])
 
 
@@ -165,3 +165,9 @@ def test_samples_are_drawn_more_rarely_once_the_method_is_certain():
     allocation = filled(3 * LAG)
     sampled = [allocation.advice(str(place)).samples for place in range(2 * LAG, 3 * LAG)]
     assert 0 < sum(map(bool, sampled)) <= LAG // 4
+
+
+def test_what_was_not_seen_is_not_said_to_be_known():
+    seen = [replace(RELIABLE, high=(0, 0), low=(0, 0), independent=(0, 0), searched=(0, 0))] * LAG
+    advice = advise(2 * LAG, seen, totals(seen), 200)
+    assert (advice.reliability, advice.gain) == (None, None)

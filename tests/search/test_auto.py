@@ -21,12 +21,13 @@ from tts.search import (
     MctsConfig,
     RebaseConfig,
     SampleSearchConfig,
+    Score,
     Scored,
     Stop,
     Thought,
     node_seed,
 )
-from tts.search.auto import SOFTMAX_TEMPERATURE, Ending, agreements, vote_of
+from tts.search.auto import SOFTMAX_TEMPERATURE, UNANSWERED, Ending, agreements, vote_of
 
 
 def new_search(config, advice, world=0):
@@ -211,14 +212,15 @@ def test_agreement_is_counted_among_equals():
 )
 def test_so_many_unanimous_votes_decide(votes, first, ends):
     ending = Ending(Advice(votes=votes))
-    assert ending.reached(first, 0.0, 10) is ends
+    assert ending.reached(first, 0.0, 10, 4) is ends
     assert ending.by == ("vote" if ends else "n")
     assert ending.first_tokens == 10
 
 
 def test_an_allowance_ends_a_search_once_it_is_spent():
     ending = Ending(Advice(allowance=20))
-    assert [ending.reached(0.5, 0.5, tokens) for tokens in (10, 19, 20)] == [False, False, True]
+    ends = [ending.reached(0.5, 0.5, tokens, 2) for tokens in (10, 19, 20)]
+    assert ends == [False, False, True]
     assert (ending.by, ending.first_tokens) == ("allowance", 10)
 
 
@@ -230,3 +232,54 @@ def test_one_sure_chain_is_enough_where_one_vote_decides():
     search.tell(Scored(work.node, 1.0))
     assert [done.node for done in search.result().completions] == [(0,)]
     assert search.result().decision.ended_by == "vote"
+
+
+def endless(work, steps=50, answer=r"\boxed{5}"):
+    """What models say that take so many steps to an answer."""
+    if isinstance(work, Score):
+        return Scored(work.node, 0.9)
+    depth = len(work.node)
+    last = steps if work.whole else depth
+    return Generated(
+        work.node,
+        tuple(
+            Thought((place,), answer if place == steps else f"{place}", Stop.END)
+            if place == steps
+            else Thought((place,), f"{place}\n\n", Stop.STEP)
+            for place in range(depth, last + 1)
+        ),
+    )
+
+
+def solved(search, said):
+    pending = search.ask()
+    while not search.done:
+        search.tell(said(pending.pop(0)))
+        pending += search.ask()
+    return search.result()
+
+
+@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
+@pytest.mark.parametrize("samples", [0, 4])
+def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
+    search = new_search(AutoConfig(), Advice(method, samples=samples))
+    found = solved(search, endless)
+    assert found.decision.ended_by == "vote"
+    assert all(answer_form(done.text) for done in found.completions)
+    assert max(len(node.path) for node in found.tree) == 50
+
+
+@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
+def test_a_question_that_has_no_answer_does_not_take_n_completions(method):
+    search = new_search(AutoConfig(), Advice(method))
+    found = solved(search, lambda work: endless(work, steps=3, answer="A poem."))
+    assert found.decision.ended_by == "no votes"
+    assert UNANSWERED <= len(found.completions) <= UNANSWERED + 4
+
+
+@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
+def test_at_temperature_0_there_is_one_chain(method):
+    search = new_search(AutoConfig(temperature=0), Advice(method))
+    found = solved(search, lambda work: endless(work, steps=3))
+    assert len(found.completions) == 1
+    assert found.tree.tokens == 3

@@ -5,14 +5,15 @@ from __future__ import annotations
 from tts.search import Decision
 
 _METHODS = {
-    "mcts": "MCTS followed the scores",
-    "rebase": "REBASE followed the scores in part",
-    "chains": "Independent chains voted",
+    "mcts": "MCTS, which follows the scores",
+    "rebase": "rounds of REBASE, which follows the scores in part",
+    "chains": "independent chains",
 }
 _ENDS = {
     "vote": "the vote was decided",
     "allowance": "the tokens that it was allowed were spent",
-    "n": "there were n completions",
+    "no votes": "no completion had a vote",
+    "n": "n had room for no more completions",
     "limit": "a limit was reached",
 }
 
@@ -22,28 +23,31 @@ def reason(decision: Decision) -> str:
     advice = decision.advice
     method = _METHODS[advice.method]
     if advice.method == "rebase" and advice.chains:
-        method += ", in turn with independent chains"
-    known = "no earlier problem was known"
+        method = f"rounds of independent chains and, in turn, {method}"
+    shown = []
     if advice.reliability is not None:
-        known = f"in earlier problems, high scores agreed in {advice.reliability:.0%} of pairs"
+        shown.append(f"high scores agreed in {advice.reliability:.0%} of pairs")
     if advice.gain is not None:
-        known += (
-            f", and independent chains agreed {advice.gain:.2f} times as often with those of "
-            "REBASE as with one another"
+        shown.append(
+            f"independent chains agreed {advice.gain:.2f} times as often with those of REBASE as "
+            "with one another"
         )
-    said = [f"{method} ({known})."]
+    known = f"in earlier problems, {', and '.join(shown)}" if shown else "nothing was known"
+    said = [f"The method was {method} ({known})."]
     if advice.floor:
         said.append(f"Score 0 had {advice.floor:.0%} of the vote that score 1 had.")
     if advice.allowance is not None:
-        most = f", and {advice.cap:,} at most" if advice.cap else ""
-        said.append(
-            f"It was allowed {advice.allowance:,} tokens if it had a completion by then{most}."
-        )
-    first = "no completion came before the end"
+        allowed, most = "It was to end with its first completions", " or at {:,} tokens"
+        if advice.allowance:
+            allowed = f"It was allowed {advice.allowance:,} tokens if it had a completion by then"
+            most = ", and {:,} at most"
+        said.append(allowed + (most.format(advice.cap) if advice.cap else "") + ".")
+    first = ""
     if decision.first_tokens is not None:
-        first = f"the first completion was there after {decision.first_tokens:,}"
+        first = f" (it could have ended after {decision.first_tokens:,})"
+    elif decision.chain_tokens is None:
+        first = " (no completion came before the end)"
     said.append(
-        f"It took {decision.tokens:,} tokens ({first}) and ended because "
-        f"{_ENDS[decision.ended_by]}."
+        f"It took {decision.tokens:,} tokens{first} and ended because {_ENDS[decision.ended_by]}."
     )
     return " ".join(said)

@@ -7,9 +7,9 @@ from typing import Literal
 
 Method = Literal["mcts", "rebase", "chains"]
 """How a problem is searched: by MCTS, in rounds of REBASE, or in rounds of independent chains."""
-EndedBy = Literal["vote", "allowance", "n", "limit"]
-"""The end of a search: its vote was decided; it had taken its allowance; it had n completions; or a
-limit cut it short."""
+EndedBy = Literal["vote", "allowance", "no votes", "n", "limit"]
+"""The end of a search: its vote was decided; it had taken its allowance; many completions had no
+vote; n had room for no more; or a limit cut it short."""
 
 Agreement = tuple[int, int]
 """How many pairs of chains have the same answer, and how many pairs there are."""
@@ -36,7 +36,8 @@ class Advice:
     parallel: int = 4
     """Simulations of MCTS at a time."""
     allowance: int | None = None
-    """Generated tokens after which the search ends, if it has a completion."""
+    """Generated tokens after which the search ends, if it has a completion. Samples count when
+    the tree search takes them over."""
     cap: int | None = None
     """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
     floor: float = 0.0
@@ -56,7 +57,8 @@ class Decision:
     tokens: int
     """Generated tokens in the tree."""
     first_tokens: int | None
-    """The tokens when its first completion was there, which is when it could have ended."""
+    """The tokens, without unused samples, when it could have ended: it had its first completions.
+    None where a limit came first."""
     high: Agreement = (0, 0)
     """Of the pairs of independent chains with high scores, how many agree."""
     low: Agreement = (0, 0)

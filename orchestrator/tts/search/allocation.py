@@ -160,7 +160,7 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
         target = max(budget / 2, budget + saved / REPAID)
         width = round_width(target / chain_tokens(recent))
     method = choose_method(high, gain, width)
-    if method == "chains" and explores:
+    if method == "chains" and explores and width >= NARROWEST:  # of fewer none is chosen
         method = "rebase"
     advice = Advice(
         method,
@@ -168,8 +168,8 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
         width=width,
         chains=independent_chains(method, width, explores, gain),
         floor=0.0 if method == "mcts" else floor,
-        reliability=high if recent else None,
-        gain=gain if recent else None,
+        reliability=high if known.high[1] else None,
+        gain=gain if known.independent or known.searched else None,
     )
     if budget is None:
         return advice
@@ -189,9 +189,13 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
 
 
 def _first_advice(place: int, budget: int, floor: float) -> Advice:
-    """The advice as long as nothing is known: one problem for MCTS, one to compare methods."""
+    """The advice as long as nothing is known: one problem for MCTS, one to compare methods.
+
+    The very first may be a problem alone. It has no samples: there is nobody to learn from them.
+    """
     if place % 2 == 0:
-        return Advice(votes=2, parallel=2, allowance=budget, cap=budget)
+        samples = SAMPLES if place else 0
+        return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
     return Advice("rebase", allowance=budget, cap=FIRST_CAP * budget, floor=floor)
 
 
@@ -242,7 +246,7 @@ def spend(
 
     def cost(decision: Decision, votes: int, allowance: float) -> float:
         needed = decision.tokens * votes / decision.advice.votes
-        if decision.ended_by != "vote":  # it might have gone on for ever
+        if decision.ended_by not in ("vote", "n"):  # it might have gone on for ever
             needed = allowance
         return max(decision.first_tokens or decision.tokens, min(needed, allowance))
 

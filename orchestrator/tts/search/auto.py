@@ -5,9 +5,9 @@
             └─ chains ─ rounds of independent chains ───────────────────────────┘
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
-allowed and has a completion. Earlier problems of a run decide how it searches, how much scores
-weigh in the vote, and how many tokens it may take: see `allocation`. It says in its result what it
-was advised and what came of it (`Decision`).
+allowed and has a completion; samples count when the tree search takes them over. Earlier problems
+of a run decide how it searches, how much scores weigh in the vote, and how many tokens it may take:
+see `allocation`. It says in its result what it was advised and what came of it (`Decision`).
 
 Samples are reused: where a tree search asks for a step that a sample has, it gets that step. (The
 distribution is the same: a chain generated in one request consists of its steps in sequence.)
@@ -29,7 +29,7 @@ from .candidates import Candidate
 from .config import SearchConfig
 from .early_stop import AnswerForm, AnswerOf, Votes
 from .mcts import MctsConfig, MctsSearch
-from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
+from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
@@ -44,6 +44,8 @@ HIGH = 0.5
 """The least score with which the verifier takes a chain for right."""
 COMPARED = 4
 """Chains of a problem that are compared with one another, at most: the first ones."""
+UNANSWERED = 16
+"""Completions without a vote after which the search ends: more would hardly have an answer."""
 SOFTMAX_TEMPERATURE = 1.0
 """REBASE's, for verifiers that are often wrong: the authors' 0.2 discards too much then."""
 
@@ -54,7 +56,8 @@ class AutoConfig(SearchConfig):
     TAKES_BUDGET = True
 
     n: int = Field(default=256, ge=1, le=100_000)
-    """Most completions; searches end before that once their vote is decided."""
+    """Most completions; searches end before that once their vote is decided. At temperature 0 all
+    would be the same, and there is one."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -70,7 +73,7 @@ class AutoSearch(Search):
         self, config: AutoConfig, advice: Advice, seed: SeedOf, answer_of: AnswerOf
     ) -> None:
         """`seed` maps a node to the seed of its sample, in every search."""
-        self.config = config
+        self.config = config if config.temperature else config.model_copy(update={"n": 1})
         self.advice = advice
         self._seed = seed
         self._answer_of = answer_of
@@ -82,7 +85,6 @@ class AutoSearch(Search):
         """The samples that a tree search began with."""
         self._sampling = advice.method == "mcts" and advice.samples > 0
         self._asks: list[Work] = []
-        self._unwanted: list[NodePath] = []
         self._result: SearchResult | None = None
         self._begin(self._sampler() if self._sampling else self._searcher())
 
@@ -118,11 +120,6 @@ class AutoSearch(Search):
         assert self._result is not None
         return self._result
 
-    def unwanted(self) -> list[NodePath]:
-        """See Search."""
-        nodes, self._unwanted = self._unwanted, []
-        return nodes
-
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """See Search; the samples' steps are answered already."""
         return self._search.foresee({**answered, **self._steps}) if not self._result else iter(())
@@ -132,11 +129,15 @@ class AutoSearch(Search):
         return self._search.expandable() if not self._result else ()
 
     def _sampler(self) -> Search:
-        common = _common(self.config) | {"n": min(self.advice.samples, self.config.n)}
+        common = self._common() | {"n": min(self.advice.samples, self.config.n)}
         return SampleSearch(SampleSearchConfig.model_validate(common), self._seed)
 
+    def _common(self) -> dict[str, Any]:
+        return {name: getattr(self.config, name) for name in SearchConfig.model_fields}
+
     def _searcher(self) -> Search:
-        common, advice = _common(self.config), self.advice
+        # however many steps a problem takes, its chains come to their ends
+        common, advice = self._common() | {"finish": "eos"}, self.advice
         if advice.method == "mcts":
             tree = MctsConfig.model_validate(common | {"parallel": advice.parallel})
             return _Mcts(tree, self._seed, self._answer_of, self._ending)
@@ -160,11 +161,6 @@ class AutoSearch(Search):
                     self._search.tell(known)
                 else:
                     self._asks.append(work)
-        for node in self._search.unwanted():
-            left = [w for w in self._asks if isinstance(w, Expand) or w.node != node]
-            if len(left) == len(self._asks):
-                self._unwanted.append(node)  # it has been handed out
-            self._asks = left
         if not self._sampling and (found := self._search.result()):
             self._add_unused_samples()
             self._end(found.completions, self._ending.by)
@@ -203,7 +199,6 @@ class AutoSearch(Search):
         decision = Decision(self.advice, by, tokens, first, high, low, alone, searched, length)
         self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
-        self._unwanted.clear()
 
     def _independent(self, completions: Sequence[Completion]) -> Sequence[Completion]:
         """The chains that no score has chosen, as far as they are comparable."""
@@ -238,8 +233,8 @@ class Ending:
     by: EndedBy = "n"
     first_tokens: int | None = None
 
-    def reached(self, first: float, second: float, tokens: int) -> bool:
-        """Whether to end with these votes for the first two answers, and so many tokens taken.
+    def reached(self, first: float, second: float, tokens: int, completions: int) -> bool:
+        """Whether to end with these votes for the first two answers, and so much generated.
 
         There must be a completion. The votes are those of `adaptive_vote`, each with a weight by
         which `votes` unanimous ones decide, approximately.
@@ -251,18 +246,9 @@ class Ending:
             self.by = "vote"
         elif self.advice.allowance is not None and tokens >= self.advice.allowance:
             self.by = "allowance"
+        elif not first and completions >= UNANSWERED:
+            self.by = "no votes"
         return self.by != "n"
-
-
-class _AdvisedVotes(Votes):
-    """Votes that weigh as is advised."""
-
-    def __init__(self, answer_of: AnswerOf, advice: Advice) -> None:
-        super().__init__(answer_of)
-        self._advice = advice
-
-    def add(self, text: str, weight: float) -> AnswerForm | None:
-        return super().add(text, vote_of(weight, self._advice))
 
 
 class _Mcts(MctsSearch):
@@ -271,7 +257,7 @@ class _Mcts(MctsSearch):
     def __init__(
         self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
-        self._votes = _AdvisedVotes(answer_of, ending.advice)
+        self._votes = Votes(answer_of)
         self._ending = ending
         self._tokens = 0
         """Those of the tree, counted as they come: the ending is looked at in every wave."""
@@ -286,12 +272,13 @@ class _Mcts(MctsSearch):
 
     def _count(self, completed: Iterable[Node]) -> None:
         for node in completed:
-            self._votes.add(self.tree.text(node.path), self._path_score(node))
+            weight = vote_of(self._path_score(node), self._ending.advice)
+            self._votes.add(self.tree.text(node.path), weight)
 
     @property
     def _vote_is_decided(self) -> bool:
-        votes = self._votes.first_and_second
-        return bool(self._completed) and self._ending.reached(*votes, self._tokens)
+        votes, completions = self._votes.first_and_second, len(self._completed)
+        return completions > 0 and self._ending.reached(*votes, self._tokens, completions)
 
 
 class _Rounds(RebaseSearch):
@@ -306,7 +293,7 @@ class _Rounds(RebaseSearch):
         self, config: RebaseConfig, most: int, seed: SeedOf, answer_of: AnswerOf, ending: Ending
     ) -> None:
         """`config.n` are the chains of a round of REBASE, `most` those of all rounds."""
-        self._votes = _AdvisedVotes(answer_of, ending.advice)
+        self._votes = Votes(answer_of)
         self._ending = ending
         self._round = self._chains = 0
         self._most = most
@@ -333,9 +320,10 @@ class _Rounds(RebaseSearch):
         """A round is over."""
         self._earlier += completed
         for node in completed:
-            self._votes.add(self.tree.text(node.path), self._path_score(node))
+            weight = vote_of(self._path_score(node), self._ending.advice)
+            self._votes.add(self.tree.text(node.path), weight)
         votes = self._votes.first_and_second
-        ended = self._ending.reached(*votes, self.tree.tokens)
+        ended = self._ending.reached(*votes, self.tree.tokens, len(self._earlier))
         if ended or self._chains + self._next()[1] > self._most:
             super()._finish(self._earlier)
             return
@@ -369,7 +357,3 @@ def agreements(chains: Sequence[Completion], answer_of: AnswerOf) -> tuple[Agree
 def _agreement(pairs: Iterable[tuple[AnswerForm | None, ...]]) -> Agreement:
     alike = [one is not None and one == other for one, other in pairs]
     return sum(alike), len(alike)
-
-
-def _common(config: SearchConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in SearchConfig.model_fields}

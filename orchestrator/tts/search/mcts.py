@@ -151,7 +151,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
         while len(self._under_way) < self.config.parallel and self._begun < self.config.n:
             self._begun += 1
             self._walk([self._root])
-        if not self._under_way or self._vote_is_decided:
+        if self._vote_is_decided or not self._under_way:
             self._come_out()
             return
         for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
