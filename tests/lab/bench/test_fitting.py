@@ -53,7 +53,13 @@ def test_the_smallest_n_is_taken_where_all_cost_too_much():
 def test_an_n_that_is_not_used_up_does_not_grow():
     found, tried = fit("adaptive-vote", lambda n: 60 * min(n, 11), 10_000)
     assert found.cost == 660
-    assert max(tried) <= 8 * 4 * 4
+    assert max(tried) <= 8 * 4**3
+
+
+def test_one_measurement_by_chance_does_not_end_the_growth_of_n():
+    noise = iter([1.2, 0.9, 1.1, 0.9, 1.0, 1.0])
+    found, _ = fit("best-of-n", lambda n: (0.37 + 0.0019 * n) * next(noise), 1.0)
+    assert found.cost > 0.8
 
 
 def test_no_valid_n_is_an_error():

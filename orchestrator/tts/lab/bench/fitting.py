@@ -1,6 +1,6 @@
 """The n with which a strategy costs what it may: found by running a few problems.
 
-Strategies mean different things by n (chains, beams, simulations, a mean cost), so at one n they
+Strategies mean different things by n (chains, beams, simulations), so at one n they
 cost differently. At one mean cost per problem they can be compared.
 """
 
@@ -25,6 +25,8 @@ _ROUNDS = 6
 _CLOSE = 0.97
 """Share of the target that is close enough to it."""
 _MOST_N = 4096
+_STALLS = 2
+"""After so many larger n in a row that cost no more, n is not used up. One may be chance."""
 _GROWTH = 4
 """How many times larger than any before an n may be tried."""
 _SEARCHED = 64
@@ -67,7 +69,7 @@ async def fit_n(
     """
     below: Fitted[T] | None = None
     above: Fitted[T] | None = None
-    guess = _FIRST_N
+    guess, stalls = _FIRST_N, 0
     for _ in range(_ROUNDS):
         found = _nearest(configured, guess, below, above)
         if found is None:
@@ -76,11 +78,10 @@ async def fit_n(
         tried = Fitted(n, config, await measure(config))
         if tried.cost > target:
             above = tried
-        elif below and tried.cost <= below.cost:  # more of n that is not used
-            break
         else:
+            stalls = stalls + 1 if below and tried.cost <= below.cost else 0
             below = tried
-            if tried.cost >= _CLOSE * target:
+            if tried.cost >= _CLOSE * target or stalls == _STALLS:
                 break
         guess = _guess(below, above, target)
     fitted = below or above
