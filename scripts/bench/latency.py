@@ -65,6 +65,8 @@ class Measured:
     p50_s: float
     p99_s: float
     wall_s: float
+    verifier_busy: float
+    """The share of the wall time in which the verifier computed."""
     digest: str
 
 
@@ -73,7 +75,8 @@ def measure(case: Case) -> Measured:
     row = _Crowd(case.gpu, "separate", case.n, case.in_flight, case.strategy)
     outcome = simulate(scenario_of(row, "auto"), case.schedule)
     p50, p99 = (quantile(outcome.latencies_s, share) or 0.0 for share in (0.5, 0.99))
-    return Measured(p50, p99, outcome.wall_s, outcome.digest)
+    busy = outcome.verifier.busy_s / outcome.wall_s
+    return Measured(p50, p99, outcome.wall_s, busy, outcome.digest)
 
 
 class _Crowd(Row):
@@ -93,12 +96,13 @@ def table_of(cases: Sequence[Case], runs: dict[str, Any], before: dict[str, Any]
     )
     for heading in ("strategy", "schedule"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("n", "at once", "p50 s", "p99 s", "wall s", "p50", "p99", "wall"):
+    for heading in ("n", "at once", "p50 s", "p99 s", "wall s", "verifier", "p50", "p99", "wall"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("trees")
     for case in cases:
         mine, other = runs[case.name], before.get(case.name)
         seconds = [f"{mine[key]:.2f}" for key in ("p50_s", "p99_s", "wall_s")]
+        seconds.append(f"{mine['verifier_busy']:.0%}")
         ratios, trees = ["", "", ""], ""
         if other:
             ratios = [f"{other[key] / mine[key]:.3f}" for key in ("p50_s", "p99_s", "wall_s")]

@@ -43,6 +43,15 @@ def test_a_search_is_asked_for_by_the_models_name_or_a_field(fields, named, want
     assert wants_search(msgspec.convert(said, ChatRequest), named) is wants
 
 
+@pytest.mark.parametrize(
+    "options", [{"budget_tokens": 300}, {"deadline_s": 2}, {"parameters": {"temperature": 1}}]
+)
+def test_limits_of_a_search_are_refused_where_none_is_asked_for(options):
+    said = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tts": options}
+    with pytest.raises(ApiError, match=f"tts.{next(iter(options))} is for searches"):
+        wants_search(msgspec.convert(said, ChatRequest), None)
+
+
 def test_the_strategy_is_that_of_the_name_or_the_field_or_the_default(read):
     assert read(named="best-of-n").config.strategy == "best-of-n"
     assert read(tts={"strategy": "best-of-n"}).config.strategy == "best-of-n"

@@ -52,7 +52,10 @@ ALL = "all"
 
 _NAMES = ", ".join(STRATEGY_NAMES)
 _N = Annotated[
-    int | None, typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1")
+    int | None,
+    typer.Option(
+        "--n", help="Completions per problem.", show_default="16; greedy: 1; auto: at most 256"
+    ),
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
 _Out = Annotated[
@@ -77,7 +80,8 @@ _Budget = Annotated[
         "--budget-tokens",
         min=1,
         help="Generated tokens that a problem's tree may hold; then its best answer so far counts. "
-        "With all and without --n: the mean of a problem, to which the n of each is fitted.",
+        "With auto: the mean of a run's problems. With all and without --n: the same, to which the "
+        "n of each is fitted.",
         show_default="no limit",
     ),
 ]

@@ -40,6 +40,9 @@ from .tools.votes import Candidate, Vote, vote
 UNSCORED = ("majority-vote", "greedy")
 """Strategies that ask no verifier."""
 
+MOST_DRAWN = 16
+"""Candidates that `auto` draws at most."""
+
 
 @dataclass(frozen=True)
 class CandidateTurn:
@@ -76,6 +79,8 @@ async def answer_by_candidates(
         service, exchange, turn.request, strategy, Problem("solve", question)
     )
     config = choose(asked.config.strategy, service.deployment, asked.config.parameters).config
+    if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
+        asked = replace(asked, n=min(asked.n, MOST_DRAWN))
     room = service.generator.room(turn.prompt, turn.request.limit)
     if config:
         room = min(room, config.max_tokens)

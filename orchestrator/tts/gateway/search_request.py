@@ -34,13 +34,21 @@ class SearchRequest:
 
 
 def wants_search(request: Request, strategy: str | None) -> bool:
-    """Whether a request asks for a search: by the model's name, or by its fields."""
-    options = request.tts
-    return bool(
-        strategy
-        or request.budget
-        or (options and (options.strategy or options.n or options.budget))
-    )
+    """Whether a request asks for a search: by the model's name, or by its fields.
+
+    Raises ApiError for limits and parameters of a search without one.
+    """
+    options = request.tts or SearchOptions()
+    if strategy or request.budget or options.strategy or options.n or options.budget:
+        return True
+    for name in ("budget_tokens", "deadline_s", "parameters"):
+        if getattr(options, name):
+            raise bad_request(
+                f"tts.{name} is for searches, and this request asks for none. Name a strategy in "
+                "the model (MODEL:auto) or in tts.strategy.",
+                f"tts.{name}",
+            )
+    return False
 
 
 def read_search_request(

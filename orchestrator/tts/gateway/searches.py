@@ -23,7 +23,7 @@ from tts.session.doubts import doubts
 from .closing import ClosingAnswer
 from .exchange import Exchange
 from .openai.answers import Answer, AnswerForm, SearchUsage, TokenDetails, Usage
-from .openai.errors import ApiError
+from .openai.errors import NO_RETRY, ApiError
 from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.messages import ChatMessage
 from .openai.requests import Request
@@ -209,7 +209,13 @@ class SearchResponse:
     def _text(self, result: Result) -> tuple[str, str]:
         """The completion that the answer stands in, and why it ends."""
         if not result.completions:
-            raise ApiError(504, "The search has ended without any completion.")
+            raise ApiError(
+                504,
+                "The search has ended without any completion. Give it more tokens "
+                "(tts.budget_tokens) or more time (tts.deadline_s), or a smaller n.",
+                code="no_completion",
+                headers=NO_RETRY,
+            )
         text = _chosen(result).text
         stream = self._service.filters.output()
         text = stream.feed(text) + stream.end()

@@ -49,7 +49,7 @@ def comparison(summaries: Sequence[Summary]) -> RenderableType:
     for summary in summaries:
         in_flight = summary.mean_in_flight
         table.add_row(
-            summary.strategy,
+            _named(summary),
             summary.schedule,
             str(summary.n),
             accuracy_cell(summary.accuracy, summary.problems),
@@ -148,10 +148,12 @@ def limit_lines(summary: Summary) -> list[str]:
     limits, limited = summary.limits or {}, summary.limited or {}
     lines = []
     if tokens := limits.get("budget_tokens"):
-        lines.append(
-            f"budget of {tokens:,} generated tokens a problem: spent by "
-            f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
-        )
+        cut = f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
+        budget = f"budget of {tokens:,} generated tokens a problem"
+        if summary.strategy == "auto":
+            lines.append(f"{budget} on average; {cut} were cut short")
+        else:
+            lines.append(f"{budget}: spent by {cut}")
     if "deadline_s" in limits:
         lines.append(
             f"deadline of {limits['deadline_s']:g} s a problem: passed by "
@@ -205,7 +207,7 @@ def print_report(
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
-            (summary.strategy, summary.accuracy, correct_by_problem(folder, summary.vote))
+            (_named(summary), summary.accuracy, correct_by_problem(folder, summary.vote))
             for folder, summary in distinct.values()
         ]
         if table := paired_table(entries):
@@ -216,6 +218,17 @@ def print_report(
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
         for line in remote_lines(folder):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _named(summary: Summary) -> str:
+    """A run's strategy, and the limits of its problems."""
+    limits = summary.limits or {}
+    named = [summary.strategy]
+    if tokens := limits.get("budget_tokens"):
+        named.append(f"{tokens:,} tokens")
+    if "deadline_s" in limits:
+        named.append(f"{limits['deadline_s']:g} s")
+    return ", ".join(named)
 
 
 def accuracy_cell(share: float | None, problems: int) -> str:
