@@ -84,7 +84,7 @@ def host_rows() -> Rows:
 def _model(side: EngineSpec | RemoteSpec) -> str:
     if isinstance(side, RemoteSpec):
         return "at a URL"
-    return side.checkpoint.name
+    return side.checkpoint.name.removesuffix(".gguf")  # its folder is called so once it is imported
 
 
 def _precision(engine: EngineSpec) -> str:
