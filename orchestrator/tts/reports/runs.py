@@ -49,7 +49,7 @@ def comparison(summaries: Sequence[Summary]) -> RenderableType:
     for summary in summaries:
         in_flight = summary.mean_in_flight
         table.add_row(
-            _named(summary),
+            _named(summary) if len(summaries) > 1 else summary.strategy,
             summary.schedule,
             str(summary.n),
             accuracy_cell(summary.accuracy, summary.problems),
