@@ -53,12 +53,19 @@ LEVELS = (((2, 9), (2, 9)), ((11, 49), (2, 9)), ((11, 39), (11, 39)))
 TURNS = (0, 1, 2, 1, 2, 1, 2)
 """The levels of problems in turn; there are fewer than 100 of the first."""
 MAX_TOKENS = 60
+PROBLEMS = 500
 
 
-def sums(seed: int) -> Iterator[tuple[str, int, int]]:
-    """500 times a sum, its value and its level; no sum twice."""
+def value_of(question: str) -> int:
+    """What a sum such as `32 - 5` comes to."""
+    first, sign, second = question.split()
+    return int(first) + int(second) if sign == "+" else int(first) - int(second)
+
+
+def sums(seed: int) -> Iterator[tuple[str, int]]:
+    """Sums and their levels; no sum twice."""
     drawn, seen, number = random.Random(seed), set[str](), 0
-    while number < 500:
+    while number < PROBLEMS:
         level = TURNS[number % len(TURNS)]
         first, second = (drawn.randint(*numbers) for numbers in LEVELS[level])
         sign = drawn.choice("+-") if first > second else "+"
@@ -66,15 +73,14 @@ def sums(seed: int) -> Iterator[tuple[str, int, int]]:
         if question not in seen:
             seen.add(question)
             number += 1
-            yield question, first + second if sign == "+" else first - second, level + 1
+            yield question, level + 1
 
 
 def chat_template() -> str:
     """SmolLM2's, with examples in front."""
     turns = []
     for example in EXAMPLES:
-        first, sign, second = example.split()
-        value = int(first) + int(second) if sign == "+" else int(first) - int(second)
+        value = value_of(example)
         answer = f"{example} = {value}\n\nThe answer is \\boxed{{{value}}}."
         turns += [("user", f"What is {example}?"), ("assistant", answer)]
     said = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
@@ -115,7 +121,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=2)
     asked = parser.parse_args()
     folder = asked.folder.absolute()
@@ -130,12 +135,10 @@ def main() -> None:
         {
             "id": f"sums-{asked.seed}-{place}",
             "problem": f"What is {question}?",
-            "answer": str(value),
+            "answer": str(value_of(question)),
             "level": level,
         }
-        for place, (question, value, level) in zip(
-            range(1, asked.count + 1), sums(asked.seed), strict=False
-        )
+        for place, (question, level) in enumerate(sums(asked.seed), start=1)
     )
     (folder / "sums.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     print(f"{folder / 'sums.yaml'}: next, tts build-engines {folder / 'sums.yaml'}")

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -159,7 +159,6 @@ class _Segment:
         self._began = time.monotonic()
         self._writes = 0
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="request-log-disk")
-        self._checkpoint: Future[None] | None = None
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
         self._connection = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
@@ -190,10 +189,8 @@ class _Segment:
                 self._connection.execute("ROLLBACK")
             raise
         self._writes += 1
-        if self._writes % CHECKPOINT_EVERY == 0 and (
-            self._checkpoint is None or self._checkpoint.done()
-        ):
-            self._checkpoint = self._disk.submit(_checkpoint, self.file)
+        if self._writes % CHECKPOINT_EVERY == 0:
+            self._disk.submit(_checkpoint, self.file)
 
     def is_full(self, retention: Retention) -> bool:
         if time.monotonic() - self._began >= retention.segment_s:
