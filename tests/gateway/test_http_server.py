@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import re
 import socket
+from pathlib import Path
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tts.build.errors import ServerError
 from tts.gateway import connections
 from tts.gateway.connections import HttpServer
 from tts.gateway.http_server import Listen, _until_listening, _usable_port
@@ -65,6 +68,15 @@ async def said_to(address, *parts):
         return None
     finally:
         writer.close()
+
+
+def test_uvicorn_has_what_is_overridden_and_one_without_is_refused(monkeypatch):
+    assert callable(HttpToolsProtocol._start_asgi_task)
+    monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
+    with pytest.raises(ServerError, match="uvicorn .* cannot serve the gateway") as refused:
+        HttpServer(unasked, "127.0.0.1", 1, None, 1)
+    (least,) = re.findall(r"uvicorn>=[\d.]+", Path("pyproject.toml").read_text())
+    assert least in refused.value.hint
 
 
 async def unasked(scope, receive, send):

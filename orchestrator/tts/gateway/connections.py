@@ -16,6 +16,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from tts.build.errors import ServerError
+
 BACKLOG = 1024
 HEADERS_TIMEOUT_S = 10
 """Until the headers must be complete, counted from the connection's start or its last response."""
@@ -33,7 +35,16 @@ class HttpServer(uvicorn.Server):
     def __init__(
         self, app: Any, host: str, port: int, tls: tuple[Path, Path] | None, most: int
     ) -> None:
-        """`tls` is a certificate and its key; more than `most` connections at a time are closed."""
+        """`tls` is a certificate and its key; more than `most` connections at a time are closed.
+
+        Raises ServerError for a uvicorn that never calls what is overridden here.
+        """
+        if not hasattr(HttpToolsProtocol, "_start_asgi_task"):
+            raise ServerError(
+                f"uvicorn {uvicorn.__version__} cannot serve the gateway: it does not let it know "
+                "which answer is being sent.",
+                hint="pip install 'uvicorn>=0.45'",
+            )
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # clients' mistakes are no news
         super().__init__(
             uvicorn.Config(
