@@ -144,9 +144,29 @@ def test_an_integer_is_allowed_exactly_if_it_is_within_its_bounds(low, high, dat
     assert node is None or not accepts(Automaton.of(node), "007")
 
 
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("bounds", "written", "not_written"),
+    [
+        ({"minimum": -(2**53) + 1, "maximum": 2**53 - 1}, ["0", "-7", "9" * 15], ["9" * 16]),
+        ({"exclusiveMinimum": 0, "maximum": 2**63 - 1}, ["1", "9" * 15], ["0", "-1"]),
+        ({"minimum": -(2**63), "exclusiveMaximum": 1e308}, ["0", "-7"], []),
+        ({"exclusiveMinimum": -(10**15), "maximum": float("inf")}, ["-" + "9" * 15], []),
+    ],
+)
+def test_bounds_beyond_all_that_is_written_are_no_bounds(strict, bounds, written, not_written):
+    for kind in ("integer", "number"):
+        grammar = Grammar(json_rules({"type": kind, **bounds}, strict=strict))
+        assert all(map(grammar.accepts, written))
+        assert not any(map(grammar.accepts, [*not_written, "1e20"]))
+
+
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
+        ({"type": "integer", "minimum": 2**53}, "more than 15 digits"),
+        ({"type": "number", "maximum": -1e300}, "more than 15 digits"),
+        ({"type": "number", "maximum": float("nan")}, "must be a number"),
         ([], "wrong at $: it is []"),
         (False, "wrong at $: it is false"),
         ({"type": "x"}, 'wrong at $.type: it is "x"'),

@@ -121,6 +121,13 @@ class Holder(pydantic.RootModel[list[Place]]):
     pass
 
 
+class Wide(BaseModel):
+    safe: int = Field(ge=-(2**53) + 1, le=2**53 - 1)
+    signed: int = Field(ge=-(2**63), le=2**63 - 1)
+    positive: int = Field(gt=0, le=2**53)
+    finite: float = Field(ge=-1e308, lt=1e308)
+
+
 class Sums(BaseModel):
     amounts: set[int]
     price: Decimal
@@ -129,7 +136,7 @@ class Sums(BaseModel):
 
 STRICT = [
     *(Nested, Unions, Maps, Formats, Node, First, Empty, Forbidding, Allowing, Renamed, Holder),
-    Place,
+    *(Place, Wide),
 ]
 ROUNDS = 25
 

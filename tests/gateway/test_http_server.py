@@ -73,7 +73,7 @@ async def said_to(address, *parts):
 def test_uvicorn_has_what_is_overridden_and_one_without_is_refused(monkeypatch):
     assert callable(HttpToolsProtocol._start_asgi_task)
     monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
-    with pytest.raises(ServerError, match="uvicorn .* cannot serve the gateway") as refused:
+    with pytest.raises(ServerError, match="cannot serve the gateway") as refused:
         HttpServer(unasked, "127.0.0.1", 1, None, 1)
     (least,) = re.findall(r"uvicorn>=[\d.]+", Path("pyproject.toml").read_text())
     assert least in refused.value.hint

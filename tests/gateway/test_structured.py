@@ -112,6 +112,21 @@ def test_what_is_not_strict_may_ask_for_more_than_can_be_held():
     assert Grammar(form.rules).accepts("3")
 
 
+def test_integers_as_zod_and_pydantic_bound_them_are_no_mistake_in_any_strict_schema():
+    whole = {"type": "integer", "minimum": -(2**53) + 1, "maximum": 2**53 - 1}
+    schema = {
+        "type": "object",
+        "properties": {"value": whole},
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+    form = form_of(response_format=schema_format(schema, strict=True))
+    assert Grammar(form.rules).accepts('{"value": 42}')
+    assert form.guide == form_of(guided_json=schema).guide
+    tool = Tool(Function("f", parameters=schema, strict=True))
+    assert forced_call(HERMES, [tool], several=False).guide
+
+
 KEYWORDS = [
     *("type", "properties", "required", "items", "anyOf", "enum", "const", "$ref", "allOf"),
     *("minimum", "exclusiveMaximum", "maxLength", "pattern", "prefixItems", "additionalProperties"),

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from tts.build.errors import ConfigError
 
 from .grammar import MAX_GUIDE_BYTES, ROOT, Rules, require_end
-from .number_ranges import Bound, integers, numbers
+from .number_ranges import MOST_DIGITS, Bound, integers, numbers
 from .regex import parse_regex
 from .regular import (
     EMPTY,
@@ -62,6 +62,7 @@ _KEYWORDS: dict[str, frozenset[str]] = {
     "boolean": frozenset(),
     "null": frozenset(),
 }
+_BEYOND = 10**MOST_DIGITS
 _HEX = chars((48, 57), (65, 70), (97, 102))
 _ESCAPE = Seq(
     (
@@ -368,7 +369,8 @@ class _Reader:
     def _number(self, kind: str, schema: Mapping[str, Any], at: str) -> Node:
         low = self._limit(schema, "minimum", "exclusiveMinimum", at, max)
         high = self._limit(schema, "maximum", "exclusiveMaximum", at, min)
-        if low is None and high is None:
+        free = kind == "integer" or not schema.keys() & _KEYWORDS[kind]  # with an exponent
+        if low is None and high is None and free:
             return self._base(kind)
         if kind == "number":
             found = numbers(low, high)
@@ -395,12 +397,14 @@ class _Reader:
                 continue
             try:
                 number = Decimal(repr(value))
+                beyond = number <= -_BEYOND if closed == "minimum" else number >= _BEYOND
             except (InvalidOperation, ValueError):
                 _refuse(f"{at}.{name}", f"it is {_shown(value)}; it must be a number")
-            exponent = number.as_tuple().exponent
-            if not number.is_finite() or abs(number) >= 10**15 or int(exponent) < -15:
+            if beyond:  # all that is written, as the limits of a language's own integers are
+                continue
+            if abs(number) >= _BEYOND or int(number.as_tuple().exponent) < -MOST_DIGITS:
                 if self._strict:
-                    _refuse(f"{at}.{name}", "it has more than 15 digits")
+                    _refuse(f"{at}.{name}", f"it has more than {MOST_DIGITS} digits")
                 continue
             bounds.append(Bound(number, is_open))
         if len(bounds) < 2:
