@@ -144,8 +144,8 @@ def test_a_fork_renders_its_own_conversations_and_the_parent_goes_on():
         ("{{ messages[-1].content }}", "changes message 1 of 4.*what the system has said there"),
         ("{{ messages[0].content }}{{ messages[-1].content }}", "message 2 of 4.*the user has"),
         (
-            "{{ messages[0].content }}{{ messages[3].content }}{{ messages[2].content }}"
-            "{{ messages[1].content }}",
+            "{{ messages[0].content }}{% for m in messages[1:] | reverse %}{{ m.content }}"
+            "{% endfor %}",
             "message 3 of 4.*the assistant has said",
         ),
         ("{% for m in messages[:3] %}{{ m.content }}{% endfor %}", "the last message.*question"),

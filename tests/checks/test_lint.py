@@ -98,11 +98,6 @@ def test_what_is_not_here_is_named():
         ),
         (
             "demo",
-            {"generator.system_prompt": "Think."},
-            ("generator.system_prompt", "roles user and assistant only", "Leave it out"),
-        ),
-        (
-            "demo",
             {
                 "verifier.format": "custom",
                 "verifier.template": {

@@ -50,16 +50,13 @@ def test_a_chat_template_that_drops_or_changes_the_question(tmp_path: Path, cont
     assert "chat template that the checkpoint was published with" in finding.fix
 
 
-def test_a_chat_template_that_leaves_the_system_prompt_out(tmp_path: Path):
+@pytest.mark.parametrize("template", ["raises", "drops"])
+def test_a_system_prompt_needs_no_role_in_the_chat_template(tmp_path: Path, template: str):
     folder = checkpoint(tmp_path)
     given = {"generator.checkpoint": str(folder), "generator.system_prompt": "Think aloud."}
-    template = "<|user|>{{ messages[-1]['content'] }}<|assistant|>"
-    set_json(folder / "tokenizer_config.json", chat_template=template)
-    (finding,) = serious(changed("demo", given))
-    assert finding.where == "generator.system_prompt"
-    assert "would not see what the system has said" in finding.what
-    template = "{{ messages[0]['content'] }} " + template
-    set_json(folder / "tokenizer_config.json", chat_template=template)
+    if template == "drops":
+        source = "<|user|>{{ messages[-1]['content'] }}<|assistant|>"
+        set_json(folder / "tokenizer_config.json", chat_template=source)
     assert serious(changed("demo", given)) == []
 
 

@@ -236,14 +236,13 @@ def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
     ("fields", "word"),
     [
         ({"n": 2}, "tts.n"),
-        ({"stop": ["a"]}, "stop"),
+        ({"top_k": 3}, "top_k"),
         ({"extra_body": {"tts": {"n": 4, "strategy": "dvts"}}}, "model's name"),
         ({"extra_body": {"tts": {"n": 4}, "budget": 3}}, "budget"),
         ({"extra_body": {"tts": {"what": 4}}}, "what"),
         ({"extra_body": {"tts": {"n": 6, "parameters": {"beam_width": 4}}}}, "beam_width"),
         ({"extra_body": {"tts": {"n": 100_000}}}, "1024"),
         ({"messages": [*QUESTION, {"role": "assistant", "content": "It"}]}, "must be the user's"),
-        ({"messages": [{"role": "system", "content": "Be brief."}, *QUESTION]}, "roles user and"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(api, fields, word):

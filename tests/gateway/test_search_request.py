@@ -72,6 +72,12 @@ def test_fields_of_any_client_become_the_strategys_parameters(read):
     assert read(seed=5, budget=4).config.seed == 5
 
 
+def test_more_tokens_than_the_context_holds_are_as_many_as_it_holds(read, tiny_deployment):
+    context = tiny_deployment.generator.max_seq_len
+    for limit in (context, context + 1, 10**6):
+        assert read("best-of-n", max_tokens=limit).config.parameters["max_tokens"] == context
+
+
 def test_a_search_is_asked_for_as_a_run_is(read):
     asked = read(named="dvts", tts={"n": 8, "seed": 2, "budget_tokens": 90, "deadline_s": 7})
     assert asked.config == RunConfig(
@@ -87,7 +93,6 @@ def test_a_search_is_asked_for_as_a_run_is(read):
         ({"temperature": 1, "tts": {"parameters": {"temperature": 0}}}, "temperature is given twi"),
         ({"budget": 5}, "allows 4 completions"),
         ({"n": 2}, "How many completions it makes is tts.n"),
-        ({"stop": "x"}, "stop has no meaning for a search"),
         ({"logprobs": True}, "logprobs has no meaning"),
         ({"continue_final_message": True}, "continue_final_message has no meaning"),
     ],

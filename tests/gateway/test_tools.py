@@ -294,7 +294,7 @@ def test_equal_calls_of_candidates_add_up(ask):
         ),
         ({"tools": TOOLS, "continue_final_message": True}, "continue_final_message"),
         ({"tools": TOOLS, "tool_choice": "required", "ignore_eos": True}, "ignore_eos"),
-        ({"tools": TOOLS, "tts": {"n": 2}, "stop": "x"}, "stop"),
+        ({"tools": TOOLS, "tts": {"n": 2}, "logprobs": True}, "logprobs"),
         (
             {"messages": [QUESTION, {"role": "tool", "tool_call_id": "x", "content": "5"}]},
             "messages[1].tool_call_id",

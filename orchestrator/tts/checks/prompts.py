@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
-from tts.build.spec import Deployment, GeneratorRole, Role, RoleSpec
+from tts.build.spec import Deployment, Role, RoleSpec
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
@@ -83,17 +83,12 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
     spec = deployment.generator
     if not (tokenizer := tokenizer_of(spec)):
         return
-    alone = spec.model_copy(update={"system_prompt": None})
     try:
         generator_prompt(tokenizer, spec, PROBE)
         used = len(generator_prompt(tokenizer, spec, ""))
     except CheckpointError as error:
-        if spec.system_prompt and _works(tokenizer, alone):
-            where = "generator.system_prompt"
-            fix = "Leave it out, or take a checkpoint whose chat template takes one."
-        else:
-            where = f"generator.{spec.tokenizer_field}"
-            fix = "Take a checkpoint whose chat template can."
+        where = f"generator.{spec.tokenizer_field}"
+        fix = "Take a checkpoint whose chat template can."
         yield refused(error, deployment, where, "no prompt can be made", fix)
         return
     what = "system prompt and template" if spec.system_prompt else "the chat template"
@@ -204,14 +199,6 @@ def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Fi
             fix,
             "warning",
         )
-
-
-def _works(tokenizer: Tokenizer, spec: GeneratorRole) -> bool:
-    try:
-        generator_prompt(tokenizer, spec, PROBE)
-    except CheckpointError:
-        return False
-    return True
 
 
 def _list(ids: Sequence[int]) -> str:

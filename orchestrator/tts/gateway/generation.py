@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tts.build.errors import CheckpointError
 from tts.endpoints.base import GenerateCall, Shaping, TextLogProbs
 from tts.prompting import Models
+from tts.prompting.chat import in_known_roles
 from tts.search import node_seed
 from tts.session.endpoints import reads, routed_log_probs, routed_stream
 from tts.session.replicas import Replicas
@@ -172,7 +173,8 @@ class TextGenerator:
         chat = [{"role": "user", "content": "1"}]
         for messages in (chat, [{"role": "system", "content": "1"}, *chat]):
             with suppress(CheckpointError):  # of a template that takes no such chat
-                self.chats.render(messages, generation_prompt=True)
+                shown = in_known_roles(self.models.generator, messages)
+                self.chats.render(shown, generation_prompt=True)
         request = Request(model="", temperature=0.0, stream=True)
         prompt = self.models.generator.encode("1")
         (call,) = self.calls([prompt], request, [1], logs=False)

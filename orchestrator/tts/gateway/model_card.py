@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tts.build.errors import CheckpointError
 from tts.build.spec.field_docs import field_doc
 from tts.datasets import demo_questions
-from tts.prompting.chat import require_messages
+from tts.prompting.chat import takes_system
 from tts.search import SearchConfig
 from tts.session.doubts import DOUBTFUL, is_demo_pair
 from tts.session.strategy import choose
@@ -56,7 +55,7 @@ def model_card(service: Service, strategy: str | None) -> dict[str, Any]:
         "about": about,
         "sampling": sampling,
         "parameters": described,
-        "system_messages": _takes_system_messages(service),
+        "system_messages": takes_system(service.generator.models.generator),
         "examples": demo_questions.EXAMPLES if is_demo_pair(deployment) else _GENERAL,
         "warns_below": DOUBTFUL,
     }
@@ -79,15 +78,3 @@ def _help(kind: Any, name: str) -> str:
         return " ".join(field_doc(name, kind).split())
     except (OSError, TypeError):  # a plug-in without its source
         return ""
-
-
-def _takes_system_messages(service: Service) -> bool:
-    """Whether the chat template carries a system message."""
-    chats = service.generator.chats
-    messages = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
-    try:
-        text = chats.render(messages, generation_prompt=True)
-        require_messages(chats.tokenizer, messages, text)
-    except CheckpointError:
-        return False
-    return True

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from tts.build.chat_template import TemplateFailed
 from tts.build.errors import CheckpointError, DatasetError
-from tts.build.tokenizer import LONG, Ids, Tokenizer
+from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.chat import MessageLost, require_messages
+from tts.prompting.chat import MessageLost, in_known_roles, require_messages
 from tts.session.questions import as_problem
 
 from .chat_shapes import ChatShapes
@@ -131,7 +131,7 @@ def chat_text(
 ) -> str:
     """A chat as the model reads it; `continues`: its last message goes on, and ends here."""
     asked = [message.plain() for message in messages]
-    shown = asked
+    shown: Sequence[Message] = asked
     if continues:
         if generation_prompt:
             raise bad_request(
@@ -141,6 +141,7 @@ def chat_text(
             )
         shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
     try:
+        shown = in_known_roles(chats.tokenizer, shown)
         text = chats.render(shown, generation_prompt=generation_prompt)
         if continues:
             text, mark, _ = text.rpartition(_MARK)
@@ -164,31 +165,16 @@ def tool_chat_text(
 ) -> str:
     """A chat with tools, or with calls of them, to which the model is to answer."""
     check_turns(messages)
-    shown = [tool.plain() for tool in tools]
+    told = for_template(messages) if form.in_template else in_text(messages, tools)
+    shown = [tool.plain() for tool in tools] if form.in_template else []
     try:
-        if form.in_template:
-            told = for_template(messages)
-            text = tokenizer.chat(told, generation_prompt=True, tools=shown)
-        else:
-            text = _chat_told_in_text(tokenizer, messages, tools)
+        told = in_known_roles(tokenizer, told)
+        text = tokenizer.chat(told, generation_prompt=True, tools=shown)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
     if (lost := lost_of(messages, tools, text)) is not None:
         raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
     return text
-
-
-def _chat_told_in_text(
-    tokenizer: Tokenizer, messages: Sequence[ChatMessage], tools: Sequence[Tool]
-) -> str:
-    """The chat with a system message that describes the tools, or without one where none can be."""
-    try:
-        told = in_text(messages, tools, system=True)
-        return tokenizer.chat(told, generation_prompt=True)
-    except CheckpointError as error:
-        if not isinstance(error.__cause__, TemplateFailed):
-            raise
-    return tokenizer.chat(in_text(messages, tools, system=False), generation_prompt=True)
 
 
 async def filter_tools(

@@ -69,7 +69,7 @@ def read_search_request(
     options = request.tts or SearchOptions()
     config = RunConfig(
         strategy=_strategy(strategy, options),
-        parameters={**_parameters(request, options), **(form or {})},
+        parameters={**_parameters(service, request, options), **(form or {})},
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, _deadline_s(service, exchange, request, options)),
     )
@@ -93,7 +93,7 @@ def _strategy(named: str | None, options: SearchOptions) -> str:
     return named or asked or RunConfig().strategy
 
 
-def _parameters(request: Request, options: SearchOptions) -> dict[str, Any]:
+def _parameters(service: Service, request: Request, options: SearchOptions) -> dict[str, Any]:
     """The strategy's parameters, from all fields that are called otherwise for other clients."""
     counts = {n for n in (options.n, options.budget, request.budget) if n is not None}
     if len(counts) > 1:
@@ -105,11 +105,12 @@ def _parameters(request: Request, options: SearchOptions) -> dict[str, Any]:
             "answer_schema must be the schema itself: the gateway reads no files.",
             "tts.parameters.answer_schema",
         )
+    limit, context = request.limit, service.deployment.generator.max_seq_len
     given = {
         "n": next(iter(counts), None),
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "max_tokens": request.limit,
+        "max_tokens": limit and min(limit, context),  # as of plain generation
     }
     for parameter, value in given.items():
         if value is not None:
@@ -123,7 +124,6 @@ def _refuse_unsupported(request: Request) -> None:
     """Refuse what plain generation honours and a search cannot."""
     for name, given in (
         ("n", request.n > 1),
-        ("stop", bool(request.stops)),
         ("stop_token_ids", bool(request.stop_token_ids)),
         ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),

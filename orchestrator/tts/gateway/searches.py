@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tts.problem import Problem
+from tts.prompting.chat import takes_system
 from tts.runs.records import CompletionRecord
 from tts.search import significant
 from tts.session import Result, Step
@@ -30,6 +31,7 @@ from .openai.requests import Request
 from .page import kept_reports
 from .prompts import filter_messages, problem_of, require_length, search_prompt
 from .running_searches import RunningSearch, StepNote
+from .sample_text import StopStrings
 from .search_request import SearchRequest, read_search_request
 from .service import Service, admit
 from .structured import OutputForm
@@ -134,8 +136,7 @@ class SearchResponse:
         """Respond when the search has ended."""
         result = await self._search.result()
         self._search_answered()
-        text, finish = self._text(result)
-        reasoning, text, finish = await self._formed(result, text, finish)
+        reasoning, text, finish = await self._answer(result)
         self._exchange.record.t4 = time.monotonic()
         choice = self._form.choice(0, text, finish, None)
         if reasoning and self._form.chats:
@@ -175,8 +176,7 @@ class SearchResponse:
         if exchange.record.t5 is None:
             self._search_answered()
             await exchange.start_events()
-        text, finish = self._text(result)
-        reasoning, text, finish = await self._formed(result, text, finish)
+        reasoning, text, finish = await self._answer(result)
         usage, outcome = self._usage(result), await self._outcome(result)
         data = events.reasoning(reasoning) if reasoning and self._form.chats else b""
         data += events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
@@ -206,8 +206,8 @@ class SearchResponse:
             return events.progress({"steps": notes, "best": best})
         return KEEP_ALIVE
 
-    def _text(self, result: Result) -> tuple[str, str]:
-        """The completion that the answer stands in, and why it ends."""
+    async def _answer(self, result: Result) -> tuple[str, str, str]:
+        """The text that leads to the answer, if it stands apart; the answer; why it ends."""
         if not result.completions:
             raise ApiError(
                 504,
@@ -216,27 +216,25 @@ class SearchResponse:
                 code="no_completion",
                 headers=NO_RETRY,
             )
-        text = _chosen(result).text
-        stream = self._service.filters.output()
-        text = stream.feed(text) + stream.end()
+        chosen = _chosen(result)
+        reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
+        if self.closing:
+            reasoning = self._filtered(chosen.text)
+            nodes = result.tree.chain(chosen.node) if result.tree else []
+            ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
+            text, finish = await self.closing.of(chosen.text, ids)
+        include = self._request.include_stop_str_in_output
+        stops = StopStrings(self._request.stops, include=include)
+        text = self._filtered(stops.push(text) + stops.finish())
         if self._service.recorder.keeps_prompts:
             self._exchange.record.prompt = _transcript(self._asked.problem)
-            self._exchange.record.answer = text
-        return text, "length" if result.limit else "stop"
+            self._exchange.record.answer = "\n\n".join(filter(None, (reasoning, text)))
+        return reasoning, text, finish if stops.stopped is None else "stop"
 
-    async def _formed(self, result: Result, text: str, finish: str) -> tuple[str, str, str]:
-        """The text that leads to the answer, the answer in its form, and why it ends."""
-        if self.closing is None:
-            return "", text, finish
-        chosen = _chosen(result)
-        nodes = result.tree.chain(chosen.node) if result.tree else []
-        ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
-        said, finish = await self.closing.of(chosen.text, ids)
+    def _filtered(self, text: str) -> str:
+        """A text as the filters let it pass; raises ContentBlocked."""
         stream = self._service.filters.output()
-        said = stream.feed(said) + stream.end()
-        if self._service.recorder.keeps_prompts:
-            self._exchange.record.answer = f"{text}\n\n{said}"
-        return text, said, finish
+        return stream.feed(text) + stream.end()
 
     def _usage(self, result: Result) -> Usage:
         """True counts: all generated tokens, the answer's and the others'."""
@@ -279,15 +277,24 @@ class SearchResponse:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": None if own is None else round(1000 * own, 3),
-            "warnings": doubts(
-                self._service.deployment, self._asked.problem.question, chosen.score
-            ),
+            "warnings": self._warnings(chosen.score),
         }
         if self._shows_texts and self._request.tts and self._request.tts.report:
             names = ("strategy", "n", "seed", "vote", "tree_digest")
             facts = {"model": self._request.model, **{name: outcome[name] for name in names}}
             outcome["report"] = await kept_reports.keep(self._search, result, facts)
         return outcome
+
+    def _warnings(self, score: float | None) -> list[str]:
+        problem, models = self._asked.problem, self._service.session.models
+        found = doubts(self._service.deployment, problem.question, score)
+        system = any(turn.role == "system" for turn in problem.history)
+        if system and not takes_system(models.generator):
+            found.append(
+                "The model's chat template has no system role: what the system says stood in front "
+                "of the question."
+            )
+        return found
 
 
 def _transcript(problem: Problem) -> str:

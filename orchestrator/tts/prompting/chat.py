@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from tts.build.chat_template import TemplateFailed
 from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorRole
 from tts.build.tokenizer import Ids, Message, Tokenizer
@@ -47,9 +49,44 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:
 
     Raises CheckpointError if the chat template fails, or does not carry every message.
     """
-    text = tokenizer.chat(messages, generation_prompt=True)
+    text = tokenizer.chat(in_known_roles(tokenizer, messages), generation_prompt=True)
     require_messages(tokenizer, messages, text)
     return np.asarray(tokenizer.encode(text), dtype=np.int32)
+
+
+def in_known_roles(tokenizer: Tokenizer, messages: Sequence[Message]) -> Sequence[Message]:
+    """A chat as its template can show it.
+
+    Where the template has no system role, what the system says stands in front of the user's next
+    message, with an empty line between.
+    """
+    if all(each["role"] != "system" for each in messages) or takes_system(tokenizer):
+        return messages
+    found: list[Message] = []
+    said: list[str] = []
+    for message in messages:
+        if message["role"] == "system":
+            said += filter(None, (message["content"].strip(),))
+            continue
+        if message["role"] == "user" and said:
+            message = {**message, "content": "\n\n".join((*said, message["content"]))}
+            said = []
+        found.append(message)
+    return [*found, {"role": "user", "content": "\n\n".join(said)}] if said else found
+
+
+@lru_cache(maxsize=16)
+def takes_system(tokenizer: Tokenizer) -> bool:
+    """Whether the chat template shows the model a system message."""
+    messages = [{"role": role, "content": f"the {role}"} for role in ("system", "user")]
+    try:
+        require_messages(tokenizer, messages, tokenizer.chat(messages, generation_prompt=True))
+    except CheckpointError as error:
+        failed = error.__cause__
+        if isinstance(failed, TemplateFailed) and failed.__cause__:  # for want of time or memory
+            raise
+        return False
+    return True
 
 
 def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> None:

@@ -57,14 +57,9 @@ def for_template(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return found
 
 
-def in_text(
-    messages: Sequence[ChatMessage], tools: Sequence[Tool], *, system: bool
-) -> list[dict[str, str]]:
-    """Messages for a template without tools: texts describe, call and answer them.
-
-    `system`: the template knows system messages; else the first question describes the tools.
-    """
-    found: list[dict[str, str]] = []
+def in_text(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Messages for a template without tools: texts describe, call and answer them."""
+    found: list[dict[str, Any]] = []
     answering = False
     for message in messages:
         plain = message.plain()
@@ -84,22 +79,9 @@ def in_text(
     told = _TOLD.format(tools=plain_tools(tools))
     if found[0]["role"] == "system":
         found[0]["content"] += f"\n\n{told}"
-    elif system:
+    else:
         found.insert(0, {"role": "system", "content": told})
-    if not system:
-        _move_system(found, told)
     return found
-
-
-def _move_system(messages: list[dict[str, str]], told: str) -> None:
-    """Put what the system says in front of the first question."""
-    if messages[0]["role"] == "system":
-        told = messages.pop(0)["content"]
-    for message in messages:
-        if message["role"] == "user":
-            message["content"] = f"{told}\n\n{message['content']}"
-            return
-    messages.insert(0, {"role": "user", "content": told})
 
 
 def given_arguments(call: ToolCall) -> dict[str, Any]:

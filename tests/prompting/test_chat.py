@@ -1,0 +1,101 @@
+"""What the system says, in front of the question where a chat template has no place for it."""
+
+import json
+import shutil
+
+import pytest
+
+from tts.build.chat_template import TemplateFailed
+from tts.build.errors import CheckpointError
+from tts.build.spec import GeneratorSpec
+from tts.build.tokenizer import Tokenizer
+from tts.build.worker_process import Loss, WorkerLost
+from tts.problem import Turn
+from tts.prompting.chat import chat_prompt, generator_prompt, in_known_roles, takes_system
+
+TURN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>"
+RAISES = (
+    "{% for m in messages if m.role == 'system' %}{{ raise_exception('no such role') }}{% endfor %}"
+)
+DROPS = "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}"
+
+
+def said(role, content):
+    return {"role": role, "content": content}
+
+
+@pytest.fixture
+def with_template(tokenizer_folder, tmp_path):
+    def checkpoint(template):
+        folder = tmp_path / "checkpoint"
+        shutil.copytree(tokenizer_folder, folder)
+        (folder / "chat_template.jinja").unlink(missing_ok=True)
+        file = folder / "tokenizer_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
+        return Tokenizer(folder)
+
+    return checkpoint
+
+
+@pytest.mark.parametrize("without", [RAISES, DROPS])
+@pytest.mark.parametrize(
+    ("messages", "wanted"),
+    [
+        (
+            [said("system", " Be brief.\n"), said("user", "1?")],
+            [said("user", "Be brief.\n\n1?")],
+        ),
+        (
+            [
+                *(said("system", "A."), said("user", "1?"), said("assistant", "1.")),
+                *(said("system", "B."), said("system", "C."), said("user", "2?")),
+                *(said("assistant", "2."), said("system", "D.")),
+            ],
+            [
+                *(said("user", "A.\n\n1?"), said("assistant", "1.")),
+                *(said("user", "B.\n\nC.\n\n2?"), said("assistant", "2."), said("user", "D.")),
+            ],
+        ),
+        ([said("system", " "), said("user", "1?")], [said("user", "1?")]),
+    ],
+)
+def test_what_the_system_says_stands_before_the_next_question(
+    with_template, without, messages, wanted
+):
+    tokenizer = with_template(without + TURN)
+    assert not takes_system(tokenizer)
+    assert in_known_roles(tokenizer, messages) == wanted
+    assert in_known_roles(tokenizer, wanted) is wanted
+    assert chat_prompt(tokenizer, messages).tolist() == chat_prompt(tokenizer, wanted).tolist()
+
+
+def test_a_template_with_the_role_is_given_it(with_template):
+    tokenizer = with_template(TURN)
+    messages = [said("system", "Be brief."), said("user", "1?")]
+    assert in_known_roles(tokenizer, messages) is messages
+
+
+@pytest.mark.parametrize("history", [(), (Turn("system", "Be brief."),)])
+def test_the_system_prompt_of_a_deployment_or_a_conversation(with_template, history):
+    tokenizer = with_template(RAISES + TURN)
+    spec = GeneratorSpec.model_construct(system_prompt=None if history else "Be brief.")
+    ids = generator_prompt(tokenizer, spec, "1?", history)
+    assert ids.tolist() == tokenizer.encode("<|user|>Be brief.\n\n1?<|assistant|>")
+
+
+def test_a_template_that_got_no_time_is_not_taken_for_one_without_the_role(
+    with_template, monkeypatch
+):
+    tokenizer = with_template(TURN)
+
+    def lost(*_):
+        try:
+            raise WorkerLost(Loss.STALLED, 0.0)
+        except WorkerLost as error:
+            raise TemplateFailed("its process got no processor time", "failed") from error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tts.build.tokenizer.render", lost)
+        with pytest.raises(CheckpointError, match="no processor time"):
+            takes_system(tokenizer)
+    assert takes_system(tokenizer)
