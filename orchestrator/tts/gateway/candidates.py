@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,18 +20,22 @@ from tts.build.errors import DatasetError
 from tts.problem import Problem
 from tts.prompting.context import score_calls
 from tts.search import SearchConfig, significant
+from tts.session import Step
 from tts.session.strategy import choose
 
 from .exchange import Exchange
 from .generation import CallingDelta, Delta
+from .observability import ServedRequest
 from .openai.answers import CHAT, Answer, SearchUsage, TokenDetails, Usage
-from .openai.errors import ApiError, bad_request
+from .openai.errors import NO_RETRY, ApiError, bad_request
 from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.messages import ToolCall
 from .openai.requests import ChatRequest
 from .pooling import steps_of
+from .running_searches import RunningSearch
+from .sample_text import SampleText
 from .search_request import SearchRequest, read_search_request
-from .searches import KEEP_ALIVE_S
+from .searches import KEEP_ALIVE_S, joined
 from .service import Service, admit
 from .tool_turns import ToolTurn, reading_calls
 from .tools.conversation import transcript
@@ -71,7 +75,7 @@ class _Outcome:
 
 
 async def answer_by_candidates(
-    service: Service, exchange: Exchange, turn: CandidateTurn, strategy: str | None
+    service: Service, exchange: Exchange, turn: CandidateTurn, strategy: str | None, body: bytes
 ) -> None:
     """Draw candidates for the next message of a chat, choose one, and respond."""
     question = transcript(turn.request.messages)
@@ -89,63 +93,57 @@ async def answer_by_candidates(
     record = exchange.record
     record.strategy, record.prompt_tokens = asked.config.strategy, len(turn.prompt)
     admit(service, exchange, len(turn.prompt) + asked.n * room, search=True)
-    record.t2 = time.monotonic()
-    draw = _Draw(service, exchange, turn, asked, config, room)
-    if turn.request.stream:
-        await _stream(service, exchange, draw)
-    else:
-        outcome = await draw.outcome(question)
-        answer = Answer(
-            draw.id,
-            CHAT.object,
-            draw.created,
-            turn.request.model,
-            [CHAT.choice(0, outcome.chosen.text, _finish(outcome), None, outcome.chosen.calls)],
-            draw.usage(outcome),
-            draw.told(outcome),
-        )
-        record.t4 = time.monotonic()
-        await exchange.respond(msgspec.json.encode(answer))
+
+    def start() -> _Draw:
+        return _Draw(service, record.id, turn, asked, config, room)
+
+    with joined(service, exchange, body, start) as draw:
+        response = _Response(service, exchange, turn, asked, draw)
+        await (response.stream() if turn.request.stream else response.whole())
 
 
-class _Draw:
-    """The candidates of one request."""
+class _Draw(RunningSearch[_Outcome]):
+    """The candidates of one request, or of several that are the same."""
 
     def __init__(
         self,
         service: Service,
-        exchange: Exchange,
+        name: str,
         turn: CandidateTurn,
         asked: SearchRequest,
         config: SearchConfig | None,
         room: int,
     ) -> None:
+        """`name` says where each candidate stays, `room` how many tokens it has at most."""
         self._service = service
-        self._exchange = exchange
-        self.turn = turn
+        self._name = name
+        self._turn = turn
         self._asked = asked
         self._config = config
         self._room = room
-        self.id = exchange.record.id
-        self.created = int(time.time())
-        self.generated = 0
-        """Tokens of all candidates."""
+        self._samples: list[SampleText] = []
+        super().__init__(self._outcome)
 
-    async def outcome(self, question: str) -> _Outcome:
+    @property
+    def tokens(self) -> int:
+        """Tokens of all candidates so far, complete or not."""
+        return sum(sample.tokens for sample in self._samples)
+
+    async def _outcome(
+        self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
+    ) -> _Outcome:
         """Draw, score and choose; raises ApiError."""
-        began = time.monotonic()
-        candidates, limit = await self._drawn()
-        self._exchange.record.t3 = time.monotonic()
+        candidates, limit = await self._drawn(on_server)
         tokens = calls = 0
         if self._asked.config.strategy not in UNSCORED:
-            candidates, tokens, calls = await self._scored(question, candidates)
+            candidates, tokens, calls = await self._scored(candidates)
         found = vote(candidates)
-        seconds = round(time.monotonic() - began, 6)
+        seconds = round(time.monotonic() - self.began, 6)
         return _Outcome(candidates, found, limit, tokens, calls, seconds)
 
-    async def _drawn(self) -> tuple[list[Candidate], str | None]:
+    async def _drawn(self, on_server: Callable[[str], None]) -> tuple[list[Candidate], str | None]:
         """All candidates, or those that are complete at the deadline."""
-        generator, request, turn = self._service.generator, self.turn.request, self.turn
+        generator, request, turn = self._service.generator, self._turn.request, self._turn
         config, n = self._config, self._asked.n
         sampled = msgspec.structs.replace(
             request,
@@ -153,21 +151,26 @@ class _Draw:
             seed=self._asked.config.seed,
             temperature=config.temperature if config else request.temperature,
             top_p=config.top_p if config else request.top_p,
-            stream=False,
         )
-        calls = generator.calls([turn.prompt], sampled, [self._room], logs=False, guide=turn.guide)
+        calls = generator.calls(
+            [turn.prompt], sampled, [self._room], logs=False, guide=turn.guide, charged=True
+        )
         marks = turn.tools.marks if turn.tools else None
+        self._samples = [generator.sample(0, call, request, marks) for call in calls]
 
         async def one(index: int) -> Candidate:
-            sample = generator.sample(0, calls[index], request, marks)
-            key = f"{self.id}-{index}"
+            sample = self._samples[index]
+            # none of a client's: clients come and go
+            record = ServedRequest(id=f"{self._name}-{index}", endpoint="", time=0.0, t0=0.0)
             deltas: AsyncGenerator[Delta, None]
-            deltas = generator.deltas(calls[index], sample, self._exchange.record, key)
+            deltas = generator.deltas(calls[index], sample, record, record.id)
             text, called = "", list[ToolCall]()
             if turn.tools:
                 deltas = reading_calls(deltas, turn.tools, 1)
             async with aclosing(deltas):
                 async for delta in deltas:
+                    if record.replica:
+                        on_server(record.replica)
                     text += delta.text
                     if isinstance(delta, CallingDelta):
                         called += delta.calls
@@ -188,22 +191,22 @@ class _Draw:
                 task.cancel()
             await asyncio.wait(tasks)
         drawn = [task.result() for task in tasks if task in done]
-        self.generated = sum(candidate.tokens for candidate in drawn)
         if not drawn:
             raise ApiError(
-                504, "No candidate was complete within the deadline.", code="deadline_exceeded"
+                504,
+                "No candidate was complete within the deadline.",
+                code="deadline_exceeded",
+                headers=NO_RETRY,
             )
         # one that was cut off says nothing, unless all were
         complete = [candidate for candidate in drawn if not candidate.cut]
         return complete or drawn, "deadline" if late else None
 
-    async def _scored(
-        self, question: str, candidates: list[Candidate]
-    ) -> tuple[list[Candidate], int, int]:
+    async def _scored(self, candidates: list[Candidate]) -> tuple[list[Candidate], int, int]:
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score."""
-        service = self._service
+        service, question = self._service, self._asked.problem.question
         delimiter = service.deployment.generator.step_delimiter
-        texts = {self._said(candidate): 0.0 for candidate in candidates}
+        texts = {self.said(candidate): 0.0 for candidate in candidates}
         tokens = calls = 0
         try:
             asked = [
@@ -216,12 +219,12 @@ class _Draw:
         scores = await service.session.score_calls(last)
         tokens, calls = sum(len(each.input_ids) for each in last), len(last)
         texts = dict(zip(texts, scores, strict=True))
-        scored = [replace(each, score=significant(texts[self._said(each)])) for each in candidates]
+        scored = [replace(each, score=significant(texts[self.said(each)])) for each in candidates]
         return scored, tokens, calls
 
-    def _said(self, candidate: Candidate) -> str:
+    def said(self, candidate: Candidate) -> str:
         """A candidate as the verifier reads it."""
-        form = self.turn.tools.form if self.turn.tools else None
+        form = self._turn.tools.form if self._turn.tools else None
         called = [
             (call.function.name, msgspec.json.decode(call.function.arguments))
             for call in candidate.calls
@@ -229,15 +232,78 @@ class _Draw:
         written = form.write(called) if form and called else ""
         return "\n".join(filter(None, (candidate.text, written)))
 
-    def usage(self, outcome: _Outcome) -> Usage:
+
+class _Response:
+    """The response to one client, whole or as a stream."""
+
+    def __init__(
+        self,
+        service: Service,
+        exchange: Exchange,
+        turn: CandidateTurn,
+        asked: SearchRequest,
+        draw: _Draw,
+    ) -> None:
+        self._service = service
+        self._exchange = exchange
+        self._request = turn.request
+        self._asked = asked
+        self._draw = draw
+        self._created = int(time.time())
+
+    async def whole(self) -> None:
+        """Respond when one is chosen."""
+        outcome = await self._draw.result()
+        record, chosen = self._exchange.record, outcome.chosen
+        record.t3 = time.monotonic()
+        answer = Answer(
+            record.id,
+            CHAT.object,
+            self._created,
+            self._request.model,
+            [CHAT.choice(0, chosen.text, _finish(outcome), None, chosen.calls)],
+            self._usage(outcome),
+            self._told(outcome),
+        )
+        record.t4 = time.monotonic()
+        await self._exchange.respond(msgspec.json.encode(answer))
+
+    async def stream(self) -> None:
+        """Respond with comments while candidates are drawn, then with the one that was chosen."""
+        exchange, request = self._exchange, self._request
+        record = exchange.record
+        record.stream = True
+        counts = request.stream_options.include_usage
+        events = Events(record.id, CHAT.chunk, self._created, request.model, usage=counts)
+        async with aclosing(self._draw.progress(KEEP_ALIVE_S)) as waiting:
+            async for _ in waiting:
+                if record.t5 is None:
+                    await exchange.start_events()
+                await exchange.event(KEEP_ALIVE)
+        outcome = await self._draw.result()
+        record.t3 = record.t4 = time.monotonic()
+        if record.t5 is None:
+            await exchange.start_events()
+        data = events.role(0)
+        if outcome.chosen.text:
+            data += events.text(0, outcome.chosen.text)
+        if outcome.chosen.calls:
+            data += events.calls(0, 0, outcome.chosen.calls)
+        usage = self._usage(outcome)
+        data += events.choice(0, "", finish=_finish(outcome), tts=self._told(outcome))
+        if counts:
+            data += events.usage(usage)
+        await exchange.end_events(data + DONE)
+
+    def _usage(self, outcome: _Outcome) -> Usage:
         """True counts: all generated tokens, the chosen candidate's and the others'."""
         record = self._exchange.record
-        generated = self.generated
+        generated = self._draw.tokens
         record.answer_tokens = outcome.chosen.tokens
         record.search_tokens = generated - outcome.chosen.tokens
         record.verifier_tokens = outcome.verifier_tokens
         if self._service.recorder.keeps_prompts:
-            record.answer = self._said(outcome.chosen)
+            record.answer = self._draw.said(outcome.chosen)
         return Usage(
             record.prompt_tokens,
             generated,
@@ -251,7 +317,7 @@ class _Draw:
             ),
         )
 
-    def told(self, outcome: _Outcome) -> dict[str, Any]:
+    def _told(self, outcome: _Outcome) -> dict[str, Any]:
         """The field `tts` of the answer."""
         own = self._exchange.record.own_latency_s(time.monotonic())
         shows = not self._service.filters.of_output
@@ -273,42 +339,3 @@ def _finish(outcome: _Outcome) -> str:
     if outcome.chosen.cut:
         return "length"
     return "tool_calls" if outcome.chosen.calls else "stop"
-
-
-async def _stream(service: Service, exchange: Exchange, draw: _Draw) -> None:
-    """Respond with comments while candidates are drawn, then with the one that was chosen."""
-    request = draw.turn.request
-    exchange.record.stream = True
-    counts = request.stream_options.include_usage
-    events = Events(draw.id, CHAT.chunk, draw.created, request.model, usage=counts)
-    work = asyncio.ensure_future(draw.outcome(transcript(request.messages)))
-    try:
-        async with aclosing(_quiet(work)) as waiting:
-            async for _ in waiting:
-                if exchange.record.t5 is None:
-                    await exchange.start_events()
-                await exchange.event(KEEP_ALIVE)
-        outcome = await work
-    finally:
-        work.cancel()
-    exchange.record.t4 = time.monotonic()
-    if exchange.record.t5 is None:
-        await exchange.start_events()
-    data = events.role(0)
-    if outcome.chosen.text:
-        data += events.text(0, outcome.chosen.text)
-    if outcome.chosen.calls:
-        data += events.calls(0, 0, outcome.chosen.calls)
-    usage = draw.usage(outcome)
-    data += events.choice(0, "", finish=_finish(outcome), tts=draw.told(outcome))
-    if counts:
-        data += events.usage(usage)
-    await exchange.end_events(data + DONE)
-
-
-async def _quiet(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
-    """An item after every `KEEP_ALIVE_S` without output."""
-    while not work.done():
-        done, _ = await asyncio.wait({work}, timeout=KEEP_ALIVE_S)
-        if not done:
-            yield

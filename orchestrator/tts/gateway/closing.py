@@ -8,6 +8,7 @@ from the completion and writes the answer under the form's grammar.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 
 import numpy as np
@@ -17,7 +18,7 @@ from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
 from .exchange import Exchange
-from .openai.errors import ApiError, bad_request
+from .openai.errors import NO_RETRY, ApiError
 from .openai.requests import Request
 from .service import Service
 from .structured import OutputForm
@@ -38,12 +39,15 @@ class ClosingAnswer:
         request: Request,
         prompt: list[int],
         form: OutputForm,
+        until: float,
     ) -> None:
+        """`until`: when it must be complete, on the monotonic clock."""
         self._service = service
         self._exchange = exchange
         self._request = request
         self._prompt = prompt
         self._form = form
+        self._until = until
         self.tokens = 0
         """Tokens that were generated for it."""
 
@@ -56,11 +60,7 @@ class ClosingAnswer:
         prompt = [*self._prompt, *ids, *lead]
         if generator.context - len(prompt) < LEAST_ROOM:
             prompt = [*self._prompt, *lead]
-        room = generator.context - len(prompt)
-        if room < 1:
-            raise bad_request(
-                "The context has no room for the answer.", "messages", "context_length_exceeded"
-            )
+        room = generator.room(prompt, self._request.limit)
         call = GenerateCall(
             np.asarray(prompt, dtype=np.int32),
             room,
@@ -69,19 +69,22 @@ class ClosingAnswer:
             1.0,
             stop_at_step=False,
             guide=self._form.guide,
-            streaming=False,
         )
         sample = generator.sample(0, call, self._request)
-        said, limit_s = "", self._service.settings.deadline_s
+        said = ""
         try:
-            async with timeout(limit_s):
+            async with timeout(max(0.0, self._until - time.monotonic())):
                 deltas = generator.deltas(call, sample, self._exchange.record, "")
                 async with aclosing(deltas):
                     async for delta in deltas:
                         said += delta.text
         except (TimeoutError, asyncio.TimeoutError):
             raise ApiError(
-                504, f"The answer was not complete within {limit_s:g} s.", code="deadline_exceeded"
+                504,
+                "The answer was not complete within the deadline.",
+                code="deadline_exceeded",
+                headers=NO_RETRY,
             ) from None
-        self.tokens += sample.tokens
+        finally:  # also of an answer that is not complete
+            self.tokens = self._exchange.record.answer_tokens = sample.tokens
         return said, sample.finish or "stop"

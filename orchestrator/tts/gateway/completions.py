@@ -214,7 +214,7 @@ async def _with_tools(
     guide = turn.guide if turn else form.guide if form else None
     if wants_search(request, strategy):
         turns = CandidateTurn(request, prompt, guide, turn)
-        await candidates.answer_by_candidates(service, exchange, turns, strategy)
+        await candidates.answer_by_candidates(service, exchange, turns, strategy, body)
         return
     await plain.answer(
         service,

@@ -101,10 +101,12 @@ class TextGenerator:
         *,
         logs: bool,
         guide: str | None = None,
+        charged: bool = False,
     ) -> list[GenerateCall]:
         """A call for each choice: n for each prompt, each with a seed of its own.
 
-        `guide` is the grammar that each output follows.
+        `guide` is the grammar that each output follows. `charged`: somebody pays for each token,
+        also of an output that is left before its end.
         """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
@@ -125,7 +127,7 @@ class TextGenerator:
                 ignore_end=request.ignore_eos,
                 log_probs=logs,
                 # else there is nothing to be seen early
-                streaming=request.stream or bool(request.stops),
+                streaming=request.stream or bool(request.stops) or charged,
                 shaping=shaping,
             )
             for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))

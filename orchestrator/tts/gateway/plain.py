@@ -54,7 +54,12 @@ async def answer(
     generator = service.generator
     limits = [generator.room(prompt, request.limit) for prompt in prompts]
     calls = generator.calls(
-        prompts, request, limits, logs=bool(logs and not logs.reads), guide=guide
+        prompts,
+        request,
+        limits,
+        logs=bool(logs and not logs.reads),
+        guide=guide,
+        charged=exchange.key is not None,
     )
     marks = turn.marks if turn else None
     samples = [generator.sample(index, call, request, marks) for index, call in enumerate(calls)]

@@ -15,13 +15,16 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from tts.grading import extract_answer
 from tts.search import significant
-from tts.session import Result, Step
+from tts.session import Step
+
+R = TypeVar("R")
+S = TypeVar("S", bound="RunningSearch[Any]")
 
 FLUSH_S = 0.1
 """Between two reports of progress: a search of many beams has hundreds of steps a second."""
@@ -50,14 +53,12 @@ class Best(Struct, frozen=True):
     votes: int | None = None
 
 
-class RunningSearch:
+class RunningSearch(Generic[R]):
     """One search, for any number of listeners."""
 
     def __init__(
         self,
-        solve: Callable[
-            [Callable[[Step], None], Callable[[str], None]], Coroutine[Any, Any, Result]
-        ],
+        solve: Callable[[Callable[[Step], None], Callable[[str], None]], Coroutine[Any, Any, R]],
     ):
         """`solve` is given callbacks for steps, and for the replica it is on. Starts at once."""
         self.listeners = 0
@@ -115,7 +116,7 @@ class RunningSearch:
             if not self.task.done():
                 await asyncio.wait({self.task}, timeout=FLUSH_S)
 
-    async def result(self) -> Result:
+    async def result(self) -> R:
         """The result; raises the error that ended it. Cancelling the wait does not end it."""
         return await asyncio.shield(self.task)
 
@@ -133,7 +134,7 @@ class RunningSearch:
         """Each step with its time, on the monotonic clock."""
         return list(zip(self._times, self._steps, strict=True))
 
-    def _end(self, task: asyncio.Task[Result]) -> None:
+    def _end(self, task: asyncio.Task[R]) -> None:
         self.ended = time.monotonic()
         if not task.cancelled():
             task.exception()  # seen, whether or not somebody listens
@@ -162,13 +163,11 @@ class RunningSearches:
     """Searches that run or have just ended, by what makes two requests the same."""
 
     def __init__(self) -> None:
-        self._searches: dict[Hashable, RunningSearch] = {}
+        self._searches: dict[Hashable, RunningSearch[Any]] = {}
 
-    def join(
-        self, key: Hashable, start: Callable[[], RunningSearch], *, named: bool
-    ) -> RunningSearch:
+    def join(self, key: Hashable, start: Callable[[], S], *, named: bool) -> S:
         """The search of that key, listened to once more; `leave` it in the end."""
-        search = self._searches.get(key)
+        search = cast(S | None, self._searches.get(key))
         if search is None or search.failed:
             self._make_room()
             search = self._searches[key] = start()
@@ -177,7 +176,7 @@ class RunningSearches:
         search.listeners += 1
         return search
 
-    def leave(self, key: Hashable, search: RunningSearch) -> None:
+    def leave(self, key: Hashable, search: RunningSearch[Any]) -> None:
         """One listener less; a search without any is ended."""
         search.listeners -= 1
         if search.listeners or search.task.done():
@@ -187,19 +186,19 @@ class RunningSearches:
         else:
             self._end_unheard(key, search)
 
-    def _end_unheard(self, key: Hashable, search: RunningSearch) -> None:
+    def _end_unheard(self, key: Hashable, search: RunningSearch[Any]) -> None:
         if not search.listeners and not search.task.done():
             search.task.cancel()
             self._forget(key, search)
 
-    def _forget_later(self, key: Hashable, search: RunningSearch) -> None:
+    def _forget_later(self, key: Hashable, search: RunningSearch[Any]) -> None:
         if search.failed:
             self._forget(key, search)
             return
         self._make_room()
         asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, search)
 
-    def _forget(self, key: Hashable, search: RunningSearch) -> None:
+    def _forget(self, key: Hashable, search: RunningSearch[Any]) -> None:
         if self._searches.get(key) is search:
             del self._searches[key]
 

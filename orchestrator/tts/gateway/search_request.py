@@ -20,6 +20,8 @@ _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
 _DELIVERY_S = 1.0
 """The part of a client's patience that is left for the answer to reach it."""
+_CLOSING_S = 30.0
+"""The most of a deadline that a search leaves for an answer in a form of its own."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class SearchRequest:
     """The strategy with the parameters that the request gives, the seed and the limits."""
     n: int
     """Completions that the search makes."""
+    deadline_s: float
+    """For all of the answer; where one is written after the search, that ends earlier."""
 
 
 def wants_search(request: Request, strategy: str | None) -> bool:
@@ -61,17 +65,19 @@ def read_search_request(
 ) -> SearchRequest:
     """The search that a request asks for; `strategy` is what its model's name says, if anything.
 
-    `form` is the parameter that holds its answers to a form.
+    `form` is the parameter that holds its answers to a form, as far as one does; None: to none.
     Raises ApiError for fields that no search can honour, contradict each other, or are not
     allowed here.
     """
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()
+    deadline_s = _deadline_s(service, exchange, request, options)
+    closing_s = 0.0 if form is None else min(_CLOSING_S, deadline_s / 4)
     config = RunConfig(
         strategy=_strategy(strategy, options),
         parameters={**_parameters(service, request, options), **(form or {})},
         seed=options.seed if options.seed is not None else request.seed or 0,
-        limits=Limits(options.budget_tokens, _deadline_s(service, exchange, request, options)),
+        limits=Limits(options.budget_tokens, deadline_s - closing_s),
     )
     strategy_config = choose(config.strategy, service.deployment, config.parameters).config
     n = strategy_config.n if strategy_config else 1
@@ -80,7 +86,7 @@ def read_search_request(
             f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
             "tts.n",
         )
-    return SearchRequest(problem, config, n)
+    return SearchRequest(problem, config, n, deadline_s)
 
 
 def _strategy(named: str | None, options: SearchOptions) -> str:

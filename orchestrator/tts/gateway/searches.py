@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from .openai.messages import ChatMessage
 from .openai.requests import Request
 from .page import kept_reports
 from .prompts import filter_messages, problem_of, require_length, search_prompt
-from .running_searches import RunningSearch, StepNote
+from .running_searches import RunningSearch, S, StepNote
 from .sample_text import StopStrings
 from .search_request import SearchRequest, read_search_request
 from .service import Service, admit
@@ -67,17 +67,29 @@ async def answer_by_search(
     room = service.generator.room(prompt.tolist(), request.limit)
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
-    # 3. The search, which others may have asked for, too.
-    name = exchange.header(b"idempotency-key")
-    key = _identity(exchange, name, body)
-    search = service.searches.join(key, lambda: _start(service, asked), named=name is not None)
-    record.t2 = time.monotonic()
-    # 4. The response.
-    try:
+    # 3. The search, which others may have asked for, too, and the response.
+    with joined(service, exchange, body, lambda: _start(service, asked)) as search:
         response = SearchResponse(service, exchange, request, form, asked, search)
         if wanted:
-            response.closing = ClosingAnswer(service, exchange, request, prompt.tolist(), wanted)
+            until = time.monotonic() + asked.deadline_s
+            response.closing = ClosingAnswer(
+                service, exchange, request, prompt.tolist(), wanted, until
+            )
         await (response.stream() if request.stream else response.whole())
+
+
+@contextmanager
+def joined(
+    service: Service, exchange: Exchange, body: bytes, start: Callable[[], S]
+) -> Iterator[S]:
+    """The search that a request begins, or the same one that runs, while it is listened to."""
+    record = exchange.record
+    name = exchange.header(b"idempotency-key")
+    key = _identity(exchange, name, body)
+    search = service.searches.join(key, start, named=name is not None)
+    record.t2 = time.monotonic()
+    try:
+        yield search
     finally:
         record.replica = search.replica
         if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
@@ -92,7 +104,7 @@ def _identity(exchange: Exchange, name: str | None, body: bytes) -> tuple[str | 
     return key, what, hashlib.sha256(body).digest()
 
 
-def _start(service: Service, asked: SearchRequest) -> RunningSearch:
+def _start(service: Service, asked: SearchRequest) -> RunningSearch[Result]:
     def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
         return service.session.solve(
             asked.problem,
@@ -117,7 +129,7 @@ class SearchResponse:
         request: Request,
         form: AnswerForm,
         asked: SearchRequest,
-        search: RunningSearch,
+        search: RunningSearch[Result],
     ) -> None:
         self._service = service
         self._exchange = exchange
@@ -217,6 +229,8 @@ class SearchResponse:
                 headers=NO_RETRY,
             )
         chosen = _chosen(result)
+        # of an answer that never comes
+        self._exchange.record.search_tokens = result.usage.generated_tokens
         reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
         if self.closing:
             reasoning = self._filtered(chosen.text)

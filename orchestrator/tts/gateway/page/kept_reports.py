@@ -49,7 +49,9 @@ def reports_dir() -> Path:
     return paths.gateway_dir() / "reports"
 
 
-async def keep(search: RunningSearch, result: Result, facts: dict[str, object]) -> str | None:
+async def keep(
+    search: RunningSearch[Result], result: Result, facts: dict[str, object]
+) -> str | None:
     """Write the report of a search that has ended; the path at which it is served.
 
     None where it cannot be written: the answer is worth more than its report.
@@ -74,7 +76,7 @@ async def kept_report(service: Service, exchange: Exchange) -> None:
     await exchange.respond(content, content_type=_TYPES[match[2]])
 
 
-def _write(search: RunningSearch, result: Result, facts: dict[str, object]) -> str:
+def _write(search: RunningSearch[Result], result: Result, facts: dict[str, object]) -> str:
     packed = pack(tree_of(search, result))
     question = " ".join(result.problem.question.split())
     title = question if len(question) <= _TITLE_CHARS else f"{question[: _TITLE_CHARS - 3]}..."
@@ -108,7 +110,7 @@ def _remove_oldest(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def tree_of(search: RunningSearch, result: Result) -> ProblemTree:
+def tree_of(search: RunningSearch[Result], result: Result) -> ProblemTree:
     """The tree of a search that has ended with `result`, as the report's viewer draws it.
 
     Times are the clock's of the search.
@@ -138,7 +140,7 @@ def tree_of(search: RunningSearch, result: Result) -> ProblemTree:
     return tree
 
 
-def _thoughts(search: RunningSearch, result: Result) -> list[ThoughtRecord]:
+def _thoughts(search: RunningSearch[Result], result: Result) -> list[ThoughtRecord]:
     written: dict[NodePath, float] = {}
     scored: dict[NodePath, float] = {}
     expanded: dict[NodePath, float] = {}
