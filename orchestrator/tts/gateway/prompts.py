@@ -168,8 +168,8 @@ def tool_chat_text(
     told = for_template(messages) if form.in_template else in_text(messages, tools)
     shown = [tool.plain() for tool in tools] if form.in_template else []
     try:
-        told = in_known_roles(tokenizer, told)
-        text = tokenizer.chat(told, generation_prompt=True, tools=shown)
+        chat = in_known_roles(tokenizer, told)
+        text = tokenizer.chat(chat, generation_prompt=True, tools=shown)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
     if (lost := lost_of(messages, tools, text)) is not None:
