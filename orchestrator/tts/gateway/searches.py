@@ -220,6 +220,8 @@ class SearchResponse:
 
     async def _answer(self, result: Result) -> tuple[str, str, str]:
         """The text that leads to the answer, if it stands apart; the answer; why it ends."""
+        record = self._exchange.record
+        record.search_tokens = result.usage.generated_tokens  # also if there will be no answer
         if not result.completions:
             raise ApiError(
                 504,
@@ -229,8 +231,6 @@ class SearchResponse:
                 headers=NO_RETRY,
             )
         chosen = _chosen(result)
-        # of an answer that never comes
-        self._exchange.record.search_tokens = result.usage.generated_tokens
         reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
         if self.closing:
             reasoning = self._filtered(chosen.text)
@@ -241,8 +241,8 @@ class SearchResponse:
         stops = StopStrings(self._request.stops, include=include)
         text = self._filtered(stops.push(text) + stops.finish())
         if self._service.recorder.keeps_prompts:
-            self._exchange.record.prompt = _transcript(self._asked.problem)
-            self._exchange.record.answer = "\n\n".join(filter(None, (reasoning, text)))
+            record.prompt = _transcript(self._asked.problem)
+            record.answer = "\n\n".join(filter(None, (reasoning, text)))
         return reasoning, text, finish if stops.stopped is None else "stop"
 
     def _filtered(self, text: str) -> str:
