@@ -236,7 +236,7 @@ def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
     ("fields", "word"),
     [
         ({"n": 2}, "tts.n"),
-        ({"top_k": 3}, "top_k"),
+        ({"extra_body": {"top_k": 3}}, "top_k"),
         ({"extra_body": {"tts": {"n": 4, "strategy": "dvts"}}}, "model's name"),
         ({"extra_body": {"tts": {"n": 4}, "budget": 3}}, "budget"),
         ({"extra_body": {"tts": {"what": 4}}}, "what"),
