@@ -19,6 +19,7 @@ from tts.runs.compare import (
     PairedRun,
     Row,
     Setting,
+    asked_alike,
     in_order,
     joined_curves,
     label,
@@ -89,12 +90,12 @@ def comparison_tables(rows: Sequence[Row]) -> RenderableType:
         Text(),
         _costs(rows, names),
         *(Text(line, style="dim") for line in _shared(runs)),
-        *_per_problem(rows, also),
+        *_per_problem(rows),
         *_levels(rows, names),
         _rules(runs, run_names),
         *_curves(rows, names, runs, run_names),
     ]
-    if not {"dataset", "seed", "problems"} & set(also):  # else ids may name other problems
+    if len(asked_alike(rows)) == 1:
         entries = [
             (name, row.accuracy, row.right)
             for name, row in zip(_distinct(names, rows), rows, strict=True)
@@ -136,13 +137,13 @@ def _costs(rows: Sequence[Row], names: Sequence[str]) -> Sheet:
     return Sheet(table)
 
 
-def _per_problem(rows: Sequence[Row], also: Sequence[str]) -> list[RenderableType]:
+def _per_problem(rows: Sequence[Row]) -> list[RenderableType]:
     """What a problem took, and accuracy against the best at the same budget; seeds together."""
     pooled = pool(rows)
     if len(pooled) < 2:
         return []
     best = best_at(pooled)
-    comparable = not {"deployment", "dataset", "problems"} & set(also)
+    comparable = len(asked_alike(rows)) == 1
     table = _table("n", "budget", "tokens", "seconds", "accuracy", "against the best (95%)")
     for each in pooled:
         table.add_row(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -52,7 +50,7 @@ def comparison(summaries: Sequence[Summary]) -> RenderableType:
             _named(summary) if len(summaries) > 1 else summary.strategy,
             summary.schedule,
             str(summary.n),
-            accuracy_cell(summary.accuracy, summary.problems),
+            accuracy_cell(summary.accuracy, _judged(summary)),
             _number(summary.wall_s, 1),
             _number(summary.problems_per_s, 2),
             _number(summary.tokens_per_s, 0),
@@ -72,8 +70,8 @@ def details(summary: Summary) -> RenderableType:
 
     for rule, share in summary.accuracy_by_rule.items():
         chosen = " (the answer)" if rule == summary.vote else ""
-        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, summary.problems))
-    table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, summary.problems))
+        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, _judged(summary)))
+    table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, _judged(summary)))
     for level, entry in summary.accuracy_by_level.items():
         table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))
     if summary.undecided:
@@ -131,8 +129,9 @@ def work_lines(summary: Summary) -> list[str]:
     if waste and waste.share:
         lines.append(
             f"wasted generation: {100 * waste.share:.1f}% of all tokens: "
-            f"{waste.unused_tokens:,} never used, and about "
-            f"{waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
+            f"{waste.unused_tokens:,} never used, "
+            + (f"{waste.lost_tokens:,} beyond the budget, " if waste.lost_tokens else "")
+            + f"and about {waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
         )
     if batches := summary.verifier_batches:
         each = ", ".join(
@@ -144,9 +143,14 @@ def work_lines(summary: Summary) -> list[str]:
 
 
 def limit_lines(summary: Summary) -> list[str]:
-    """One run: how many problems came to a limit, and which."""
+    """One run: the budget that n was fitted to, how many problems came to a limit, and which."""
     limits, limited = summary.limits or {}, summary.limited or {}
     lines = []
+    if tokens := (summary.fitted_to or {}).get("budget_tokens"):
+        lines.append(
+            f"budget of {tokens:,} generated tokens a problem on average: n={summary.n} is fitted "
+            f"to it, and took {summary.generated_tokens / max(1, summary.problems):,.0f}"
+        )
     if tokens := limits.get("budget_tokens"):
         cut = f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
         budget = f"budget of {tokens:,} generated tokens a problem"
@@ -161,6 +165,18 @@ def limit_lines(summary: Summary) -> list[str]:
             "depend on the time that everything took"
         )
     return lines
+
+
+def warning_of(summary: Summary) -> str | None:
+    """What a limit has done to a run's answers; None if it left no search without one."""
+    if not summary.unanswered:
+        return None
+    cut = sum((summary.limited or {}).values())
+    return (
+        f"a limit cut off {cut:,} of {summary.problems:,} searches, {summary.unanswered:,} of them "
+        "without any answer: give a larger limit or a smaller --n; --budget-tokens without --n "
+        "chooses n"
+    )
 
 
 def _cancelled(by_why: Mapping[str, int]) -> str:
@@ -204,13 +220,16 @@ def print_report(
         if summaries[0].waste:  # not in one of an older version
             lines = limit_lines(summaries[0]) + work_lines(summaries[0])
             console.print("\n".join(lines), highlight=False)
+        if warning := warning_of(summaries[0]):
+            console.print(f"warning: {warning}", style="yellow", highlight=False)
     else:
-        distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
+        distinct = {s.search: (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
             (_named(summary), summary.accuracy, correct_by_problem(folder, summary.vote))
             for folder, summary in distinct.values()
         ]
-        if table := paired_table(entries):
+        alike = len({summary.asked for summary in summaries}) == 1
+        if alike and (table := paired_table(entries)):
             console.print(table)
     for folder, summary in zip(folders, summaries, strict=True):
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
@@ -229,6 +248,11 @@ def _named(summary: Summary) -> str:
     if "deadline_s" in limits:
         named.append(f"{limits['deadline_s']:g} s")
     return ", ".join(named)
+
+
+def _judged(summary: Summary) -> int:
+    """How many problems accuracies are about."""
+    return summary.problems if summary.judged is None else summary.judged
 
 
 def accuracy_cell(share: float | None, problems: int) -> str:
@@ -268,37 +292,22 @@ def remote_lines(folder: Path) -> list[str]:
     return lines
 
 
-def _same_search(summary: Summary) -> tuple[Any, ...]:
-    """The settings that two runs must share for their trees to be comparable."""
-    parameters = json.dumps(summary.parameters, sort_keys=True)
-    return (
-        summary.strategy,
-        summary.dataset,
-        summary.seed,
-        summary.problems,
-        summary.deployment,
-        parameters,
-        summary.replay.digest if summary.replay else None,
-        tuple(sorted((summary.limits or {}).items())),
-    )
-
-
 def _speed_up(summary: Summary, summaries: Sequence[Summary]) -> str:
     for other in summaries:
         if (
             summary.wall_s
             and summary.schedule != "lockstep"
             and other.schedule == "lockstep"
-            and _same_search(other) == _same_search(summary)
+            and other.search == summary.search
         ):
             return f"{other.wall_s / summary.wall_s:.2f}x"
     return ""
 
 
 def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
-    by_search: dict[tuple[Any, ...], list[Summary]] = {}
+    by_search: dict[tuple[Hashable, ...], list[Summary]] = {}
     for summary in summaries:
-        by_search.setdefault(_same_search(summary), []).append(summary)
+        by_search.setdefault(summary.search, []).append(summary)
     lines = []
     for equal in by_search.values():
         if len(equal) > 1:

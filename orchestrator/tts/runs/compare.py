@@ -8,7 +8,7 @@ and, as far as the logs hold it, the same question.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +36,7 @@ NoCurve = WhyDependent | Literal["old_log", "no_reference"]
 """Why a row has only its own n: what `curves.why_dependent` says; its log lacks the completions'
 groups; there is nothing to compare the answers with."""
 
+_NOT_WRITTEN = ("right", "asked", "search")
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
 
 
@@ -77,12 +78,17 @@ class Row:
     """Mean seconds from the start of a problem to its answer."""
     budget: dict[str, int | float] = field(default_factory=dict)
     """The mean cost of a problem to which n was fitted."""
+    solved: int = 0
+    """Problems that the costs are those of, with a reference or without; 0: `problems`."""
+    asked: tuple[Hashable, ...] = field(default=(), metadata={"json": False})
+    """See `Summary.asked`: rows in which it differs are not compared."""
+    search: tuple[Hashable, ...] = field(default=(), metadata={"json": False})
+    """See `Summary.search`: where it is equal, runs differ in their schedule at most."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without single problems; the run by its folder's name."""
         data = {**asdict(self), "run": Path(self.run).name}
-        del data["right"]
-        return data
+        return {name: value for name, value in data.items() if name not in _NOT_WRITTEN}
 
 
 def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
@@ -123,6 +129,14 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(
         once.values(), key=lambda row: (place.get(row.strategy, len(place)), label(row, ()), row.n)
     )
+
+
+def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows by what was asked: only those of one list can be compared."""
+    alike: dict[tuple[Hashable, ...], list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.asked, []).append(row)
+    return list(alike.values())
 
 
 def varying(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -217,6 +231,9 @@ def make_row(
         right=right,
         tokens_per_problem=round((summary.generated_tokens - unused) / max(summary.problems, 1), 1),
         budget=summary.fitted_to or {},
+        solved=summary.problems,
+        asked=summary.asked,
+        search=summary.search,
     )
 
 

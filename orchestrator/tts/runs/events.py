@@ -180,6 +180,8 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     nodes: Count = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
+    lost_tokens: Count = 0
+    """Generated tokens for which its budget had no room."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; other strategies have none."""
 

@@ -268,6 +268,12 @@ def _speculation() -> Iterator[Measure]:
         lambda run: run.measures.use.speculation.unused_tokens,
     )
     yield Measure(
+        "lost_tokens",
+        "tokens",
+        "Tokens of answers for which the budget of their problem had no room.",
+        lambda run: run.measures.use.lost_tokens,
+    )
+    yield Measure(
         "cancelled_tokens_estimated",
         "tokens",
         "Tokens that cancelled generator requests had generated, estimated from the speed of the "
@@ -277,8 +283,8 @@ def _speculation() -> Iterator[Measure]:
     yield Measure(
         "waste",
         "share",
-        "(speculation_wasted_tokens + cancelled_tokens_estimated) / (generated_tokens + "
-        "cancelled_tokens_estimated).",
+        "(speculation_wasted_tokens + lost_tokens + cancelled_tokens_estimated) / "
+        "(generated_tokens + cancelled_tokens_estimated).",
         lambda run: rounded(run.measures.use.waste, 4),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from .compare import Agreement, Row, label, varying
+from .compare import Agreement, Row, asked_alike, label, varying
 from .statistics import paired, wilson
 
 Budget = tuple[tuple[str, float], ...]
@@ -110,13 +110,14 @@ def pool(rows: Sequence[Row]) -> list[Pooled]:
     Runs whose n was fitted to the same budget belong together whatever n they have.
     """
     rows = [row for row in rows if row.accuracy is not None and row.right]
-    also = [name for name in varying(rows) if name != "seed"]
-    together: dict[tuple[str, Budget, int], list[Row]] = {}
+    several = len(asked_alike(rows)) > 1
+    also = [name for name in varying(rows) if several or name != "seed"]
+    together: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         budget = budget_of(row)
-        key = label(row, also), budget, 0 if budget else row.n
+        key = label(row, also), row.asked, budget, 0 if budget else row.n
         together.setdefault(key, []).append(row)
-    found = [Pooled(name, tuple(alike)) for (name, _, _), alike in together.items()]
+    found = [Pooled(label(alike[0], also), tuple(alike)) for alike in together.values()]
     return sorted(found, key=lambda each: (each.budget, -each.accuracy, each.tokens))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -62,7 +63,7 @@ class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("`hit_rate` is null, although expansions were sent")
 
 
-class Waste(msgspec.Struct, frozen=True):
+class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     """Generated tokens that no search needed."""
 
     unused_tokens: Count
@@ -70,7 +71,10 @@ class Waste(msgspec.Struct, frozen=True):
     cancelled_tokens_estimated: int | Number
     """What cancelled requests had generated, which the client does not see."""
     share: Share | None
-    """Both over all generated tokens; None where there are none."""
+    """All of it over all generated tokens; None where there are none."""
+    lost_tokens: Count = 0
+    """Tokens of answers for which the budget of their problem had no room; missing if there are
+    none."""
 
 
 class BatchCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +115,10 @@ class Summary(Mapping[str, Any]):
 
     problems: Count
     """Solved problems."""
+    judged: Count | None = None
+    """How many of them have a reference; missing if all have."""
     accuracy: Share | None
-    """Share of the judged problems, those with a reference, that the run's own vote has right."""
+    """Share of the judged problems that the run's own vote has right."""
     wall_s: Number
     """Seconds of searching, all sessions together: no server start, no model load."""
     problems_per_s: Number | None
@@ -160,12 +166,16 @@ class Summary(Mapping[str, Any]):
     sessions: Count = 0
     tree_digest: str
     """One hash over every problem's tree and answers."""
+    questions: str | None = None
+    """One hash over every problem's id and question: equal where the same was asked."""
     replay: ReplaySource | None = None
     """The run that this one replays."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
     limited: dict[Limit, Count] | None = None
     """How many searches each limit ended; missing in runs without limits."""
+    unanswered: Count | None = None
+    """How many of these have no answer; missing in runs without limits."""
     fitted_to: dict[str, int | float] | None = None
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
@@ -181,6 +191,19 @@ class Summary(Mapping[str, Any]):
             )
         if self.idle_s is not None and len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
+
+    @property
+    def asked(self) -> tuple[Hashable, ...]:
+        """What was asked. Only runs in which it is equal can be compared."""
+        return (self.questions,) if self.questions else (self.dataset, self.seed, self.problems)
+
+    @property
+    def search(self) -> tuple[Hashable, ...]:
+        """What was asked, and how it was searched: where it is equal, so are the trees."""
+        replayed = self.replay.digest if self.replay else None
+        parameters = json.dumps(self.parameters, sort_keys=True)
+        limits = tuple(sorted((self.limits or {}).items()))
+        return *self.asked, self.strategy, self.seed, self.deployment, parameters, replayed, limits
 
     @classmethod
     def of_json(cls, data: Json) -> Summary:
@@ -235,7 +258,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
     for event in events:
         _, problem = use.add(event)
         if problem and problem.solution:
-            solved_by_id[problem.id] = _Solved.of(problem.solution)
+            solved_by_id[problem.id] = _Solved.of(problem.solution, problem.question, config.vote)
     use.finish()
     work, wall = use.run.work, use.run.wall_s
     solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
@@ -244,6 +267,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
     return Summary.of_json(
         {
             "problems": len(solved),
+            **({"judged": len(judged)} if len(judged) < len(solved) else {}),
             "accuracy": fraction(problem.right(rule) for problem in judged),
             "wall_s": round(wall, 3),
             "problems_per_s": round(len(solved) / wall, 4) if wall else None,
@@ -269,7 +293,8 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             ),
             "undecided": sum(problem.undecided for problem in judged),
             "sessions": use.run.sessions,
-            "tree_digest": _digest(solved),
+            "tree_digest": _digest(each.digested for each in solved),
+            **_questions(solved),
             "replay": msgspec.to_builtins(config.replay),
             **_limits(config.limits, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
@@ -293,8 +318,12 @@ def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
     if not limits:
         return {}
-    limited = Counter(problem.limit for problem in solved if problem.limit)
-    return {"limits": msgspec.to_builtins(limits), "limited": dict(limited)}
+    ended = [problem for problem in solved if problem.limit]
+    return {
+        "limits": msgspec.to_builtins(limits),
+        "limited": dict(Counter(problem.limit for problem in ended)),
+        "unanswered": sum(not problem.answered for problem in ended),
+    }
 
 
 def _completions(n: int, solved: Sequence[_Solved]) -> Json:
@@ -329,9 +358,12 @@ class _Solved:
     undecided: int
     limit: str | None
     completions: int
+    asked: bytes | None
+    """Its share of the hash of all questions; None where the log has no question."""
+    answered: bool
 
     @classmethod
-    def of(cls, solved: ProblemSolved) -> _Solved:
+    def of(cls, solved: ProblemSolved, question: str | None, rule: str) -> _Solved:
         answers = [solved.answers[rule] for rule in get_args(Rule)]
         return cls(
             f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
@@ -341,6 +373,10 @@ class _Solved:
             solved.undecided,
             solved.limit,
             len(solved.completions),
+            None
+            if question is None
+            else f"{solved.problem}|{question}\n".encode(errors="backslashreplace"),
+            solved.answers.get(rule) is not None,
         )
 
     def right(self, rule: str) -> bool:
@@ -352,9 +388,15 @@ def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
     return {rule: fraction(each.right(rule) for each in judged) for rule in sorted(rules)}
 
 
-def _digest(solved: list[_Solved]) -> str:
-    """One hash over every problem's tree digest and answers, in order of problem id."""
+def _questions(solved: Sequence[_Solved]) -> Json:
+    """The hash of what was asked; nothing where a question is not known."""
+    asked = [problem.asked for problem in solved if problem.asked is not None]
+    return {"questions": _digest(asked)} if asked and len(asked) == len(solved) else {}
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """One hash over what each problem adds to it, in order of problem id."""
     sha = hashlib.sha256()
-    for problem in solved:
-        sha.update(problem.digested)
+    for part in parts:
+        sha.update(part)
     return sha.hexdigest()

@@ -191,6 +191,8 @@ class Utilization:
         """Seconds that answered requests were in flight, added up; not those of prompts that were
         sent ahead."""
         self.speculation = Speculation()
+        self.lost_tokens = 0
+        """Generated tokens for which budgets had no room."""
         self._idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
         self._cancelled = CancelledTokens()
         self._batches = BatchCounter()
@@ -219,6 +221,7 @@ class Utilization:
             sums[event.why] = sums.get(event.why, 0.0) + (event.until - event.since)
         if problem:
             self.speculation.solved(problem.id)
+            self.lost_tokens += problem.solution.lost_tokens if problem.solution else 0
             if problem.seconds is not None:
                 self.latencies_s[problem.id] = problem.seconds
         return request, problem
@@ -252,7 +255,8 @@ class Utilization:
     def waste(self) -> float | None:
         """Share of generated tokens that no search needed, those of cancelled requests included."""
         total = self.run.work.generated_tokens + self.cancelled_tokens
-        return (self.speculation.unused_tokens + self.cancelled_tokens) / total if total else None
+        wasted = self.speculation.unused_tokens + self.lost_tokens + self.cancelled_tokens
+        return wasted / total if total else None
 
     def to_json(self) -> dict[str, Any]:
         """The parts of a run's summary that this tells, as `tts.runs.summary.Summary` has them."""
@@ -277,6 +281,7 @@ class Utilization:
             },
             "waste": {
                 "unused_tokens": ahead.unused_tokens,
+                **({"lost_tokens": self.lost_tokens} if self.lost_tokens else {}),
                 "cancelled_tokens_estimated": round(self.cancelled_tokens),
                 "share": rounded(self.waste, 4),
             },

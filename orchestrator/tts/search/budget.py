@@ -10,18 +10,27 @@ tree. Thoughts generated before that are still scored; then the search stops wit
 far. So the tree is a function of the seeds and the budget, and a search that stays within its
 budget grows the same tree without one.
 
+Requests whose answers would not be part of the tree are not made, as far as that can be foreseen:
+`FIRST` go out at once, then as many as fit into what is left if they are as long as those that were
+told. So the engines generate what the budget says, and at most `FIRST` or what differs from that
+mean beyond it. When a request goes out changes no tree.
+
 The cost is less overlap within one problem: an answer waits for those that were asked for before
 it. Speculative tokens that were never asked for do not count, because their number depends on
-timing.
+timing; a search whose budget is a limit is not speculated on.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .thought import NodePath, Thought
+
+FIRST = 4
+"""Expansions that go out before the length of any is known."""
 
 _Key = tuple[bool, NodePath]
 """Whether it is a score, and of which node."""
@@ -30,14 +39,28 @@ _Key = tuple[bool, NodePath]
 class BudgetedSearch(Search):
     """A search whose tree holds `tokens` generated tokens at most."""
 
-    def __init__(self, inner: Search, tokens: int) -> None:
-        """`inner` must not have been asked or told anything yet; `tokens` is 1 or more."""
+    def __init__(self, inner: Search, tokens: int, *, foresees: bool = True) -> None:
+        """`inner` must not have been asked or told anything yet; `tokens` is 1 or more.
+
+        `foresees`: whether expansions may be sent before `inner` asks for them, beyond the budget.
+        """
         self.tree = inner.tree
         self._inner = inner
-        self._left = tokens
+        self._budget = self._left = tokens
+        self._foresees = foresees
+        self._told = 0
+        """Expansions that are part of the tree."""
+        self._out = 0
+        """Expansions that have gone out and have not been told."""
+        self._held: deque[Expand] = deque()
+        """Expansions that were asked for and have not gone out, oldest first."""
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._needed: list[NodePath] = []
+        self._lost = 0
+        """Tokens of answers that did not become part of the tree."""
+        self._late: set[NodePath] = set()
+        """Expansions that had gone out, unanswered, when the budget was spent."""
         self._asked: dict[_Key, None] = {}
         """Requests of the search without an answer so far, in the order of asking."""
         self._arrived: dict[_Key, Generated | Scored] = {}
@@ -56,6 +79,9 @@ class BudgetedSearch(Search):
         if self._result is None and key in self._asked:
             self._arrived.setdefault(key, result)
             self._tell_in_order()
+        elif isinstance(result, Generated) and result.node in self._late:
+            self._late.discard(result.node)
+            self._lost += _tokens(result)
 
     def result(self) -> SearchResult | None:
         """The search's own result, or its result so far when the budget was spent."""
@@ -63,7 +89,10 @@ class BudgetedSearch(Search):
 
     def stop(self) -> SearchResult:
         """See Search."""
-        self._result = self._result or self._inner.stop()
+        waiting = (_tokens(each) for each in self._arrived.values() if isinstance(each, Generated))
+        self._result = self._result or replace(
+            self._inner.stop(), lost_tokens=self._lost + sum(waiting)
+        )
         self._asks.clear()
         return self._result
 
@@ -79,7 +108,7 @@ class BudgetedSearch(Search):
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """See Search; nothing is foreseen once the budget is spent."""
-        return self._inner.foresee(answered) if self._left else iter(())
+        return self._inner.foresee(answered) if self._left and self._foresees else iter(())
 
     def expandable(self) -> Container[NodePath]:
         """See Search."""
@@ -96,17 +125,35 @@ class BudgetedSearch(Search):
             self._inner.tell(result)
             self._take_asks()
         if self._result is None and not self._left and not self._asked:
-            self._result = replace(self._inner.stop(), limit="tokens")
+            self._result = replace(self._inner.stop(), limit="tokens", lost_tokens=self._lost)
 
     def _pay(self, result: Generated) -> bool:
         """Take an expansion's tokens from the budget; False if they do not fit."""
-        tokens = sum(len(thought.token_ids) for thought in result.thoughts)
+        tokens = _tokens(result)
         fits = tokens <= self._left
         self._left = self._left - tokens if fits else 0
+        self._lost += 0 if fits else tokens
+        self._out -= 1
+        self._told += fits
         if not self._left:
+            for work in self._held:
+                del self._asked[False, work.node]
+            self._held.clear()
             for key in [key for key in self._asked if not key[0]]:
+                if isinstance(answer := self._arrived.get(key), Generated):
+                    self._lost += _tokens(answer)
+                else:
+                    self._late.add(key[1])
                 self._withdraw(key)
         return fits
+
+    def _release(self) -> None:
+        """Let those expansions go out that are expected to fit into what is left; one at least."""
+        spent = self._budget - self._left
+        fitting = self._left * self._told // spent if spent else FIRST
+        while self._held and self._out < max(1, fitting):
+            self._asks.append(self._held.popleft())
+            self._out += 1
 
     def _take_asks(self) -> None:
         """Collect what the search wants after what it was told last, in its order."""
@@ -120,7 +167,12 @@ class BudgetedSearch(Search):
             if isinstance(work, Expand) and not self._left:
                 continue
             self._asked[isinstance(work, Score), work.node] = None
-            self._asks.append(work)
+            if isinstance(work, Expand):
+                self._held.append(work)
+                self._release()
+            else:
+                self._asks.append(work)
+        self._release()
         if self._result:
             self._asks.clear()
 
@@ -129,3 +181,7 @@ class BudgetedSearch(Search):
         self._asked.pop(key, None)
         self._arrived.pop(key, None)
         self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]
+
+
+def _tokens(result: Generated) -> int:
+    return sum(len(thought.token_ids) for thought in result.thoughts)

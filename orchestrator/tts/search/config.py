@@ -21,7 +21,8 @@ class SearchConfig(BaseModel, ABC):
     """Parameters that earlier versions did not have, and that are off by default."""
 
     TAKES_BUDGET: ClassVar[bool] = False
-    """Whether a run spends a budget of tokens by itself, as the mean of its problems (`auto`)."""
+    """Whether a search goes on until its budget of tokens is spent, so that no n is fitted to it:
+    `auto`, whose budget is the mean of a run, and searches that have no end of their own."""
 
     n: int = Field(default=16, ge=1, le=100_000)
     """Number of completions that come out."""

@@ -95,6 +95,8 @@ class SearchResult:
     tree: Tree
     limit: Limit | None = None
     """The limit that cut the search short; None if it finished."""
+    lost_tokens: int = 0
+    """Tokens that were generated when the budget had no room for them: asked for, in no tree."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; None for other searches."""
 

@@ -61,6 +61,7 @@ class Outcome:
             nodes=len(self.found.tree),
             tree_digest=self.digest,
             limit=self.found.limit,
+            lost_tokens=self.found.lost_tokens,
             decision=self.found.decision,
         )
 

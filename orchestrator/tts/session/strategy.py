@@ -57,7 +57,7 @@ class ChosenStrategy:
     @property
     def takes_advice(self) -> bool:
         """Whether its searches are advised by the problems before them."""
-        return self.config is not None and self.config.TAKES_BUDGET
+        return isinstance(self.config, AutoConfig)
 
     def new_search(
         self,

@@ -40,7 +40,9 @@ class Task:
         advice = self.allocation.advice(problem.id) if self.allocation else None
         search = self.strategy.new_search(problem, self.seed, form, advice)
         tokens = advice.cap if advice else self.budget_tokens
-        return search if tokens is None else BudgetedSearch(search, tokens)
+        if tokens is None:
+            return search
+        return BudgetedSearch(search, tokens, foresees=advice is not None)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from tts.build.tensorrt.placements import Placed, Placement
 from tts.engines.simulated import Sharing
 from tts.runs.statistics import quantile
 from tts.scheduling import SpeculationName
+from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
 from ..simulation.fleet import ServerGroup
@@ -88,6 +89,16 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
             wanted.parameters, context=deployment.generator.max_seq_len
         )
         workload = from_traces(wanted.traces) if wanted.traces else typical()
+    made_up = recorded is None
+    if isinstance(parameters, AutoConfig) or (
+        made_up and isinstance(parameters, AdaptiveVoteConfig)
+    ):
+        raise ConfigError(
+            f"{strategy} cannot be simulated: it goes by the answers of "
+            + ("the chains, and made-up text has none." if made_up else "earlier problems."),
+            hint="Simulate a strategy whose work does not depend on answers, such as mcts or "
+            "rebase; or measure this one on engines: tts bench.",
+        )
     return strategy, Scenario(
         deployment,
         wanted.sharing,

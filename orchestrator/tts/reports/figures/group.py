@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import altair as alt
 
 from tts.runs.compare import Row as Compared
-from tts.runs.compare import in_order, joined_curves, label, read_rows, varying
+from tts.runs.compare import asked_alike, in_order, joined_curves, label, read_rows, varying
 from tts.runs.statistics import best_within, half_width, pareto_front, share_difference_95
 
 from .charts import (
@@ -58,6 +59,18 @@ def group_figures(folders: Sequence[Path]) -> list[Figure]:
 def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figure]:
     """The same of rows that have been read; `notes` are added to those of each figure."""
     rows = [row for row in rows if row.accuracy is not None and row.problems]
+    groups = asked_alike(rows)
+    if len(groups) > 1:
+        return [
+            replace(
+                figure,
+                name=f"{figure.name}-{place}",
+                title=f"{figure.title}: {_asked_in_words(alike[0])}",
+            )
+            for place, alike in enumerate(groups, start=1)
+            if len(alike) > 1
+            for figure in figures_of_rows(alike, notes)
+        ]
     if not rows:
         return []
     names = _names(rows)
@@ -74,6 +87,10 @@ def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figu
         schedules(rows, notes),
     )
     return [figure for figure in found if figure]
+
+
+def _asked_in_words(row: Compared) -> str:
+    return f"{row.problems:,} problems of {Path(row.dataset).name}, seed {row.seed}"
 
 
 def cost_figure(
@@ -331,16 +348,17 @@ def _shapes(names: Sequence[str]) -> alt.Scale:
 
 def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
     """How long the same searches took under each schedule; None where only one was used."""
-    searches: dict[str, dict[str, Compared]] = {}
+    searches: dict[tuple[object, ...], dict[str, Compared]] = {}
     for row in rows:
-        parameters = ", ".join(f"{name}={value}" for name, value in row.differs.items())
-        same = f"{row.strategy}{f' ({parameters})' if parameters else ''}, n={row.n}"
-        searches.setdefault(same, {}).setdefault(row.schedule, row)
-    several = {name: by for name, by in searches.items() if len(by) > 1}
+        searches.setdefault((label(row, ()), row.n, row.search), {}).setdefault(row.schedule, row)
+    several = [by for by in searches.values() if len(by) > 1]
     if not several:
         return None
+    also = [name for name in varying(rows) if name != "schedule"]
     table: list[Row] = []
-    for name, by_schedule in several.items():
+    for by_schedule in several:
+        first = next(iter(by_schedule.values()))
+        name = f"{label(first, also)}, n={first.n}"
         slowest = max(row.wall_s for row in by_schedule.values())
         table += [
             {
@@ -370,7 +388,7 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
         f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
         "search. That is one run each, without an interval. "
-        f"{_same_answers(list(several.values()))}",
+        f"{_same_answers(several)}",
         table,
         spec(drawn, 28 * len(table)),
         notes=notes,
@@ -399,9 +417,9 @@ def _dashed(names: Sequence[str]) -> alt.StrokeDash:
 
 
 def _cost(row: Compared, cost: Cost) -> float:
-    """Per problem that was judged; never 0 when rounded, which no logarithmic axis shows."""
+    """Per problem that was solved; never 0 when rounded, which no logarithmic axis shows."""
     total = row.generated_tokens if cost == "tokens" else row.wall_s
-    return max(total / row.problems, 1e-4)
+    return max(total / (row.solved or row.problems), 1e-4)
 
 
 def _names(rows: Sequence[Compared]) -> list[str]:

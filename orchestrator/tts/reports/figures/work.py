@@ -36,13 +36,15 @@ def token_use(run: MeasuredRun) -> Figure | None:
     total = use.run.work.generated_tokens + round(use.cancelled_tokens)
     if not total:
         return None
-    unused = use.speculation.unused_tokens
+    unused, lost = use.speculation.unused_tokens, use.lost_tokens
     parts = {
         "on completions' paths": useful,
-        "pruned or unfinished": max(0, use.run.work.generated_tokens - useful - unused),
+        "pruned or unfinished": max(0, use.run.work.generated_tokens - useful - unused - lost),
         "speculated in vain": unused,
         "cancelled (estimated)": round(use.cancelled_tokens),
     }
+    if lost:
+        parts["beyond the budget"] = lost
     rows, drawn = _parts(parts, total, "tokens", "count", "generated tokens")
     rate = number(useful / run.measures.wall_s) if run.measures.wall_s else "–"
     return Figure(
