@@ -1,4 +1,4 @@
-"""Strategies at equal cost: the n of each is fitted to one mean cost per problem.
+"""A budget chooses n: that of a strategy, or of several, is fitted to one mean cost per problem.
 
 A strategy that shares out the tokens of a run, `auto`, has its budget of tokens fitted where the
 cost is in seconds.
@@ -6,17 +6,16 @@ cost is in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tts.build.spec import Deployment
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
 from tts.search import SearchConfig
 from tts.session import AsyncSession
-from tts.strategies.catalog import find_strategy
-from tts.strategies.parameters import configure, settable_of
-from tts.strategies.strategy import Strategy
+from tts.session.strategy import StrategyLike, choose
 
 from .fitting import fit_n, pilot_of, tokens_of
 
@@ -38,40 +37,25 @@ class Share:
     """Of a strategy that shares out the tokens of a run: the mean that takes so many seconds."""
 
 
-async def fit_all(
+async def fit(
     asked: RunConfig,
     deployment: Deployment,
+    strategy: StrategyLike,
+    given: dict[str, Any],
     problems: Sequence[Problem],
-    names: Sequence[Sequence[str]],
-    cold: Cold,
-    say: Callable[[str], None],
-) -> dict[str, Share]:
-    """The share of every strategy at the mean cost that `asked.fitted_to` says.
-
-    `names` are the strategies, those that are one search together. `cold` gives a session with
-    empty caches.
-    """
-    pilot = pilot_of(problems)
-    found: dict[str, Share] = {}
-    for together in names:
-        strategy = find_strategy(together[0])
-        fitted = await _fit(asked, deployment, strategy, pilot, cold, say)
-        found |= dict.fromkeys(together, fitted)
-    return found
-
-
-async def _fit(
-    asked: RunConfig,
-    deployment: Deployment,
-    strategy: Strategy,
-    pilot: Sequence[Problem],
     cold: Cold,
     say: Callable[[str], None],
 ) -> Share:
-    given = settable_of(strategy, asked.parameters)
-    takes_budget = strategy.config.TAKES_BUDGET
-    if "n" in strategy.fixed or (takes_budget and asked.fitted_to.budget_tokens is not None):
-        return Share(configure(strategy, deployment, given))
+    """The share of a strategy at the mean cost that `asked.fitted_to` says, found on a pilot.
+
+    `given` are its parameters; `cold` gives a session with empty caches. Raises a TtsError.
+    """
+    pilot = pilot_of(problems)
+    default = choose(strategy, deployment, given)
+    assert default.config is not None
+    takes_budget = default.config.TAKES_BUDGET
+    if takes_budget and asked.fitted_to.budget_tokens is not None:
+        return Share(default.config)
 
     async def share_of_budget(config: SearchConfig, budget_tokens: int | None = None) -> float:
         session = await cold(deployment)
@@ -90,20 +74,34 @@ async def _fit(
 
     def report(what: str, cost: float) -> None:
         over = ", the least there is" if cost > 1 else ""
-        say(f"{strategy.name}: {what} takes {cost:.0%} of the budget{over}")
+        say(f"{default.name}: {what} takes {cost:.0%} of the budget{over}")
 
     if takes_budget:
-        config = configure(strategy, deployment, given)
+        config = default.config
         budget = await fit_n(
             lambda steps: steps * TOKENS_STEP, lambda tokens: share_of_budget(config, tokens), 1.0
         )
         report(f"a mean of {budget.config:,} tokens", budget.cost)
         return Share(config, budget.config)
-    fitted = await fit_n(
-        lambda n: configure(strategy, deployment, {**given, "n": n}), share_of_budget, 1.0
-    )
+
+    def configured(n: int) -> SearchConfig:
+        found = choose(
+            strategy, deployment, {**given, "n": n, **_narrower(default.config, given, n)}
+        )
+        assert found.config is not None
+        return found.config
+
+    fitted = await fit_n(configured, share_of_budget, 1.0)
     report(f"n={fitted.n}", fitted.cost)
     return Share(fitted.config)
+
+
+def _narrower(default: SearchConfig | None, given: Mapping[str, Any], n: int) -> dict[str, int]:
+    """The width of fewer beams than a group has by default, which is then n; else nothing."""
+    name = "beam_width"
+    field = type(default).model_fields.get(name)
+    untouched = field and name not in given and getattr(default, name) == field.default
+    return {name: n} if field and untouched and n < field.default else {}
 
 
 def share(budget: Limits, tokens: float, seconds: float) -> float:

@@ -29,10 +29,10 @@ from tts.session.plan import Plan, deployment_of
 from tts.session.run import OpenRun, open_run
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
-from tts.strategies.parameters import configure_all
+from tts.strategies.parameters import configure_all, settable_of
 
 from ..observer import Observer
-from .equal_cost import Share, fit_all
+from .equal_cost import Share, fit
 from .single_run import (
     complete_if_solved,
     folder_of,
@@ -134,12 +134,21 @@ def _chosen(configs: Mapping[str, SearchConfig]) -> dict[str, ChosenStrategy]:
 async def _fitted(
     plan: Plan, names: Sequence[Sequence[str]], endpoints: tuple[str, ...], observer: Observer
 ) -> dict[str, Share]:
-    """What a few problems show to be within the budget: the n of every strategy, or its tokens."""
+    """What a few problems show to be within the budget: the n of every strategy, or its tokens.
+
+    `names` are the strategies, those that are one search together.
+    """
     observer.say("Fitting n of each strategy to the budget on a few problems")
+    asked, spec = plan.asked, plan.deployment
+    shares: dict[str, Share] = {}
     async with ColdSessions(observer, endpoints, plan.verifier) as sessions:
-        return await fit_all(
-            plan.asked, plan.deployment, plan.problems, names, sessions.cold, observer.say
-        )
+        for together in names:
+            given = settable_of(find_strategy(together[0]), asked.parameters)
+            found = await fit(
+                asked, spec, together[0], given, plan.problems, sessions.cold, observer.say
+            )
+            shares |= dict.fromkeys(together, found)
+    return shares
 
 
 def resume_group(
@@ -191,7 +200,7 @@ def _plan_with(plan: Plan, strategy: ChosenStrategy, budget_tokens: int | None) 
     asked = plan.asked
     if budget_tokens is not None:
         asked = msgspec.structs.replace(asked, limits=Limits(budget_tokens=budget_tokens))
-    elif strategy.takes_advice and asked.fitted_to:
+    elif strategy.config and strategy.config.TAKES_BUDGET and asked.fitted_to:
         asked = msgspec.structs.replace(asked, limits=asked.fitted_to)
     return replace(plan, strategy=strategy, asked=asked)
 

@@ -33,7 +33,7 @@ from tts.session.plan import load_checked
 from tts.session.replicas import FAILURES
 
 from ..observer import Observer
-from .single_run import bench_in, folder_of, plan_of, problems_of
+from .single_run import bench_in, fitted, folder_of, plan_of, problems_of
 
 SHARDS = "shards"
 """The folder of a run's shards, in its own."""
@@ -80,6 +80,10 @@ def run_on_ray(
     problems = problems_of(config, observer.say)
     plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
+    asked = fitted(plan, endpoints, observer).asked
+    config = msgspec.structs.replace(
+        config, parameters=asked.parameters, limits=asked.limits, fitted_to=asked.fitted_to
+    )
     count = min(len(problems), SHARDS_EACH * len(endpoints))
     shards = [Shard(number, count) for number in range(1, count + 1)]
     folders = {shard: folder / SHARDS / f"{shard.number}-of-{count}" for shard in shards}

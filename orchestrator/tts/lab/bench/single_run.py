@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import PROBLEMS, has_begun, read_problems
+from tts.runs.config import Limits, RunConfig, read_run_config
+from tts.runs.folder import PROBLEMS, has_begun, read_problems, refuse_begun
 from tts.runs.replay import Replay, Source, open_source
+from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
 from tts.session.doubts import doubt_of_question, doubt_of_score
@@ -39,6 +41,7 @@ from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
 from ..observer import Observer
+from .equal_cost import Share, fit
 
 TICK_S = 0.1
 """Seconds between updates of the observer."""
@@ -53,8 +56,43 @@ def run_bench(
     """
     plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
-    _carry_out(plan, folder, observer, endpoints=endpoints)
+    refuse_begun(folder)
+    _carry_out(fitted(plan, endpoints, observer), folder, observer, endpoints=endpoints)
     return folder
+
+
+def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
+    """The plan with the n that its budget of tokens has room for on average, if it names no n.
+
+    Unchanged without such a budget, and where the search spends it by itself or has no n.
+    """
+    asked, config = plan.asked, plan.strategy.config
+    strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else asked.strategy
+    budget = Limits(asked.limits.budget_tokens)
+    has_n = isinstance(strategy, SearchConfig) or "n" in asked.parameters or asked.replay
+    if not budget or has_n or config is None or config.TAKES_BUDGET:
+        return plan
+    limits = Limits(deadline_s=asked.limits.deadline_s)
+    asked = msgspec.structs.replace(asked, limits=limits, fitted_to=budget)
+    whole = msgspec.structs.replace(asked, shard=None)
+    problems = problems_of(whole) if asked.shard else plan.problems  # every shard finds the same n
+
+    async def fitting() -> Share:
+        session = new_session(plan.deployment, endpoints, observer, plan.verifier)
+        async with session:
+
+            async def same(deployment: Deployment) -> AsyncSession:
+                return session
+
+            return await fit(
+                asked, plan.deployment, strategy, asked.parameters, problems, same, observer.say
+            )
+
+    observer.say("Fitting n to the budget on a few problems")
+    found = interruptible(fitting(), observer.say).config
+    chosen = {name: value for name, value in found if name in ("n", "beam_width")}
+    asked = msgspec.structs.replace(asked, parameters={**asked.parameters, **chosen})
+    return replace(plan, asked=asked, strategy=replace(plan.strategy, config=found))
 
 
 def bench_in(
