@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.search.driving import build, configs, drive, may_stop_early, most_completions, worlds
+from tests.search.driving import (
+    answer,
+    build,
+    configs,
+    drive,
+    may_stop_early,
+    most_completions,
+    worlds,
+)
 
 from tts.search import (
     BudgetedSearch,
@@ -91,8 +99,6 @@ def test_a_search_may_be_stopped_at_any_time(config, world, shuffle, answers):
 
 
 def drive_for(search, world, order, answers):
-    from tests.search.driving import answer
-
     pending = search.ask()
     while pending and answers and not search.done:
         search.tell(answer(pending.pop(order.randrange(len(pending))), world))
@@ -142,10 +148,40 @@ def test_what_was_generated_within_the_budget_is_still_scored():
     assert scores == [(0,), (1,)]
     for node in scores:
         search.tell(Scored(node, 0.5))
+    assert search.result().lost_tokens == 1
     assert [(done.node, done.score) for done in search.result().completions] == [
         ((0,), 0.5),
         ((1,), 0.5),
     ]
+
+
+@settings(max_examples=amount(50, 500), deadline=None)
+@given(configs, worlds, st.integers(0, 10**6), budgets)
+def test_what_is_generated_is_in_the_tree_or_counted_as_lost(config, world, shuffle, budget):
+    search = BudgetedSearch(build(config), budget)
+    order, pending, generated = random.Random(shuffle), search.ask(), {}
+    while not search.done:
+        result = answer(pending.pop(order.randrange(len(pending))), world)
+        if isinstance(result, Generated):
+            generated[result.node] = sum(len(each.token_ids) for each in result.thoughts)
+        search.tell(result)
+        pending += search.ask()
+    if search.result().limit:
+        assert tokens(search) + search.result().lost_tokens == sum(generated.values())
+
+
+def test_as_many_requests_go_out_as_are_expected_to_fit():
+    search = BudgetedSearch(build(SampleSearchConfig(n=16, scored=False)), 60)
+    sent = [work.node for work in search.ask()]
+    assert sent == [(place,) for place in range(4)]
+    search.tell(Generated((0,), chain(10)))
+    assert [work.node for work in search.ask()] == [(4,), (5,)], "five of ten tokens fit"
+    search.tell(Generated((1,), chain(20)))
+    assert search.ask() == [], "two of fifteen fit, and four run"
+    for place in (2, 3, 4):
+        search.tell(Generated((place,), chain(10)))
+    assert [done.node for done in search.result().completions] == [(0,), (1,), (2,), (3,), (4,)]
+    assert search.result().limit == "tokens"
 
 
 def test_a_spent_budget_foresees_nothing():

@@ -8,6 +8,7 @@ from tests.amounts import amount
 from tts.problem import Problem
 from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
+from tts.search import SampleSearchConfig
 from tts.search.allocation import LAG
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(LAG + amount(4, 20))]
@@ -55,3 +56,17 @@ def test_a_problem_alone_is_the_first_of_a_run(session):
 def test_any_budget_has_a_result(session, budget):
     found = session.solve(PROBLEMS[0], strategy="auto", budget_tokens=budget)
     assert sum(len(node.thought.token_ids) for node in found.tree) <= (budget or 10**9)
+
+
+class Endless(SampleSearchConfig):
+    """Parameters of a program's own search, which goes on until its budget is spent."""
+
+    TAKES_BUDGET = True
+
+
+@pytest.mark.parametrize("budget", [60, None])
+def test_an_own_search_that_takes_its_budget_waits_for_no_advice(session, budget):
+    """From the 33rd problem on it waited for decisions that only `auto` takes."""
+    results = list(session.solve_many(PROBLEMS, strategy=Endless(n=8), budget_tokens=budget))
+    assert len(results) == len(PROBLEMS)
+    assert {result.limit for result in results} == {budget and "tokens"}

@@ -10,7 +10,7 @@ from tts.build.errors import ConfigError, DeadlineExceeded, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
-from tts.reports.runs import limit_lines
+from tts.reports.runs import limit_lines, warning_of, work_lines
 from tts.runs.folder import read_config
 from tts.runs.summary import read_summary
 from tts.session import Run, Session
@@ -55,10 +55,29 @@ def test_the_limit_is_in_the_results_the_log_and_the_summary(session, tmp_path):
     assert summary["limited"] == {"tokens": len(PROBLEMS)}
     (line,) = limit_lines(summary)
     assert line == "budget of 60 generated tokens a problem: spent by 6 of 6 problems"
+    assert summary["unanswered"] == sum(result.answer is None for result in results)
     again = session.solve_many(PROBLEMS, n=8, budget_tokens=BUDGET, out=tmp_path, resume=True)
     assert {result.problem.id: result.limit for result in again} == {
         result.problem.id: "tokens" for result in results
     }
+
+
+def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(session, tmp_path):
+    list(session.solve_many(PROBLEMS, n=8, budget_tokens=5, out=tmp_path))
+    summary = read_summary(tmp_path)
+    assert summary["unanswered"] == 6
+    assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
+    assert summary.waste.lost_tokens > 0
+    assert f"{summary.waste.lost_tokens:,} beyond the budget" in "\n".join(work_lines(summary))
+    assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"
+
+
+def test_nothing_is_generated_on_a_guess_within_a_limit(session):
+    usage = [
+        session.solve(PROBLEMS[0], n=8, speculation="always", **limit).usage.generated_tokens
+        for limit in ({}, {"budget_tokens": 10**6})
+    ]
+    assert usage[1] < usage[0]
 
 
 def test_without_limits_nothing_of_them_is_kept(session, tmp_path):
@@ -66,6 +85,7 @@ def test_without_limits_nothing_of_them_is_kept(session, tmp_path):
     assert "limits" not in read_config(tmp_path)
     assert b'"limit":' not in (tmp_path / "events.jsonl").read_bytes()
     assert limit_lines(read_summary(tmp_path)) == []
+    assert warning_of(read_summary(tmp_path)) is None
 
 
 def test_an_interrupted_run_with_a_budget_goes_on_to_the_same_trees(

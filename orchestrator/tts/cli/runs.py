@@ -79,9 +79,9 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens that a problem's tree may hold; then its best answer so far counts. "
-        "With auto: the mean of a run's problems. With all and without --n: the same, to which the "
-        "n of each is fitted.",
+        help="Generated tokens of a problem. In bench and without --n the mean, to which n is "
+        "fitted on a few problems, and no search is cut off; auto shares it out by itself. With "
+        "--n and in solve a limit: then the best answer so far counts.",
         show_default="no limit",
     ),
 ]
@@ -92,7 +92,7 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes. With all and without --n: as --budget-tokens.",
+        "the time that everything takes. With all and without --n a mean, as --budget-tokens.",
         show_default="no limit",
     ),
 ]

@@ -33,7 +33,7 @@ from tts.runs.statistics import half_width
 from tts.runs.summary import read_summary
 
 from .console import consoles
-from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, replay_line
+from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, replay_line, warning_of
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
@@ -55,6 +55,9 @@ def report_comparison(folders: Sequence[Path]) -> None:
     read = [read_rows(folder) for folder in folders]
     if rows := in_order([row for found, _ in read for row in found]):
         out.print(comparison_tables(rows))
+    for run in dict.fromkeys(Path(row.run) for row in rows):
+        if line := warning_of(read_summary(run)):
+            out.print(f"{run.name}: {line}", style="yellow", highlight=False, soft_wrap=True)
     for folder, (_, unfinished) in zip(folders, read, strict=True):
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)

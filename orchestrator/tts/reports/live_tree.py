@@ -104,9 +104,12 @@ FATE_STYLE = {
     Fate.LOOKAHEAD: "dim italic",
 }
 
-_LIMITED: dict[Limit, str] = {
-    "tokens": "The budget of tokens was spent before the search had ended: the best answer so far.",
-    "deadline": "The deadline came before the search had ended: the best answer by then.",
+_LIMITED: dict[Limit, tuple[str, str]] = {
+    "tokens": (
+        "The budget of tokens was spent before the search had ended",
+        "the best answer so far.",
+    ),
+    "deadline": ("The deadline came before the search had ended", "the best answer by then."),
 }
 
 
@@ -167,7 +170,10 @@ class LiveTree(StartLines, Observer):
             self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
 
         if result.limit:
-            self._out.print(_LIMITED[result.limit], style="yellow", markup=False)
+            what, best = _LIMITED[result.limit]
+            if result.answer is None:
+                best = "there is no answer yet. Give it more, or a smaller --n."
+            self._out.print(f"{what}: {best}", style="yellow", markup=False)
 
     def _draw(self) -> RenderableType:
         tree = self._tree

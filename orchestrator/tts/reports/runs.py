@@ -173,9 +173,9 @@ def warning_of(summary: Summary) -> str | None:
         return None
     cut = sum((summary.limited or {}).values())
     return (
-        f"a limit cut off {cut:,} of {summary.problems:,} searches, {summary.unanswered:,} of them "
-        "without any answer: give a larger limit or a smaller --n; --budget-tokens without --n "
-        "chooses n"
+        f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
+        f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller --n; "
+        "without --n, --budget-tokens chooses it."
     )
 
 
@@ -220,8 +220,6 @@ def print_report(
         if summaries[0].waste:  # not in one of an older version
             lines = limit_lines(summaries[0]) + work_lines(summaries[0])
             console.print("\n".join(lines), highlight=False)
-        if warning := warning_of(summaries[0]):
-            console.print(f"warning: {warning}", style="yellow", highlight=False)
     else:
         distinct = {s.search: (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
@@ -233,6 +231,8 @@ def print_report(
             console.print(table)
     for folder, summary in zip(folders, summaries, strict=True):
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if line := warning_of(summary):
+            console.print(line, style="yellow", highlight=False, soft_wrap=True)
         if line := replay_line(summary.replay, summary.tree_digest):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
         for line in remote_lines(folder):

@@ -55,6 +55,9 @@ def test_a_call_costs_the_orchestrator_half_a_millisecond_unless_it_was_measured
 def test_what_cannot_be_simulated_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="bean-search"):
         scenario_of(replace(WANTED, strategy="bean-search"), ())
+    for strategy in ("auto", "adaptive-vote"):  # which would go on as if no two answers agreed
+        with pytest.raises(ConfigError, match=f"{strategy} cannot be simulated"):
+            scenario_of(replace(WANTED, strategy=strategy), ())
     with pytest.raises(TtsError, match="nothing to replay"):
         scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
 

@@ -98,6 +98,37 @@ def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
         check(figure)
 
 
+def test_runs_of_other_questions_are_compared_in_no_figure():
+    """demo with 40 problems and another dataset with 1,000 were "the same search, 40 times"."""
+    demo = [
+        row("mcts", 50, 0.9, asked="demo", schedule="lockstep", wall_s=1.0),
+        row("rebase", 70, 0.9, asked="demo", wall_s=9.0),
+    ]
+    other = row("mcts", 4000, 0.4, asked="gsm8k", dataset="gsm8k", problems=100, wall_s=40.0)
+    figures = figures_of_rows([*demo, other], [])
+    assert figures
+    assert all(figure.name.endswith("-1") for figure in figures)
+    assert figures[0].title == "Accuracy against tokens: 10 problems of demo, seed 0"
+    assert all("4,000" not in figure.reading for figure in figures)
+    assert figures_of_rows([demo[0], other], []) == []
+    check_all(figures)
+
+
+def test_schedules_are_those_of_one_search():
+    rows = [
+        row("mcts", 1, 1.0, schedule=schedule, search=seed, seed=seed, wall_s=wall_s)
+        for schedule, seed, wall_s in (("lockstep", 0, 40.0), ("decoupled", 1, 1.0))
+    ]
+    assert schedules(rows, []) is None
+    rows.append(row("mcts", 1, 1.0, search=0, wall_s=20.0))
+    assert "difference is 2 times: mcts (seed=0), n=4" in schedules(rows, []).reading
+
+
+def test_a_cost_per_problem_is_over_all_that_were_solved():
+    figure = cost_figure([row("a", 50, 0.1, solved=20)], ["a"], "tokens", [])
+    assert figure.rows[0]["tokens"] == 25.0, "half of them had no reference"
+
+
 def test_without_a_second_point_there_is_no_curve():
     assert over_n([], []) is None
 

@@ -22,6 +22,7 @@ from tts.reports.figures.figure import Cell, Figure
 from tts.reports.figures.group import group_figures
 from tts.reports.figures.paired import compare_figures
 from tts.reports.figures.run import figures_of, right_share
+from tts.reports.runs import warning_of
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Session
 from tts.runs.folder import Json, has_finished
@@ -226,10 +227,12 @@ def _of_run(folder: Path, config: RunConfig) -> Report:
     run = MeasuredRun.load(folder)
     solved = len(run.measures.problems)
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
+    warning = warning_of(read_summary(folder)) if has_finished(folder) else None
     return Report(
         folder / FILE,
         f"{config.strategy} on {config.deployment}",
-        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}.",
+        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}."
+        + (f" {warning[0].upper()}{warning[1:]}" if warning else ""),
         figures_of(run),
         [folder],
     )
