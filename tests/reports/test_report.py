@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.runs.logs import SESSION, expansion, idle, scoring
+from tests.runs.logs import SESSION, expansion, idle, scoring, solved
 
-from tts.reports.runs import accuracy_cell, comparison, engine_use, work_lines
+from tts.reports.runs import accuracy_cell, comparison, details, engine_use, work_lines
 from tts.runs.config import RunConfig
 from tts.runs.summary import Summary, summarise
 from tts.strategies.catalog import find_strategy
@@ -91,3 +91,14 @@ def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deploy
         for schedule in ("lockstep", "decoupled")
     ]
     assert "trees identical (auto: lockstep and decoupled): yes" in shown(comparison(summaries))
+
+
+def test_intervals_are_about_the_problems_with_a_reference():
+    """They were about all that were solved, and so too narrow."""
+    known = [solved(str(place), 1.0, correct={"weighted": True}) for place in range(4)]
+    other = [solved(str(place), 1.0, correct=None) for place in range(4, 40)]
+    summary = summary_of([SESSION, *known, *other])
+    assert (summary.problems, summary.judged) == (40, 4)
+    for table in (comparison([summary]), details(summary)):
+        assert "100.0% ±24.5" in shown(table)
+        assert "±4.4" not in shown(table)

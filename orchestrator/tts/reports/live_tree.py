@@ -170,10 +170,10 @@ class LiveTree(StartLines, Observer):
             self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
 
         if result.limit:
-            what, best = _LIMITED[result.limit]
+            what, then = _LIMITED[result.limit]
             if result.answer is None:
-                best = "there is no answer yet. Give it more, or a smaller --n."
-            self._out.print(f"{what}: {best}", style="yellow", markup=False)
+                then = "there is no answer yet. Give it more, or a smaller --n."
+            self._out.print(f"{what}: {then}", style="yellow", markup=False)
 
     def _draw(self) -> RenderableType:
         tree = self._tree

@@ -51,11 +51,12 @@ async def fit(
     `given` are its parameters; `cold` gives a session with empty caches. Raises a TtsError.
     """
     pilot = pilot_of(problems)
-    default = choose(strategy, deployment, given)
-    assert default.config is not None
-    takes_budget = default.config.TAKES_BUDGET
+    chosen = choose(strategy, deployment, given)
+    default = chosen.config
+    assert default is not None
+    takes_budget = default.TAKES_BUDGET
     if takes_budget and asked.fitted_to.budget_tokens is not None:
-        return Share(default.config)
+        return Share(default)
 
     async def share_of_budget(config: SearchConfig, budget_tokens: int | None = None) -> float:
         session = await cold(deployment)
@@ -74,20 +75,17 @@ async def fit(
 
     def report(what: str, cost: float) -> None:
         over = ", the least there is" if cost > 1 else ""
-        say(f"{default.name}: {what} takes {cost:.0%} of the budget{over}")
+        say(f"{chosen.name}: {what} takes {cost:.0%} of the budget{over}")
 
     if takes_budget:
-        config = default.config
         budget = await fit_n(
-            lambda steps: steps * TOKENS_STEP, lambda tokens: share_of_budget(config, tokens), 1.0
+            lambda steps: steps * TOKENS_STEP, lambda tokens: share_of_budget(default, tokens), 1.0
         )
         report(f"a mean of {budget.config:,} tokens", budget.cost)
-        return Share(config, budget.config)
+        return Share(default, budget.config)
 
     def configured(n: int) -> SearchConfig:
-        found = choose(
-            strategy, deployment, {**given, "n": n, **_narrower(default.config, given, n)}
-        )
+        found = choose(strategy, deployment, {**given, "n": n, **_narrower(default, given, n)})
         assert found.config is not None
         return found.config
 
@@ -96,7 +94,7 @@ async def fit(
     return Share(fitted.config)
 
 
-def _narrower(default: SearchConfig | None, given: Mapping[str, Any], n: int) -> dict[str, int]:
+def _narrower(default: SearchConfig, given: Mapping[str, Any], n: int) -> dict[str, int]:
     """The width of fewer beams than a group has by default, which is then n; else nothing."""
     name = "beam_width"
     field = type(default).model_fields.get(name)
