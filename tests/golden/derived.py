@@ -72,6 +72,14 @@ _MOST_ROWS = 24
 """Of a figure that are kept as they are."""
 
 
+def _kept(kept, summary):
+    """What a run's own summary says otherwise than one made now; it may lack newer fields."""
+    if kept is None:
+        return None
+    other = {name: value for name, value in kept.items() if summary.get(name) != value}
+    return other or "the same"
+
+
 def of_run(folder):
     """What programs get of a run, and what continuing, replaying and tuning take from it."""
     config = read_config(folder)
@@ -81,7 +89,7 @@ def of_run(folder):
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == _with_its_name(config)),
         "summary": summary,
-        "kept_summary": "the same" if run.summary == summary else run.summary and dict(run.summary),
+        "kept_summary": _kept(run.summary, summary),
         "measures": _or_error(lambda: run.measures),
         "problems": _or_error(lambda: [_problem(problem) for problem in run.problems]),
         "requests": _or_error(lambda: _requests(run.requests)),
