@@ -141,8 +141,8 @@ def test_what_differs_for_certain_is_separated(one, other):
         ("y=2x+3", "x=(y-3)/2"),
         ("x^2=4", r"\{-2,2\}"),
         (r"\text{abc}", "abc"),
-        ("0.0000001", "0.0000002"),
-        ("f(x)", "g(x)"),
+        ("0.0000001", "0.00000010000001"),
+        (r"\Gamma(x)", r"\Gamma(2x)"),
         (r"1000000\sqrt{3}", r"\frac{3000000}{\sqrt{3}}"),
         ("x^{65}", "x^{63}"),  # a rounding error grows with the power
         (r"(\sqrt{2}-\frac{2}{5})^{2001}", r"(\sqrt{2}-\frac{2}{5})^{1999}"),
@@ -199,8 +199,8 @@ def test_sixty_four_sums_and_integrals_are_told_apart_without_comparing_two():
         r"\sum_{k=1}^{5000} \frac{1}{k}",  # more terms than are added up
         r"\sum_{k=1}^{n} k",
         r"\int x dx",
-        r"\int_0^1 x^{x^x} dx",
-        r"\prod_{k=1}^{900} k",
+        r"\int_{-1}^1 x^3 dx",  # what cancels
+        r"\int_{-1}^{2} |x| dx",
         r"\int_0^{100000} \sin x dx",
     ],
 )

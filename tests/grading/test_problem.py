@@ -4,6 +4,7 @@ import asyncio
 import gc
 import random
 from concurrent.futures import Future
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ class Workers:
         (answer,) = answers
         if answer.startswith("h"):
             return TIMEOUT
-        value = (complex(int(answer[1:])),)
+        value = ((Decimal(answer[1:]), Decimal(0)),)
         has_sketch = answer.startswith("s")
         return Parsed((answer,), True, Sketch(Kind.SCALAR, "", value) if has_sketch else None)
 

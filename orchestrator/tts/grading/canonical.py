@@ -35,7 +35,7 @@ def canonical(answer: str) -> str:
     """The normal form of `answer`; takes time linear in its length."""
     if (form := json_form(answer)) is not None:
         return form
-    text = _COMMAND.sub(_rename, _without_dollars(trimmed(answer)).replace("−", "-"))
+    text = _COMMAND.sub(_rename, without_dollars(trimmed(answer)).replace("−", "-"))
     text = _SPACES.sub(" ", text).strip()
     if len(text) > 1 and text.endswith(".") and not text.endswith(".."):
         text = text[:-1]
@@ -56,7 +56,7 @@ def is_integer(form: str) -> bool:
     return _INTEGER.fullmatch(form) is not None
 
 
-def _without_dollars(text: str) -> str:
+def without_dollars(text: str) -> str:
     """`text` without the dollars, one or two, that enclose it as a whole."""
     for fence in ("$$", "$"):
         if text.startswith(fence) and text.endswith(fence) and len(text) > 2 * len(fence):

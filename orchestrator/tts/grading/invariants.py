@@ -1,40 +1,51 @@
 """Sketches of sympy objects. Imported in the worker process only.
 
-Only what is certain is sketched: elementary functions of real symbols and of numbers of ordinary
-size, evaluated exactly as sympy understands them, at points where every symbol is positive and near
-1. There the known simplifications hold, and no term is so small that math-verify drops it.
+Only what is certain is sketched: elementary functions of real symbols and of numbers, evaluated
+exactly as sympy understands them, at points where every symbol is positive and near 1. There the
+known simplifications hold. A decimal number is the fraction that its digits say.
 """
 
 from __future__ import annotations
 
-import cmath
 import hashlib
-from functools import cache
-from math import prod
+from decimal import Decimal
+from functools import cache, lru_cache
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped]
 import sympy  # type: ignore[import-untyped]
+from sympy.core.function import AppliedUndef  # type: ignore[import-untyped]
 from sympy.core.numbers import (  # type: ignore[import-untyped]
     ImaginaryUnit,
     NumberSymbol,
 )
 
-from .sketch import Kind, Sketch
+from .sketch import DIGITS, Kind, Sketch, Value
 
 _POINTS = 2
-_DIGITS = 25  # of a value; twice of what a comparison needs
+_CERTAIN_BITS = 60
+_APPROXIMATE_DIGITS = 15  # of a decimal number: so many are a calculator's, and fewer are exact
 _MAX_NODES = 400
 _MAX_EXPONENT = 64  # of a symbolic power
 _MAX_NUMBER_EXPONENT = 2000  # of a number's power
-_INFINITY = {sympy.oo: 1e300 + 0j, -sympy.oo: -1e300 + 0j}  # further away than any finite value
-_SYMBOLIC_SIZES = (1e-9, 1e9)  # of a number beside free symbols
+_MAX_RATIONAL_EXPONENT = 100_000  # of the power of a rational number with few digits
+_MAX_FACTORIAL = 5000
+# further away than any finite value
+_INFINITY = {sympy.oo: Decimal("1e999999999"), -sympy.oo: Decimal("-1e999999999")}
+_PERCENT = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
+_KEPT_SKETCHES = 4096
+
+_SERIES_DIGITS = 20  # of a sum, a product or an integral
+_SERIES_WORK = 30  # digits to which sympy goes before it gives up, as at a pole
+_MOST_TERMS = 1000
+_MOST_NODES = 60  # of a term or an integrand, which is evaluated some hundred times
+_LARGEST_LIMIT = 1000
 
 _ELEMENTARY: tuple[type, ...] = (
     *(sympy.Integer, sympy.Rational, sympy.Float, NumberSymbol, ImaginaryUnit, sympy.Symbol),
     *(sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs, sympy.exp, sympy.log),
     *(sympy.sin, sympy.cos, sympy.tan, sympy.cot, sympy.sec, sympy.csc),
     *(sympy.asin, sympy.acos, sympy.atan, sympy.sinh, sympy.cosh, sympy.tanh),
+    *(sympy.Max, sympy.Min, sympy.factorial),
 )
 
 
@@ -53,6 +64,9 @@ def sketch_of(formula: Any) -> Sketch | None:
         return Sketch(Kind.MATRIX, str(formula.shape), parts=_sketches(formula.flat()))
     if isinstance(formula, sympy.Eq):
         return _assignment(formula)
+    if isinstance(formula, sympy.Mul) and formula.args[1:] == (_PERCENT,):
+        number = formula.args[0]
+        return Sketch(Kind.PERCENTAGE, parts=_sketches((number, number / 100)))
     return _scalar(formula) if isinstance(formula, sympy.Expr) else None
 
 
@@ -72,34 +86,74 @@ def _assignment(equation: Any) -> Sketch | None:
     return Sketch(Kind.ASSIGNMENT, symbol.name if is_plain else "", parts=(scalar,))
 
 
+_RATIONAL = (sympy.Rational, sympy.Add, sympy.Mul, sympy.Pow, sympy.factorial)
+
+
+@lru_cache(_KEPT_SKETCHES)
 def _scalar(expression: Any) -> Sketch | None:
     if expression in _INFINITY:
-        return Sketch(Kind.SCALAR, str(expression), (_INFINITY[expression],) * _POINTS)
+        value = (_INFINITY[expression], Decimal(0))
+        return Sketch(Kind.SCALAR, str(expression), (value,) * _POINTS, exact=str(expression))
+    text = "".join(sorted(str(expression).lower().replace("*", "").replace(" ", "")))
+    is_symbol = isinstance(expression, sympy.Symbol)
     series = expression.atoms(sympy.Sum, sympy.Product, sympy.Integral)
-    if series:
-        values_of = {term: value_of(term) for term in series if not term.free_symbols}
-        expression = expression.xreplace(
-            {term: v for term, v in values_of.items() if v is not None}
-        )
-    symbols = expression.free_symbols
-    if not _is_ordinary(expression, bool(symbols)):
+    values_of = {term: _value_of(term) for term in series if not term.free_symbols}
+    values_of = {term: value for term, value in values_of.items() if value is not None}
+    is_rounded = bool(values_of) or _is_rounded(expression)
+    names = {call: sympy.Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)}
+    fractions = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
+    expression = expression.xreplace(names).xreplace(values_of).xreplace(fractions)
+    if not _is_ordinary(expression):
         return None
+    symbols = expression.free_symbols
     values = []
     for point in range(_POINTS):
         at = {symbol: _coordinate(symbol.name, point) for symbol in symbols}
         try:
-            value = complex(expression.evalf(_DIGITS, subs=at))
+            values.append(_value(expression.evalf(DIGITS, subs=at)))
         except (TypeError, ValueError, ArithmeticError):  # no number: a pole, or sympy's own limits
             return None
-        if not cmath.isfinite(value):
-            return None
-        values.append(value)
-    text = sorted(str(expression).lower().replace("*", "").replace(" ", ""))
-    is_symbol = isinstance(expression, sympy.Symbol)
-    return Sketch(Kind.SCALAR, "".join(text), tuple(values), is_symbol)
+    exact = "" if symbols else _digest(expression)
+    return Sketch(Kind.SCALAR, text, tuple(values), is_symbol, exact, is_rounded)
 
 
-def _is_ordinary(expression: Any, has_symbols: bool) -> bool:
+def _is_rounded(expression: Any) -> bool:
+    """Whether a decimal number, 1.6 or 1.6 * 10**-19, or one with as many digits as fit."""
+    factors = expression.args if isinstance(expression, sympy.Mul) else (expression,)
+    is_plain = all(
+        f.is_Number or (f.is_Pow and f.args[0] == 10 and f.exp.is_Integer) for f in factors
+    )
+    decimals = expression.atoms(sympy.Float)
+    return bool(decimals) and (is_plain or any(_digits(d) >= _APPROXIMATE_DIGITS for d in decimals))
+
+
+def _digits(number: Any) -> int:
+    return len(Decimal(str(number)).normalize().as_tuple().digits)
+
+
+def _value(number: Any) -> Value:
+    """Raises ValueError if it is no number, or if not all of its digits are certain."""
+    real, imaginary = number.as_real_imag()
+    for part in (real, imaginary):
+        if not part.is_Integer and not (part.is_Float and part._prec >= _CERTAIN_BITS):
+            raise ValueError(f"{part} is no certain number")
+    return Decimal(str(real)), Decimal(str(imaginary))
+
+
+def _digest(expression: Any) -> str:
+    """What tells a rational number from all others; empty for what is none."""
+    number = expression.doit() if _is_rational(expression) else sympy.nan
+    if not number.is_Rational:
+        return ""
+    return hashlib.sha256(f"{int(number.p):x}/{int(number.q):x}".encode()).hexdigest()[:32]
+
+
+def _is_rational(expression: Any) -> bool:
+    """Whether it is made of rational numbers; a root of one need not be one."""
+    return all(isinstance(node, _RATIONAL) for node in sympy.preorder_traversal(expression))
+
+
+def _is_ordinary(expression: Any) -> bool:
     """Whether all of an expression is elementary, and of a size at which values are certain."""
     for count, node in enumerate(sympy.preorder_traversal(expression)):
         if count >= _MAX_NODES or not isinstance(node, _ELEMENTARY):
@@ -108,21 +162,30 @@ def _is_ordinary(expression: Any, has_symbols: bool) -> bool:
             return False
         if isinstance(node, sympy.Pow) and not _is_ordinary_power(node):
             return False
-        if has_symbols and isinstance(node, sympy.Number) and not _is_ordinary_number(node):
+        if isinstance(node, sympy.factorial) and not _is_small_factorial(node):
             return False
     return True
 
 
+def _is_small_factorial(node: Any) -> bool:
+    number = node.args[0]
+    return bool(number.is_Integer and 0 <= number <= _MAX_FACTORIAL)
+
+
+def _is_small_power(power: Any) -> bool:
+    return all(number.is_Number and abs(number) <= _MAX_EXPONENT for number in power.args)
+
+
 def _is_ordinary_power(power: Any) -> bool:
     base, exponent = power.args
+    if _is_rational(exponent) and all(map(_is_small_power, exponent.atoms(sympy.Pow))):
+        exponent = exponent.doit()
     if not exponent.is_Number:  # a tower of numbers is beyond any evaluation
         return all(abs(p.exp) <= 2 for p in exponent.atoms(sympy.Pow) if p.exp.is_Number)
+    if base.is_Rational and exponent.is_Integer:
+        bits = base.p.bit_length() + base.q.bit_length()
+        return bool(bits * abs(exponent) <= 4 * _MAX_RATIONAL_EXPONENT)
     return bool(abs(exponent) <= (_MAX_EXPONENT if base.free_symbols else _MAX_NUMBER_EXPONENT))
-
-
-def _is_ordinary_number(number: Any) -> bool:
-    low, high = _SYMBOLIC_SIZES
-    return number == 0 or low <= abs(float(number)) <= high
 
 
 @cache
@@ -132,82 +195,19 @@ def _coordinate(name: str, point: int) -> Any:
     return sympy.Rational(75_000 + int.from_bytes(digest[:8], "big") % 50_000, 100_003)
 
 
-_MOST_TERMS = 1000
-_MOST_NODES = 60  # of a term or an integrand, which is evaluated some hundred times
-_LARGEST_LIMIT = 1000  # of an integral
-_LARGEST_VALUE = 1e12  # of a term or of all: beyond it, it may be what rounding leaves of a pole
-_AGREEMENT = 1e-10
-_DIVISIONS = (0.5, 0.3819660112501051)
-"""Where a range is divided: quadrature of a pole, a jump or a narrow peak depends on it."""
-_SMOOTH: tuple[type, ...] = (
-    *(sympy.Integer, sympy.Rational, sympy.Float, sympy.NumberSymbol, sympy.Symbol),
-    *(sympy.Add, sympy.Mul, sympy.Pow, sympy.exp, sympy.log),
-    *(sympy.sin, sympy.cos, sympy.atan, sympy.sinh, sympy.cosh, sympy.tanh),
-)
-
-
-def value_of(term: Any) -> Any:
-    """The value of a Sum, a Product or an Integral without free symbols; None if not certain.
-
-    Certain are a few terms, or a smooth integrand whose quadrature does not depend on where the
-    range is divided.
-    """
-    if len(term.limits) != 1 or len(term.limits[0]) != 3 or not _is_smooth(term.function):
+def _value_of(term: Any) -> Any:
+    """The value of a Sum, a Product or an Integral, within finite limits; None if not certain."""
+    if len(term.limits) != 1 or len(term.limits[0]) != 3 or not _is_short(term.function):
         return None
-    symbol, low, high = term.limits[0]
+    _, low, high = term.limits[0]
     try:
-        if isinstance(term, sympy.Integral):
-            return _integral(term.function, symbol, low, high)
-        return _series(term, symbol, low, high)
-    except (TypeError, ValueError, ArithmeticError):  # no number: a pole, or the libraries' limits
+        is_finite = high - low < _MOST_TERMS and max(abs(low), abs(high)) <= _LARGEST_LIMIT
+        value = term.evalf(_SERIES_DIGITS, maxn=_SERIES_WORK) if is_finite else None
+        _value(value)
+    except (TypeError, ValueError, ArithmeticError, AttributeError):  # a pole, or sympy's limits
         return None
+    return value
 
 
-def _is_smooth(function: Any) -> bool:
-    for count, node in enumerate(sympy.preorder_traversal(function)):
-        if count >= _MOST_NODES or not isinstance(node, _SMOOTH):
-            return False
-        if isinstance(node, sympy.Pow) and not (node.exp.is_Number and abs(node.exp) <= 64):
-            if node.base.free_symbols or not node.base.is_positive or node.base > 100:
-                return False  # x**x and towers; 2**k is a power of a plain number
-            if node.exp.has(sympy.Pow):
-                return False
-    return True
-
-
-def _series(term: Any, symbol: Any, low: Any, high: Any) -> Any:
-    if not (low.is_Integer and high.is_Integer and 0 <= high - low < _MOST_TERMS):
-        return None
-    if max(abs(low), abs(high)) > _LARGEST_LIMIT:
-        return None
-    values = [complex(term.function.evalf(25, subs={symbol: k})) for k in range(low, high + 1)]
-    whole = sum(values) if isinstance(term, sympy.Sum) else prod(values)
-    if not all(abs(value) <= _LARGEST_VALUE for value in (*values, whole)):
-        return None
-    cancelled = isinstance(term, sympy.Sum) and sum(map(abs, values)) > 1e6 * max(1.0, abs(whole))
-    return None if cancelled else _number(complex(whole))
-
-
-def _integral(function: Any, symbol: Any, low: Any, high: Any) -> Any:
-    first, last = float(low), float(high)
-    if max(abs(first), abs(last)) > _LARGEST_LIMIT:
-        return None
-
-    def at(place: Any) -> complex:
-        return complex(function.evalf(15, subs={symbol: float(place)}))
-
-    found = []
-    for division in _DIVISIONS:
-        middle = first + division * (last - first)
-        value = complex(mpmath.quad(at, [first, middle, last], maxdegree=5))
-        if not abs(value) <= _LARGEST_VALUE:
-            return None
-        found.append(value)
-    one, other = found
-    is_certain = abs(one - other) <= _AGREEMENT * max(1.0, abs(one))
-    return _number(one) if is_certain else None
-
-
-def _number(value: complex) -> Any:
-    real = sympy.Float(value.real)
-    return real if not value.imag else real + sympy.I * sympy.Float(value.imag)
+def _is_short(function: Any) -> bool:
+    return all(count < _MOST_NODES for count, _ in enumerate(sympy.preorder_traversal(function)))

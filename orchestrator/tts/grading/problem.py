@@ -9,6 +9,7 @@ reading and comparing takes, never on which worker was free or what other proble
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
 _READ_TOGETHER = 16  # answers between two looks at the budget
+_PERCENT_SIGN = re.compile(r"\s*\\?%(?=\W*\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,30 +205,49 @@ async def group_answers(
 ) -> list[int]:
     """Group index per answer: equal answers share one, groups count from 0 as they appear.
 
-    The first answer of a group represents it, and later ones join the first group whose
-    representative they equal: the result follows from the order of `answers` alone. None and blanks
-    are no answers and get -1. Answers of one `form` are equal, and compared once.
+    Which answers share a group does not depend on their order: answers of one `form` are equal,
+    and the forms join the first group whose representative they equal, the longest form first, for
+    it says most. Those with a percent sign come last, and all are read alike: without the sign if
+    one of them equals another answer so, else as hundredths. None and blanks are no answers and get
+    -1.
     """
-    representatives: list[str] = []
-    group_of_form: dict[str, int] = {}
-    groups = []
+    texts: dict[str, str] = {}
     for answer in answers:
-        if answer is None or not answer.strip():
-            groups.append(-1)
-            continue
-        known = form(answer)
-        if known not in group_of_form:
-            group_of_form[known] = await _find_group(answer, representatives, grader)
-        groups.append(group_of_form[known])
-    return groups
+        if answer is not None and answer.strip():
+            known = form(answer)
+            texts[known] = min(answer, texts.get(known, answer), key=lambda text: (len(text), text))
+    order = sorted(texts, key=lambda known: (-len(texts[known]), texts[known]))
+    representatives: list[str] = []
 
+    async def find(answer: str) -> int | None:
+        for group, representative in enumerate(representatives):
+            verdict = await grader.equal(answer, representative)
+            # whether "1,22" has a decimal comma only the author of a reference is taken to know
+            if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
+                return group
+        return None
 
-async def _find_group(answer: str, representatives: list[str], grader: Equality) -> int:
-    """Index of the group that `answer` belongs to, which may be a new one."""
-    for group, representative in enumerate(representatives):
-        verdict = await grader.equal(answer, representative)
-        # whether "1,22" has a decimal comma only the author of a reference is taken to know
-        if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
-            return group
-    representatives.append(answer)
-    return len(representatives) - 1
+    found: dict[str, int] = {}
+
+    async def join(known: str, answer: str) -> None:
+        group = await find(answer)
+        if group is None:
+            group = len(representatives)
+            representatives.append(answer)
+        found[known] = group
+
+    for known in order:
+        if not _PERCENT_SIGN.search(texts[known]):
+            await join(known, texts[known])
+    numbers = {known: _PERCENT_SIGN.sub("", texts[known]) for known in order if known not in found}
+    for number in numbers.values():
+        if await find(number) is not None:
+            texts |= numbers
+            break
+    for known in numbers:
+        await join(known, texts[known])
+    index: dict[int, int] = {}
+    return [
+        index.setdefault(found[form(answer)], len(index)) if answer and answer.strip() else -1
+        for answer in answers
+    ]

@@ -9,13 +9,18 @@ never separated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from tts.compat import StrEnum
 
+DIGITS = 50  # of a value
+_AMONG_VALUES = Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_ROUNDING = Decimal("1e-40")  # of values, relative; 1e-34 beside 1 still counts
 # math-verify rounds to 6 decimals where one side is a decimal number; ten times that stays clear.
-ABSOLUTE_TOLERANCE = 1e-5
-RELATIVE_TOLERANCE = 1e-8
+_ABSOLUTE_TOLERANCE = Decimal("1e-5")
+_RELATIVE_TOLERANCE = Decimal("1e-8")
+_SMALL = Decimal("1e-3")  # below it six decimals say little, and six digits count
 
 
 class Kind(StrEnum):
@@ -28,43 +33,51 @@ class Kind(StrEnum):
     UNION = "union"  # of intervals, mostly
     MATRIX = "matrix"
     ASSIGNMENT = "assignment"  # "x=5": a symbol equals a scalar without that symbol
+    PERCENTAGE = "percentage"  # the number before the sign, or a hundredth of it
 
 
 _SINGLE = {Kind.SCALAR, Kind.MATRIX}  # as good as the set that holds nothing else
 _RANGES = {Kind.INTERVAL, Kind.UNION}
+
+Value = tuple[Decimal, Decimal]
+"""The real and the imaginary part; of any size, which a float is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """Invariants of one parsed answer.
 
-    A scalar has its `values` at fixed points and, as `mark`, the sorted characters of its text. An
-    interval is marked with its brackets, a matrix with its shape, an assignment of a real
-    polynomial with its symbol. `parts` are elements, end points or, of an assignment, the
-    right-hand side.
+    A scalar has its `values` at fixed points and, as `mark`, the sorted characters of its text. A
+    rational number has a digest as well, `exact`, which no other one has. `is_rounded` says that
+    decimals, or a quadrature, may stand for a number near them. An interval is marked with its
+    brackets, a matrix with its shape, an assignment of a real polynomial with its symbol. `parts`
+    are elements, end points or, of an assignment, the right-hand side.
     """
 
     kind: Kind
     mark: str = ""
-    values: tuple[complex, ...] = ()
+    values: tuple[Value, ...] = ()
     is_symbol: bool = False
+    exact: str = ""
+    is_rounded: bool = False
     parts: tuple[Sketch | None, ...] = ()
 
     def to_json(self) -> list[Any]:
         """The sketch as the worker sends it; `from_json` reads it."""
-        values = [[value.real, value.imag] for value in self.values]
+        values = [list(map(str, value)) for value in self.values]
         parts = [part and part.to_json() for part in self.parts]
-        return [self.kind, self.mark, values, self.is_symbol, parts]
+        flags = [self.is_symbol, self.exact, self.is_rounded]
+        return [self.kind, self.mark, values, *flags, parts]
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Sketch:
         """The sketch that `to_json` wrote."""
-        kind, mark, values, is_symbol, parts = fields
+        kind, mark, values, *flags, parts = fields
         return cls(
             Kind(kind),
             mark,
-            tuple(complex(*value) for value in values),
-            is_symbol,
+            tuple((Decimal(real), Decimal(imaginary)) for real, imaginary in values),
+            *flags,
             tuple(part and cls.from_json(part) for part in parts),
         )
 
@@ -88,20 +101,26 @@ def are_separated(a: Parsed, b: Parsed) -> bool:
         return False
     if not (a.has_formula and b.has_formula):
         return True
-    return _separated(a.sketch, b.sketch)
+    return separated(a.sketch, b.sketch)
 
 
-def _separated(a: Sketch | None, b: Sketch | None) -> bool:
+def separated(a: Sketch | None, b: Sketch | None) -> bool:
+    """True if what the two were made of is certainly different."""
     if a is None or b is None:
         return False
     kinds = {a.kind, b.kind}
+    if kinds == {Kind.PERCENTAGE}:
+        return separated(a.parts[0], b.parts[0])
+    if Kind.PERCENTAGE in kinds:
+        sign, other = (a, b) if a.kind is Kind.PERCENTAGE else (b, a)
+        return all(separated(part, other) for part in sign.parts)
     if Kind.ASSIGNMENT in kinds:
         return _assignments_separated(a, b)
     if kinds == {Kind.SCALAR}:
         return _scalars_separated(a, b)
     if len(kinds) == 1 and a.kind in (Kind.MATRIX, Kind.INTERVAL, Kind.TUPLE):
         alike = a.mark == b.mark and len(a.parts) == len(b.parts)
-        return not alike or any(map(_separated, a.parts, b.parts))
+        return not alike or any(map(separated, a.parts, b.parts))
     if not kinds.isdisjoint(_RANGES):
         return _ranges_separated(a, b)
     return kinds <= _SINGLE or _collections_separated(a, b)
@@ -111,10 +130,36 @@ def _scalars_separated(a: Sketch, b: Sketch) -> bool:
     # A symbol is compared by its name: "abc" is the product a*b*c, "e" is Euler's number.
     if (a.is_symbol or b.is_symbol) and a.mark == b.mark:
         return False
+    if a.exact and b.exact and not (a.is_rounded or b.is_rounded):
+        return a.exact != b.exact
+    apart = _rounded_apart if a.is_rounded or b.is_rounded else _apart
+    return any(apart(x, y) for x, y in zip(a.values, b.values, strict=True))
+
+
+def _apart(x: Value, y: Value) -> bool:
+    return _distance(x, y) > _AMONG_VALUES.multiply(_ROUNDING, _size(x, y))
+
+
+def _rounded_apart(x: Value, y: Value) -> bool:
+    """Whether decimals do not stand for one number: to six decimals, small ones to six digits."""
+    size = _size(x, y)
+    if size >= _SMALL:
+        tolerance = _AMONG_VALUES.fma(_RELATIVE_TOLERANCE, size, _ABSOLUTE_TOLERANCE)
+        return _distance(x, y) > tolerance
+    places = 5 - size.adjusted()
     return any(
-        abs(x - y) > ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * max(abs(x), abs(y))
-        for x, y in zip(a.values, b.values, strict=True)
+        _AMONG_VALUES.to_integral_value(_AMONG_VALUES.scaleb(p, places))
+        != _AMONG_VALUES.to_integral_value(_AMONG_VALUES.scaleb(q, places))
+        for p, q in zip(x, y, strict=True)
     )
+
+
+def _size(*values: Value) -> Decimal:
+    return max(part.copy_abs() for value in values for part in value)
+
+
+def _distance(x: Value, y: Value) -> Decimal:
+    return max(_AMONG_VALUES.subtract(p, q).copy_abs() for p, q in zip(x, y, strict=True))
 
 
 def _assignments_separated(a: Sketch, b: Sketch) -> bool:
@@ -126,7 +171,7 @@ def _assignments_separated(a: Sketch, b: Sketch) -> bool:
     if a.kind is b.kind and (a.mark != b.mark or not a.mark):
         return False
     left, right = (s.parts[0] if s.kind is Kind.ASSIGNMENT else s for s in (a, b))
-    return _separated(left, right)
+    return separated(left, right)
 
 
 def _ranges_separated(a: Sketch, b: Sketch) -> bool:
@@ -144,12 +189,12 @@ def _is_infinite(range_: Sketch | None) -> bool:
         return False
     if range_.kind is Kind.UNION:
         return any(map(_is_infinite, range_.parts))
-    return range_.kind is Kind.INTERVAL and _separated(*range_.parts)
+    return range_.kind is Kind.INTERVAL and separated(*range_.parts)
 
 
 def _collections_separated(a: Sketch, b: Sketch) -> bool:
     """Whether some element of one equals no element of the other."""
     left, right = (s.parts if s.kind not in _SINGLE else (s,) for s in (a, b))
-    return any(all(_separated(x, y) for y in right) for x in left) or any(
-        all(_separated(x, y) for x in left) for y in right
+    return any(all(separated(x, y) for y in right) for x in left) or any(
+        all(separated(x, y) for x in left) for y in right
     )
