@@ -250,3 +250,19 @@ def test_gsm8k_answers_follow_the_mark(text, answer):
 def test_every_gsm8k_reference_is_an_integer(shared_lines):
     for problem in shared_lines("gsm8k_test.jsonl"):
         assert re.fullmatch(r"-?\d+", extract_gsm8k_answer(problem["answer"]) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is (C).", "C"),
+        ("The answer is (a) 5.", None),
+        ("Final Answer: (B)", "B"),
+        ("Final Answer: The largest $n$ is 34.", "34"),
+        (r"Final Answer: The area is $\frac{1}{2}$.", r"\frac{1}{2}"),
+        ("Final Answer: The largest $n$ is not 34.", None),
+        ("Final Answer: The area is greater than 34.", None),
+    ],
+)
+def test_a_choice_or_what_a_verb_states_is_an_answer(text, answer):
+    assert extract_answer(text) == answer

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.amounts import amount
+
 from tts.grading import Grader, Outcome, Reason, Verdict, group_answers
 
 
@@ -55,6 +57,50 @@ def test_groups_are_the_classes_of_equality_in_order_of_appearance(answers):
     order = list(dict.fromkeys(value for value in values if value is not None))
     assert groups == [-1 if value is None else order.index(value) for value in values]
     assert len(grader.asked) == len(set(grader.asked))
+
+
+POOL = [
+    *("0.5", "50", "50\\%", "50%", r"\frac12", "0.5\\%", "0.005", "50.0\\%", "1e3", "1000"),
+    *("x=1", "1", "y=1", "2x+z=1", "0.333333", "1/3", "333333/1000000", r"33.3333\%"),
+    *("(1,2)", "2,1", r"\{1,2\}", "1<x<2", "D", "(D) 12 km", "1,22", "1.22", "1.6e-19", "0"),
+]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
+        yield grader
+
+
+def partition(answers, grader):
+    groups = asyncio.run(group_answers(answers, grader))
+    return {frozenset(a for a, g in zip(answers, groups, strict=True) if g == n) for n in groups}
+
+
+@settings(deadline=None, max_examples=amount(40, 400))
+@given(st.lists(st.sampled_from(POOL), max_size=9), st.randoms())
+def test_which_answers_share_a_group_does_not_depend_on_their_order(grader, answers, random):
+    shuffled = random.sample(answers, len(answers))
+    groups = partition(answers, grader)
+    assert partition(shuffled, grader) == groups
+    for apart in ({"0.5", "50"}, {"50\\%", "0.5\\%"}, {"1.6e-19", "0"}):
+        assert not any(apart <= group for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("answers", "groups"),
+    [
+        (["0.5", "50\\%", "50"], [0, 1, 1]),
+        (["50\\%", "50", "0.5", "0.5", "0.5"], [0, 0, 1, 1, 1]),
+        (["0.5", "50\\%", r"\frac12", "7"], [0, 0, 0, 1]),
+        (["50\\%", "0.5\\%", "0.5"], [0, 1, 1]),
+        (["1e3", "1000"], [0, 0]),
+    ],
+)
+def test_a_percentage_votes_with_the_number_before_the_sign_or_else_with_its_value(
+    grader, answers, groups
+):
+    assert asyncio.run(group_answers(answers, grader)) == groups
 
 
 def test_one_spelling_is_compared_once():

@@ -14,7 +14,7 @@ from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, veri
 
 from .canonical import trimmed, without_dollars
 from .invariants import sketch_of
-from .sketch import Parsed, separated
+from .sketch import Parsed, same, separated
 from .verdict import Outcome, Reason, Verdict
 
 # math-verify looks for LaTeX inside an environment; a bare answer gets one.
@@ -22,7 +22,7 @@ _ENVIRONMENT = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\boxed")
 # A number as programs print it, "3.54e-07"; "2e-10" may well be twice Euler's number less ten.
 _PRINTED = re.compile(
     r"(?<![\w.^])(?:(?P<decimals>\d*\.\d+|1)|(?P<digits>\d+(?=[eE]\d|[eE][+-]0|E)))"
-    r"\s*(?:[eE]|\\(?:mathrm|text)\{[eE]\})\s*\{?(?P<exponent>[+-]?\d{1,5})\}?(?![\d.])",
+    r"\s*(?:[eE]|\\(?:mathrm|text)\{[eE]\})\s*(?P<brace>\{)?(?P<exponent>[+-]?\d{1,5})(?(brace)\})(?![\d.])",
     re.ASCII,
 )
 _BARE_EXPONENT = re.compile(r"(?:\^|\*\*)\s*([+-]?\d+)", re.ASCII)
@@ -106,12 +106,12 @@ _sympy_expr_eq = math_verify.grader.sympy_expr_eq
 def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
     """math-verify's comparison, which drops what is small, of two numbers as of all their parts.
 
-    What certainly differs is different, whatever its size; equal fractions are equal.
+    What certainly differs is different, and what is certainly the same is equal, of any size.
     """
     one, two = _sketch(gold), _sketch(target)
     if separated(one, two):
         return False
-    if one and two and one.exact and one.exact == two.exact:
+    if same(one, two):
         return True
     if _is_with_roots(gold) and isinstance(target, sympy.Expr):
         gold, target = gold.xreplace(_COUNTS), target.xreplace(_COUNTS)

@@ -33,7 +33,7 @@ _ANNOUNCED = (
 # The sentence that ends the solutions of lm-eval's few-shot prompts for GSM8K. A step may say it of
 # a part of the problem, so it counts only where nothing more certain is announced.
 _IN_A_SENTENCE = re.compile(
-    r"\b(?:the|our|my) answer is[ \t]+(?=[*_]*(?:\$|-?\\|[-€£(]*\d))", re.IGNORECASE
+    r"\b(?:the|our|my) answer is[ \t]+(?=[*_]*(?:\$|-?\\|[-€£(]*\d|\((?-i:[A-J])\)))", re.IGNORECASE
 )
 _AFTER_HASHES = re.compile(r"^####[ \t]+([$€£]?-?\d[\d.,]*%?)[ \t]*$", re.MULTILINE)
 
@@ -45,6 +45,11 @@ _LIST = re.compile(
 )
 _UNIT = re.compile(
     r"(?:\s+(?!and|or|not|less|more|plus|minus|times)[^\W\d_]+){0,3}|\s*,.*", re.DOTALL
+)
+_CHOICE = re.compile(r"\(([A-J])\)")
+# "The largest $n$ is 34" says it after its verb; "is not 34" does not.
+_AFTER_A_VERB = re.compile(
+    rf".*\b(?:is|are|equals)\s+(?P<answer>{_FENCED}|-?\d[\d.,/]*)", re.DOTALL
 )
 _FENCE = re.compile(r"(?!^)(?<!\\)\$|^\$(?!\d)|\\[(\[]")
 _WORD = re.compile(r"[^\W\d_]")
@@ -119,8 +124,13 @@ def _answer_at(text: str, start: int) -> str | None:
         if rest and not rest.lstrip().startswith(","):
             return answer
         return fenced[0] if fenced["more"] else _without_fences(fenced["first"])
+    if choice := _CHOICE.fullmatch(answer):
+        return choice[1]
     if _FENCE.search(answer) or (_WORD.match(answer) and _TWO_WORDS.search(answer)):
-        return None
+        if not (said := _AFTER_A_VERB.fullmatch(answer)):
+            return None
+        answer = said["answer"]
+        return _without_fences(answer) if answer[0] in "$\\" else answer
     return answer or None
 
 

@@ -97,24 +97,33 @@ def _scalar(expression: Any) -> Sketch | None:
     text = "".join(sorted(str(expression).lower().replace("*", "").replace(" ", "")))
     is_symbol = isinstance(expression, sympy.Symbol)
     series = expression.atoms(sympy.Sum, sympy.Product, sympy.Integral)
-    values_of = {term: _value_of(term) for term in series if not term.free_symbols}
-    values_of = {term: value for term, value in values_of.items() if value is not None}
-    is_rounded = bool(values_of) or _is_rounded(expression)
-    names = {call: sympy.Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)}
-    fractions = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
-    expression = expression.xreplace(names).xreplace(values_of).xreplace(fractions)
+    known = {term: _value_of(term) for term in series if not term.free_symbols}
+    known = {term: _fraction(value) for term, value in known.items() if value is not None}
+    is_rounded = bool(known) or _is_rounded(expression)
+    known |= {call: sympy.Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)}
+    expression = _fraction(expression, known)
     if not _is_ordinary(expression):
         return None
     symbols = expression.free_symbols
-    values = []
+    values: list[Value] = []
+    at: dict[Any, Any] = {}
     for point in range(_POINTS):
         at = {symbol: _coordinate(symbol.name, point) for symbol in symbols}
         try:
             values.append(_value(expression.evalf(DIGITS, subs=at)))
         except (TypeError, ValueError, ArithmeticError):  # no number: a pole, or sympy's own limits
             return None
-    exact = "" if symbols else _digest(expression)
+    is_exact = not symbols or all(power.exp.is_Integer for power in expression.atoms(sympy.Pow))
+    exact = _digest(expression.xreplace(at)) if is_exact else ""
     return Sketch(Kind.SCALAR, text, tuple(values), is_symbol, exact, is_rounded)
+
+
+def _fraction(expression: Any, known: dict[Any, Any] | None = None) -> Any:
+    """With fractions for decimal numbers, and for other terms what is known of them."""
+    fractions = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
+    return expression.xreplace(
+        {**fractions, **(known or {})}
+    )  # at once: sympy rounds what it builds
 
 
 def _is_rounded(expression: Any) -> bool:

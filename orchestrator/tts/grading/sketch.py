@@ -20,7 +20,8 @@ _ROUNDING = Decimal("1e-40")  # of values, relative; 1e-34 beside 1 still counts
 # math-verify rounds to 6 decimals where one side is a decimal number; ten times that stays clear.
 _ABSOLUTE_TOLERANCE = Decimal("1e-5")
 _RELATIVE_TOLERANCE = Decimal("1e-8")
-_SMALL = Decimal("1e-3")  # below it six decimals say little, and six digits count
+_SMALL = Decimal("1e-3")  # below it six decimals say little
+_FEWEST_ROUNDED, _MOST_ROUNDED = 6, 12
 
 
 class Kind(StrEnum):
@@ -136,22 +137,44 @@ def _scalars_separated(a: Sketch, b: Sketch) -> bool:
     return any(apart(x, y) for x, y in zip(a.values, b.values, strict=True))
 
 
+def same(a: Sketch | None, b: Sketch | None) -> bool:
+    """True if two scalars, which are not separated, are certainly one number or expression."""
+    if not (a and b and a.values and b.values):
+        return False
+    if a.exact and a.exact == b.exact:
+        return True
+    is_constant = a.values[0] == a.values[1] and b.values[0] == b.values[1]
+    is_rounded = (a.is_rounded or b.is_rounded) and _size(a.values[0], b.values[0]) >= _SMALL
+    return is_constant and not is_rounded
+
+
 def _apart(x: Value, y: Value) -> bool:
     return _distance(x, y) > _AMONG_VALUES.multiply(_ROUNDING, _size(x, y))
 
 
 def _rounded_apart(x: Value, y: Value) -> bool:
-    """Whether decimals do not stand for one number: to six decimals, small ones to six digits."""
+    """Whether decimals do not stand for one number.
+
+    Six decimals count, as for math-verify. Of small numbers so many digits as both have, and six at
+    least: 1.66667e-6 is a sixth of a hundred thousandth, 1.6e-19 is not 1.602e-19.
+    """
     size = _size(x, y)
     if size >= _SMALL:
         tolerance = _AMONG_VALUES.fma(_RELATIVE_TOLERANCE, size, _ABSOLUTE_TOLERANCE)
         return _distance(x, y) > tolerance
-    places = 5 - size.adjusted()
+    digits = min(_MOST_ROUNDED, *(max(map(_digits, value)) for value in (x, y)))
+    if digits < _FEWEST_ROUNDED:
+        return _apart(x, y)
+    places = digits - 1 - size.adjusted()
     return any(
         _AMONG_VALUES.to_integral_value(_AMONG_VALUES.scaleb(p, places))
         != _AMONG_VALUES.to_integral_value(_AMONG_VALUES.scaleb(q, places))
         for p, q in zip(x, y, strict=True)
     )
+
+
+def _digits(number: Decimal) -> int:
+    return len(_AMONG_VALUES.normalize(number).as_tuple().digits)
 
 
 def _size(*values: Value) -> Decimal:
