@@ -4,7 +4,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.amounts import amount
 
 from tts.grading import Grader, Outcome, Reason, Verdict, group_answers

@@ -67,18 +67,19 @@ class Sketch:
         """The sketch as the worker sends it; `from_json` reads it."""
         values = [list(map(str, value)) for value in self.values]
         parts = [part and part.to_json() for part in self.parts]
-        flags = [self.is_symbol, self.exact, self.is_rounded]
-        return [self.kind, self.mark, values, *flags, parts]
+        return [*(self.kind, self.mark, values, self.is_symbol, self.exact, self.is_rounded, parts)]
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Sketch:
         """The sketch that `to_json` wrote."""
-        kind, mark, values, *flags, parts = fields
+        kind, mark, values, is_symbol, exact, is_rounded, parts = fields
         return cls(
             Kind(kind),
             mark,
             tuple((Decimal(real), Decimal(imaginary)) for real, imaginary in values),
-            *flags,
+            is_symbol,
+            exact,
+            is_rounded,
             tuple(part and cls.from_json(part) for part in parts),
         )
 
