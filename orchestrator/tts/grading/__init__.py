@@ -10,7 +10,7 @@
 | screen | refuses what would only burn a worker (towers, factorials) |
 | readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
-| invariants | sympy objects to sketches, values of sums and integrals; in the worker process only |
+| invariants | sympy objects to sketches; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |

@@ -1,9 +1,9 @@
 """What tells two parsed answers apart without comparing them in full. Pure; knows no sympy.
 
-A sketch holds invariants of an answer: values that equal answers must share. It may only separate:
-answers whose sketches differ are certainly different, the others remain to be compared. Answers
-without certain invariants (inequalities, indefinite integrals, percentages) have no sketch and are
-never separated.
+A sketch holds invariants of an answer: values that equal answers must share. Answers whose sketches
+differ are certainly different, and numbers whose values agree in all digits are the same; the
+others remain to be compared. Answers without certain invariants (inequalities, indefinite
+integrals) have no sketch and are never separated.
 """
 
 from __future__ import annotations
