@@ -106,7 +106,7 @@ _sympy_expr_eq = math_verify.grader.sympy_expr_eq
 def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
     """math-verify's comparison, which drops what is small, of two numbers as of all their parts.
 
-    What certainly differs is different, and what is certainly the same is equal, of any size.
+    The sketches decide first, at any size, on what differs and what is the same.
     """
     one, two = _sketch(gold), _sketch(target)
     if separated(one, two):

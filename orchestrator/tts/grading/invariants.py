@@ -150,7 +150,7 @@ def _value(number: Any) -> Value:
 
 
 def _digest(expression: Any) -> str:
-    """What tells a rational number from all others; empty for what is none."""
+    """A digest that no other rational number has; empty for a number that is not rational."""
     number = expression.doit() if _is_rational(expression) else sympy.nan
     if not number.is_Rational:
         return ""

@@ -156,8 +156,8 @@ def _apart(x: Value, y: Value) -> bool:
 def _rounded_apart(x: Value, y: Value) -> bool:
     """Whether decimals do not stand for one number.
 
-    Six decimals count, as for math-verify. Of small numbers so many digits as both have, and six at
-    least: 1.66667e-6 is a sixth of a hundred thousandth, 1.6e-19 is not 1.602e-19.
+    Six decimals count, as for math-verify. Small numbers are compared to the digits of the shorter
+    one, if it has six: 1.66667e-6 is 1/600000, and 1.6e-19 is not 1.602e-19.
     """
     size = _size(x, y)
     if size >= _SMALL:
