@@ -85,7 +85,7 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(recorded, pair, 
             deployment_source=str(file), dataset="demo", schedule=schedule, speculation="off"
         )
         wanted = as_recorded(given, recorded, set())
-        outcome = carry_out(plan_of(wanted, problems_of(wanted)), tmp_path / schedule)
+        outcome = carry_out(plan_of(*problems_of(wanted)), tmp_path / schedule)
         assert outcome["tree_digest"] == summary(recorded)["tree_digest"]
         assert outcome["accuracy"] == summary(recorded)["accuracy"]
         assert outcome["replay"]["source"] == str(recorded)

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_JSON_BYTES = 100_000_000
 """The largest JSON file that is read: far above any tokenizer or run, far below memory."""
@@ -43,14 +43,20 @@ def read_bytes(file: Path, most: int = MAX_JSON_BYTES) -> bytes:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file")
-        if status.st_size > most:
-            raise Unreadable(f"it has {status.st_size:,} bytes; at most {most:,} are read")
         with file.open("rb") as stream:
-            data = stream.read(most + 1)  # a file may grow, or not tell its size, as in /proc
+            return read_open(stream, most)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
+
+
+def read_open(stream: BinaryIO, most: int) -> bytes:
+    """The content of an open file of at most `most` bytes; raises Unreadable, and OSError."""
+    size = os.fstat(stream.fileno()).st_size
+    if size > most:
+        raise Unreadable(f"it has {size:,} bytes; at most {most:,} are read")
+    data = stream.read(most + 1)  # a file may grow, or not tell its size, as in /proc
     if len(data) > most:
         raise Unreadable(f"it has more than {most:,} bytes, which is the most that is read")
     return data

@@ -28,6 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from tts.build.shown_text import shown
+
 from . import json_output
 from .documents.errors import ErrorDocument, Failure
 
@@ -221,4 +223,4 @@ def _keep_newest(folder: Path) -> None:
 
 def _say(line: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # stderr may be closed, too
-        print(line, file=sys.stderr)  # noqa: T201
+        print(shown(line), file=sys.stderr)  # noqa: T201

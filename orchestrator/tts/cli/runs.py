@@ -287,9 +287,9 @@ def bench(
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
-    if verifier is not None and (resume is not None or replay is not None):
+    if verifier is not None and replay is not None:
         raise typer.BadParameter(
-            "what is resumed or replayed has its verifier already", param_hint="--verifier"
+            "what is replayed has its verifier already", param_hint="--verifier"
         )
     progress = WatchedBench if watch else BenchProgress
     if repair and resume is None:
@@ -304,6 +304,7 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
+                sources=_sources(strategy, verifier),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tts.build.errors import DatasetError, RunError, did_you_mean
 from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
-from tts.problem import Problem
+from tts.problem import Problem, digest_of
 from tts.runs.config import RunConfig
 from tts.runs.folder import PROBLEMS, read_problems
 
@@ -43,6 +43,8 @@ class Dataset:
     problems: list[Problem]
     source: str = ""
     """The file, how many of its problems, and what was read from which column; else empty."""
+    digest: str = ""
+    """Of the problems before a shard was taken of them (`tts.problem.digest_of`)."""
 
 
 def load_problems(
@@ -76,6 +78,7 @@ def load_dataset(
     Raises DatasetError naming the file and line.
     """
     whole = _load(dataset, limit, seed, options or DatasetOptions(), say)
+    whole = replace(whole, digest=digest_of(whole.problems))
     if options is None or options.shard is None:
         return whole
     part = options.shard.of(whole.problems)
@@ -84,9 +87,8 @@ def load_dataset(
             f"Shard {options.shard} of {len(whole.problems)} problems is empty.",
             hint="Split them into no more shards than there are problems.",
         )
-    return Dataset(
-        part, f"shard {options.shard}: {len(part):,} of {len(whole.problems):,} problems"
-    )
+    source = f"shard {options.shard}: {len(part):,} of {len(whole.problems):,} problems"
+    return replace(whole, problems=part, source=source)
 
 
 def _load(

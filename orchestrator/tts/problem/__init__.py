@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -44,3 +47,13 @@ class Problem:
             return self.question
         turns = [*said, Turn("user", self.question)]
         return "\n\n".join(f"{_SPEAKERS[turn.role]}: {turn.content}" for turn in turns)
+
+
+def digest_of(problems: Iterable[Problem]) -> str:
+    """SHA-256 of what is asked: ids, questions with what was said before, and references."""
+    found = hashlib.sha256()
+    for each in problems:
+        said = [[turn.role, turn.content] for turn in each.history]
+        row = json.dumps([each.id, each.question, each.answer, said])  # ASCII, whatever the text
+        found.update(row.encode() + b"\n")
+    return found.hexdigest()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Console, ConsoleDimensions
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.live import Live
 from rich.progress import Progress
+from rich.segment import Segment
+
+from tts.build.shown_text import shown
 
 _quiet = False
 
@@ -15,12 +20,24 @@ def silence() -> None:
     _quiet = True
 
 
+class _Console(Console):
+    """Shows texts, which may be anybody's, without their control characters (`shown`)."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """See Console."""
+        for segment in super().render(renderable, options):
+            plain = segment.control or segment.text.isprintable()
+            yield segment if plain else segment._replace(text=shown(segment.text))
+
+
 def consoles() -> tuple[Console, Console]:
     """The console for results (stdout) and the one for everything else (stderr)."""
-    out = Console(highlight=False)
+    out = _Console(highlight=False)
     if not out.is_terminal:
         out.width = 140  # a pipe has no width; a table must not be squeezed into 80 columns
-    return out, Console(stderr=True, highlight=False, quiet=_quiet)
+    return out, _Console(stderr=True, highlight=False, quiet=_quiet)
 
 
 def say(text: str, console: Console | None = None) -> None:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
 from tts.build.errors import RunError
 from tts.runs.checks import check_run
-from tts.runs.durable import make_folder
+from tts.runs.durable import make_folder, replacing
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import (
     AnyEvent,
@@ -82,11 +80,11 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
     """
     vote = read_config(folder).get("vote", "weighted")
     check_run(folder)
-    file = file or folder / TRACE
-    part = file.with_name(f".{file.name}.part")
+    # where the user wants it links are followed, in the run's folder none is
+    file = file.parent.resolve() / file.name if file else folder / TRACE
     try:
         make_folder(file.parent)
-        with part.open("wb") as stream:
+        with replacing(file) as stream:
             events = read_events(folder)
             first = next(events, None)
             if first is None:
@@ -95,15 +93,11 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
             trace.add_events(chain((first,), events))
             for engine in ENGINES:
                 trace.add_steps(folder, engine)
-        part.replace(file)
     except OSError as error:
         raise RunError(
             f"The trace {file} cannot be written: {error.strerror or error}.",
             hint="Name another file with --out.",
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
     return file, trace.counts
 
 
@@ -395,6 +389,6 @@ def _name(node: NodePath) -> str:
 def _unix_time(first: AnyEvent) -> float | None:
     """When a log's first session began, in seconds; None if it does not say."""
     try:
-        return datetime.fromisoformat(first.time if isinstance(first, Session) else "").timestamp()
+        return first.began.timestamp() if isinstance(first, Session) else None
     except ValueError:
         return None

@@ -8,6 +8,7 @@ summary again. Folders of older versions name no checksums and are read as they 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ from .state import RunState, solved_problems
 
 _FILES = "files"
 """The field of summary.json with the other files' checksums."""
+_OWN_FILES = re.compile(
+    rf"{re.escape(CONFIG)}|{re.escape(PROBLEMS)}|{re.escape(EVENTS)}|{ENGINE_STEPS}/\w+\.jsonl"
+)
+"""The names that it may have."""
 
 
 def check_run(folder: Path) -> None:
@@ -81,6 +86,8 @@ def read_summary_fields(folder: Path) -> Json:
     if not isinstance(files, dict):
         raise _stale(file, f"`{_FILES}` is not an object")
     for name, then in files.items():
+        if not _OWN_FILES.fullmatch(name):
+            raise _stale(file, f"`{_FILES}` names {name!r:.100}, which is no file of a run")
         now = _checksum(folder, name)
         if now is None and name.startswith(ENGINE_STEPS):
             continue  # nothing but figures is made of them, and without them these are left out
@@ -100,7 +107,7 @@ def check_lengths(folder: Path, summary: Json) -> None:
     """
     files = summary.get(_FILES)
     for name, then in files.items() if isinstance(files, dict) else ():
-        if name.startswith(ENGINE_STEPS):
+        if name.startswith(ENGINE_STEPS) or not _OWN_FILES.fullmatch(name):
             continue
         try:
             now = f"{(folder / name).stat().st_size} bytes,"

@@ -7,13 +7,13 @@ field `crc32`, that of its other fields. Files of older versions have neither, a
 
 from __future__ import annotations
 
-import errno
 import json
-import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zlib import crc32
+
+from .files import open_file
 
 OWN = "crc32"
 """The field of a JSON file that holds its checksum."""
@@ -63,10 +63,9 @@ class Chain:
         Raises OSError.
         """
         chain = cls()
-        if log.is_file():
-            with log.open("rb") as lines:
-                for line in lines:
-                    chain.fits(line)
+        with suppress(FileNotFoundError), open_file(log) as lines:
+            for line in lines:
+                chain.fits(line)
         return chain
 
 
@@ -84,18 +83,11 @@ def without_checksum(data: dict[str, Any]) -> tuple[dict[str, Any], bool | None]
 def of_file(file: Path) -> str:
     """The checksum of a file's content, with its length; raises OSError."""
     crc = length = 0
-    with open_regular(file) as content:
+    with open_file(file) as content:
         while chunk := content.read(_CHUNK):
             crc = crc32(chunk, crc)
             length += len(chunk)
     return f"{length} bytes, CRC-32 {crc:08x}"
-
-
-def open_regular(file: Path) -> BinaryIO:
-    """Open a file to be read that ends: no pipe, no device. Raises OSError."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return file.open("rb")
 
 
 def _of_object(data: dict[str, Any]) -> str:

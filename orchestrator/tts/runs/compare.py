@@ -290,7 +290,7 @@ def _plain(value: Any) -> str:
     return Path(value).name if isinstance(value, str) else str(value)
 
 
-_NOT_SETTINGS = ("problem_ids", "deployment_source", "command")
+_NOT_SETTINGS = ("problem_ids", "problems_digest", "deployment_source", "command")
 """Keys of run.json: problems are matched by themselves, a deployment is known by its digest, and a
 command line says again what the others do."""
 

@@ -132,6 +132,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     program's. It decides nothing of the outcome."""
     fitted_to: Limits = Limits()
     """The mean cost of a problem to which n was fitted; it ends no search."""
+    problems_digest: str | None = None
+    """Of ids, questions and references; of a shard, those of the whole. None: the run is older.
+    Resolved."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
@@ -206,6 +209,17 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
     Fields that an older version did not write are not compared, nor are the circumstances: of
     engines elsewhere only the model counts, where it is named on both sides.
     """
+    digest = before.get("problems_digest")
+    if (
+        digest
+        and now.get("problem_ids") == before["problem_ids"]
+        and now.get("problems_digest") != digest
+    ):
+        raise RunError(
+            f"The run in {folder} cannot be continued: the questions or answers of "
+            f"{now['dataset']} are not those that it began with.",
+            hint="Bring them back as they were, or start a new run.",
+        )
     for name in (*before, "functions", "limits"):
         if name not in (*CIRCUMSTANCES, "sources") and now.get(name) != before.get(name):
             raise RunError(

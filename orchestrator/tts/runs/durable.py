@@ -7,46 +7,57 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from tts.build.private import PRIVATE
+
+from .files import folder_of, open_file
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a text so that a reader, and a machine that restarts, has the old or the new content.
+@contextmanager
+def replacing(file: Path) -> Iterator[BinaryIO]:
+    """Write what becomes `file` when the block ends, on disk; it stays as it is if that fails.
 
-    It is on disk when this returns. Raises OSError.
+    A reader, and a machine that restarts, has the old or the new content. Raises OSError.
     """
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as content:
-            content.write(text)
-            content.flush()
-            os.fsync(content.fileno())
-        temporary.replace(file)
-    except OSError:  # a full disk: what was written of it makes room again
-        temporary.unlink(missing_ok=True)
-        raise
+    with folder_of(file) as folder:
+        with suppress(FileNotFoundError):  # of a process that was killed
+            os.unlink(temporary.name, dir_fd=folder)
+        try:
+            with open_file(temporary, "xb") as content:
+                yield content
+                content.flush()
+                os.fsync(content.fileno())
+            os.replace(temporary.name, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:  # a full disk: what was written of it makes room again
+            with suppress(FileNotFoundError):
+                os.unlink(temporary.name, dir_fd=folder)
+            raise
     sync_folder(file.parent)
 
 
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write a file as `replacing` does; raises OSError."""
+    with replacing(file) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
 def write_copy(descriptor: int, file: Path) -> None:
-    """Write what an open file holds, which may have lost its name, as `write_whole` does.
+    """Write what an open file holds, which may have lost its name, as `replacing` does.
 
     Raises OSError.
     """
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with temporary.open("wb") as content:
+    with replacing(file) as content:
         place = 0
         while part := os.pread(descriptor, 2**20, place):
             content.write(part)
             place += len(part)
-        content.flush()
-        os.fsync(content.fileno())
-    temporary.replace(file)
-    sync_folder(file.parent)
 
 
 def make_folder(folder: Path) -> None:

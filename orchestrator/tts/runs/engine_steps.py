@@ -24,6 +24,7 @@ from tts.engines.statistics import Statistics
 
 from .durable import make_folder
 from .events import EngineName
+from .files import open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
 from .state import session_begins
@@ -107,7 +108,7 @@ class StepLog:
         file = steps_file(folder, engine)
         make_folder(file.parent)
         cut_half_line(file)
-        self._file = file.open("ab")
+        self._file = open_file(file, "ab")
         self._file.write(_encoder.encode(session) + b"\n")
 
     def write(self, steps: Iterable[EngineStep]) -> None:
@@ -132,7 +133,7 @@ def read_step_log(folder: Path, engine: EngineName) -> Iterator[StepSession | En
     """
     file = steps_file(folder, engine)
     try:
-        with file.open("rb") as lines:
+        with open_file(file) as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return

@@ -9,6 +9,7 @@ older logs can be read; a log of a newer version than VERSION is refused.
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from typing import Annotated, Literal
 
 import msgspec
@@ -51,6 +52,14 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     """Versions and machine (`log.surroundings`); older logs do not say."""
     files: dict[str, str] = {}
     """The checksums of run.json and problems.jsonl as they were then; older logs do not say."""
+
+    @property
+    def began(self) -> datetime:
+        """`time` in UTC; raises ValueError if it is none."""
+        found = datetime.fromisoformat(self.time)
+        if found.tzinfo is None or not 1900 < found.year < 9999:
+            raise ValueError(f"{self.time!r:.60} is not the time of a session")
+        return found.astimezone(timezone.utc)
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):

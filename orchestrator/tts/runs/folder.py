@@ -13,6 +13,7 @@ A folder with `group.json` holds several runs, a folder each (`groups`).
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -20,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunDamaged, RunError
-from tts.build.input_files import Unreadable, parse_json, read_text
+from tts.build.input_files import Unreadable, parse_json
 from tts.build.user_paths import is_there
 from tts.problem import Problem, Turn
 
 from .checksums import OWN, of_file, with_checksum, without_checksum
 from .durable import make_folder, write_whole
+from .files import read_text
 
 Json = dict[str, Any]
 """A JSON object, as it is read and written."""
@@ -103,7 +105,7 @@ def read_problems(folder: Path) -> list[Problem]:
         return []
     except (OSError, Unreadable) as error:
         raise RunError(
-            f"{file} cannot be read as problems: {error}.",
+            f"{file} cannot be read as problems: {_why(error)}.",
             hint="Each line must be a JSON object with id, problem, answer and level.",
         ) from error
 
@@ -162,7 +164,7 @@ def read_json(file: Path, otherwise: str) -> Json:
                 f"{otherwise}: {file.parent} is a file, and a run is a folder."
             ) from error
         raise RunError(
-            f"{file} cannot be read: {error}.",
+            f"{file} cannot be read: {_why(error)}.",
             hint="The file was damaged. Bring it back as it was, or name another folder.",
         ) from error
     if not isinstance(data, dict):
@@ -174,6 +176,10 @@ def read_json(file: Path, otherwise: str) -> Json:
             hint="Bring it back as it was.",
         )
     return data
+
+
+def _why(error: OSError | Unreadable) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def write_json(file: Path, data: Json) -> None:
@@ -196,6 +202,11 @@ def cannot_write(folder: Path, error: OSError) -> RunError:
         return RunError(
             f"The run folder {folder} cannot be written: {error.strerror or error}.",
             hint="It is a file, or a path below a file: name another folder.",
+        )
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return RunError(
+            f"The run folder {folder} cannot be used: {error.strerror}.",
+            hint="If it is yours, put the file or folder itself there, or name where it leads.",
         )
     return RunError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",

@@ -10,13 +10,15 @@ from pathlib import Path
 import psutil
 
 from tts.build.errors import RunError
+from tts.build.input_files import Unreadable
 from tts.build.user_paths import is_closed, is_folder, is_there
 
+from .files import read_text
 from .folder import CONFIG, EVENTS, GROUP, has_begun, has_finished
 from .groups import COMPARISON, is_group, read_group
-from .lock import LOCK
+from .lock import LOCK, MOST_BYTES
 
-_HOLDER = re.compile(r"process (\d+) on (.+)")
+_HOLDER = re.compile(r"process (\d{1,9}) on (.+)")
 
 
 def is_worked_on(folder: Path) -> bool:
@@ -25,8 +27,8 @@ def is_worked_on(folder: Path) -> bool:
     A process of another host cannot be checked, so it counts as alive.
     """
     try:
-        holder = _HOLDER.fullmatch((folder / LOCK).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+        holder = _HOLDER.fullmatch(read_text(folder / LOCK, MOST_BYTES))
+    except (OSError, Unreadable):
         return False
     if holder is None or holder[2] != socket.gethostname():
         return True

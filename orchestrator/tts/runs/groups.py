@@ -5,6 +5,7 @@ This is only the format of the folder: why runs are grouped is decided elsewhere
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from .folder import (
 )
 
 COMPARISON = "comparison.json"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _OWN = ("strategy", "vote", "parameters")
 """The fields of a run that those of a group do not share."""
 
@@ -98,9 +100,13 @@ def read_group(folder: Path) -> tuple[Json, list[Member]]:
     """The configuration of a group, and its runs; raises RunError."""
     config = read_json(folder / GROUP, f"{folder} holds no group of runs")
     try:
-        return config, msgspec.convert(config.get("runs"), list[Member])
+        members = msgspec.convert(config.get("runs"), list[Member])
     except msgspec.ValidationError as error:
         raise damaged(folder / GROUP, f"its runs: {error}") from error
+    for member in members:
+        if not _PLAIN_NAME.fullmatch(member.folder):
+            raise damaged(folder / GROUP, f"{member.folder!r:.100} is no plain name of a run in it")
+    return config, members
 
 
 def read_whole_group(folder: Path) -> GroupConfig:

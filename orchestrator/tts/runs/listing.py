@@ -13,11 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from tts.build.errors import RunDamaged, RunError
+from tts.build.errors import RunDamaged, RunError, TtsError
 from tts.build.user_paths import is_closed, is_folder, is_there
 
 from .checks import check_lengths
 from .config import RunConfig, parse_config
+from .files import open_file
 from .folder import CONFIG, EVENTS, GROUP, SUMMARY, has_begun, has_finished, read_config, read_json
 from .going_on import is_worked_on
 from .groups import is_group, read_group
@@ -70,7 +71,7 @@ def list_runs(folder: Path) -> list[ListedRun]:
         found = [
             run
             for below in folder.iterdir()
-            if not is_closed(below) and is_folder(below) and _is_recorded(below)
+            if not is_closed(below)
             for run in _listed(below, below.name)
         ]
     return sorted(found, key=lambda run: (run.began or "", run.name), reverse=True)
@@ -82,12 +83,14 @@ def _is_recorded(folder: Path) -> bool:
 
 
 def _listed(folder: Path, name: str) -> Iterator[ListedRun]:
-    if not is_group(folder):
-        yield _run(folder, name)
-        return
     try:
+        if not (is_folder(folder) and _is_recorded(folder)):
+            return
+        if not is_group(folder):
+            yield _run(folder, name)
+            return
         members = [folder / member.folder for member in read_group(folder)[1]]
-    except RunError as error:
+    except TtsError as error:
         yield _damaged(folder, name, error)
         return
     begun = [member for member in members if has_begun(member)]
@@ -104,7 +107,7 @@ def _run(folder: Path, name: str) -> ListedRun:
         finished = _finished(folder) if has_finished(folder) else None
         began = _time_of(folder)
         done = _solved(folder / EVENTS) if finished is None else finished.problems
-    except RunError as error:
+    except TtsError as error:
         return _damaged(folder, name, error)
     if finished:
         state: State = "finished"
@@ -141,7 +144,7 @@ def _finished(folder: Path) -> Summary:
 def _solved(log: Path) -> int:
     """Problems that a log shows as solved, counted without decoding its lines."""
     try:
-        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        with open_file(log) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             return sum(1 for _ in _SOLVED.finditer(text))
     except (FileNotFoundError, ValueError):  # there is none yet, or nothing in it
         return 0
@@ -154,7 +157,7 @@ def _n(config: RunConfig) -> int | None:
     return n if isinstance(n, int) else None
 
 
-def _damaged(folder: Path, name: str, error: RunError) -> ListedRun:
+def _damaged(folder: Path, name: str, error: TtsError) -> ListedRun:
     return ListedRun(
         name=name, folder=str(folder), began=_began(folder), state="damaged", damage=error.message
     )
@@ -166,16 +169,16 @@ def _time_of(folder: Path) -> str | None:
     if first is None:
         return _began(folder)
     try:
-        return _iso(datetime.fromisoformat(first.time))
+        return _iso(first.began)
     except ValueError as error:
-        raise RunDamaged(f"{folder / EVENTS}: {first.time!r:.60} is no time.") from error
+        raise RunDamaged(f"{folder / EVENTS}: {error}.") from error
 
 
 def _began(folder: Path) -> str | None:
     """When the file that is written first was written; None if there is none."""
     for name in (CONFIG, GROUP, EVENTS):
-        with suppress(OSError):
-            return _iso(datetime.fromtimestamp((folder / name).stat().st_mtime, timezone.utc))
+        with suppress(OSError, OverflowError, ValueError):
+            return _iso(datetime.fromtimestamp((folder / name).lstat().st_mtime, timezone.utc))
     return None
 
 

@@ -8,16 +8,20 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
 from pathlib import Path
+from typing import BinaryIO
 
 from tts.build.errors import RunError
+from tts.build.input_files import Unreadable
 from tts.build.user_paths import is_folder
 
 from .durable import make_folder
+from .files import open_file, read_text
 from .folder import cannot_write
 
 LOCK = ".lock"
+MOST_BYTES = 1000
+"""Longest content of the lock's file that is read: it names a process."""
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -40,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
     with file:
         with suppress(OSError):  # on a full disk the folder is locked by somebody without a name
             file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
             file.flush()
         try:
             yield
@@ -51,10 +55,10 @@ def locked(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
-def _locked_file(path: Path) -> TextIOWrapper | None:
+def _locked_file(path: Path) -> BinaryIO | None:
     """The lock's file, locked; None if another process has it. Raises OSError."""
     while True:
-        file = path.open("a", encoding="utf-8")  # NFS grants an exclusive lock to writers only
+        file = open_file(path, "ab")  # NFS grants an exclusive lock to writers only
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -65,15 +69,15 @@ def _locked_file(path: Path) -> TextIOWrapper | None:
                 file.close()
                 raise
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
                 return file
         file.close()  # its last holder has just removed it: this lock would be nobody else's
 
 
 def _in_use(folder: Path) -> RunError:
     holder = ""
-    with suppress(OSError, UnicodeDecodeError):
-        holder = (folder / LOCK).read_text(encoding="utf-8")
+    with suppress(OSError, Unreadable):
+        holder = read_text(folder / LOCK, MOST_BYTES)
     return RunError(
         f"The run folder {folder} is in use by {holder or 'another process'}.",
         hint="Wait until that has ended, or stop it with Ctrl-C there (or kill PID); it can be "

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -26,9 +27,10 @@ import msgspec
 from tts.build.errors import RunDamaged, RunError
 from tts.compat import Self
 
-from .checksums import Chain, open_regular
+from .checksums import Chain
 from .durable import sync_folder, write_copy
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
+from .files import open_file
 from .folder import EVENTS, cannot_write, input_checksums
 
 
@@ -78,8 +80,13 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
     file = folder / EVENTS
     chain = Chain()
     try:
-        with open_regular(file) as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_file(file) as log:
+            for number, line in enumerate(iter(partial(log.readline, MAX_LINE_BYTES), b""), 1):
+                if len(line) == MAX_LINE_BYTES:
+                    raise RunError(
+                        f"{file}, line {number} has {MAX_LINE_BYTES:,} bytes or more, and is no "
+                        "event."
+                    )
                 if not line.endswith(b"\n"):
                     return
                 yield read_line(line, file, number, chain)
@@ -119,6 +126,8 @@ def read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | 
     return event
 
 
+MAX_LINE_BYTES = 100_000_000
+"""A line of a log is shorter: far above any event, far below memory."""
 _REMEMBERED = 64
 """Bytes before the place read up to: if they differ, the log is another one."""
 
@@ -155,7 +164,7 @@ class Follower:
         version, or one that cannot be read.
         """
         try:
-            with open_regular(self._file) as log:
+            with open_file(self._file) as log:
                 if not self._goes_on(log):
                     self._forget()
                     yield Restarted()
@@ -217,7 +226,7 @@ class RunLog:
         try:
             cut_half_line(folder / EVENTS)
             self._chain = Chain.of_file(folder / EVENTS)
-            self._file = (folder / EVENTS).open("a+b")  # read where it has lost its name
+            self._file = open_file(folder / EVENTS, "a+b")  # read where it has lost its name
             self._size = self._file.seek(0, os.SEEK_END)
             sync_folder(folder)
             files = input_checksums(folder)
@@ -295,7 +304,7 @@ class RunLog:
         log = self.folder / EVENTS
         own = os.fstat(self._file.fileno())
         try:
-            there = log.stat()
+            there = log.lstat()
         except FileNotFoundError:
             saved, what = log, "was removed"
         else:
@@ -332,7 +341,7 @@ def cut_half_line(file: Path) -> None:
     """Cut off what follows the last whole line of a file, if there is one; raises OSError."""
     if not file.exists():
         return
-    with file.open("r+b") as log:
+    with open_file(file, "r+b") as log:
         content_end = log.seek(0, os.SEEK_END)
         position = content_end
         while position:

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from tts.build.errors import RunDamaged
+
 from .checksums import Chain
-from .durable import sync_folder
+from .durable import replacing
 from .events import VERSION, Event, Finished, Idle, Request, Resources, Scored, Session, encode
 from .folder import EVENTS, cannot_write, input_checksums
 from .log import read_events
@@ -30,9 +32,12 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
         for name, path in shards.items()
     }
     firsts = [of_shard[0] for of_shard in sessions.values() if of_shard]
-    began = min(datetime.fromisoformat(first.time) for first in firsts)
+    try:
+        began = min(each.began for of_shard in sessions.values() for each in of_shard)
+    except ValueError as error:  # also where no shard has a session
+        raise RunDamaged(f"The logs of these shards have no beginning: {error}.") from error
     limits = [first.limits for first in firsts if first.limits]
-    first = min(firsts, key=lambda session: datetime.fromisoformat(session.time))
+    first = min(firsts, key=lambda session: session.began)
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
     saturation: list[int] = []
     used = _ResourceSums()
@@ -46,7 +51,7 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
             version=VERSION,
             files=input_checksums(folder),
         )
-        with (folder / EVENTS).open("wb") as file:
+        with replacing(folder / EVENTS) as file:
             file.write(chain.seal(encode(first)))
             streams = [_on_one_clock(name, path, began) for name, path in shards.items()]
             for source, event in heapq.merge(*streams, key=lambda found: found[1].t):
@@ -59,7 +64,6 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
                 file.write(chain.seal(encode(event)))
             finished = Finished(t=last, saturation_point=saturation[0] if saturation else None)
             file.write(chain.seal(encode(finished)))
-        sync_folder(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -70,7 +74,7 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
     session = 0
     for event in read_events(path):
         if isinstance(event, Session):
-            offset = (datetime.fromisoformat(event.time) - began).total_seconds()
+            offset = (event.began - began).total_seconds()
             session += 1
             continue
         cached = isinstance(event, Scored) and event.cached

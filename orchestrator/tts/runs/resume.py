@@ -7,7 +7,6 @@ as unsolved again: the log supplies what is left of it, and only the rest is req
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,7 +17,7 @@ from tts.compat import Self
 from tts.search import Decision, NodePath, Thought
 
 from .checksums import Chain
-from .durable import sync_folder
+from .durable import replacing, write_copy
 from .events import (
     VERSION,
     AnyEvent,
@@ -29,6 +28,7 @@ from .events import (
     encode,
     thoughts_of,
 )
+from .files import open_file
 from .folder import EVENTS, SUMMARY, cannot_write
 from .log import Damage, read_events, read_lines
 from .state import ProblemState, RunState, solved_problems
@@ -118,20 +118,14 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
         return None
     log = folder / EVENTS
     copy = _unused(log)
-    repaired = log.with_name(f".{log.name}.{os.getpid()}")
     try:
-        shutil.copyfile(log, copy)
-        with copy.open("rb+") as content:
-            os.fsync(content.fileno())
+        with open_file(log) as content:
+            write_copy(content.fileno(), copy)
         chain = Chain()
-        with repaired.open("wb") as content:
+        with replacing(log) as content:
             for event in _kept(folder, found.doubtful.keys()):
                 content.write(chain.seal(encode(event)))
-            content.flush()
-            os.fsync(content.fileno())
-        (folder / SUMMARY).unlink(missing_ok=True)  # it may have counted what is dropped
-        repaired.replace(log)
-        sync_folder(folder)
+            (folder / SUMMARY).unlink(missing_ok=True)  # it may have counted what is dropped
     except OSError as error:
         raise cannot_write(folder, error) from error
     unsolved = dict.fromkeys(name for name in found.doubtful.values() if name not in found.solved)
@@ -192,4 +186,4 @@ def _kept(folder: Path, dropped: Collection[int]) -> Iterator[AnyEvent]:
 def _unused(log: Path) -> Path:
     """A name for a copy of the log, beside it."""
     names = (f"{log.name}.damaged{'' if number == 1 else f'-{number}'}" for number in count(1))
-    return next(file for name in names if not (file := log.with_name(name)).exists())
+    return next(file for name in names if not os.path.lexists(file := log.with_name(name)))

@@ -233,7 +233,8 @@ class AsyncSession:
         damaged parts of it are dropped and computed again. `progress` is kept up to date. Raises a
         TtsError if a problem fails; what was done is saved.
         """
-        where = Path(folder).expanduser().resolve()
+        where = Path(folder).expanduser()
+        where = where.absolute() if resume else where.resolve()  # what is there may be no link
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
         progress = progress or RunProgress(len(plan.problems))
         return self._stream(partial(self._execute, opening, progress, on_step))

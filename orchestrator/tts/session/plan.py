@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import Deployment, load_deployment, read_deployment
 from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
-from tts.problem import Problem
+from tts.problem import Problem, digest_of
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig
 from tts.runs.replay import Replay
@@ -32,6 +33,7 @@ _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
+_HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 _NEWER = ("prompt", "system_prompt")
 
 
@@ -100,6 +102,7 @@ def resolved(plan: Plan) -> RunConfig:
         parameters=strategy.parameters,
         context=plan.context or deployment.generator.max_seq_len,
         problem_ids=[problem.id for problem in plan.problems],
+        problems_digest=asked.problems_digest or digest_of(plan.problems),
         dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
         replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
@@ -161,6 +164,21 @@ def load_checked(deployment: str | Path | Deployment) -> Deployment:
 def deployment_of(config: RunConfig) -> Deployment:
     """The requested deployment of a run, on the requested kind of server."""
     return load_checked(config.deployment_source).served_by(config.server)
+
+
+def leads_elsewhere(deployment: str) -> bool:
+    """Whether a deployment that was not named by the user names other machines, or their software.
+
+    Nothing is asked of them. No for a deployment that cannot be read, which whoever loads it says.
+    """
+    try:
+        spec = read_deployment(deployment)
+    except ConfigError:
+        return False
+    urls = [urlsplit(url).hostname for each in spec.remotes().values() for url in each.url]
+    hosts = [*urls, *(address.rpartition(":")[0] for address in spec.endpoints)]
+    image = spec.tensorrt is not None and spec.tensorrt.image is not None
+    return image or not all(host in _HERE for host in hosts)
 
 
 def findable(name_or_file: str | Path) -> str:

@@ -24,7 +24,13 @@ Each section of the file is in the module that has its name:
 from .deployment import PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
 from .generator import GeneratorRole, GeneratorSpec
-from .load import bundled_deployments, deployment_file, explain, load_deployment
+from .load import (
+    bundled_deployments,
+    deployment_file,
+    explain,
+    load_deployment,
+    read_deployment,
+)
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
 from .section import Target
@@ -69,4 +75,5 @@ __all__ = [
     "deployment_file",
     "explain",
     "load_deployment",
+    "read_deployment",
 ]

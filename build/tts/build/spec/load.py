@@ -31,6 +31,17 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     read.
     """
     file = deployment_file(name_or_file)
+    deployment = _with_absolute_paths(read_deployment(file), file.parent)
+    deployment = _with_prompt(deployment, file.parent)
+    return deployment.read_from(file, named=str(name_or_file))
+
+
+def read_deployment(name_or_file: str | Path) -> Deployment:
+    """A deployment as its file says it: no other file is looked at, nothing is fetched or made.
+
+    Raises ConfigError.
+    """
+    file = deployment_file(name_or_file)
     try:
         text = read_text(file, MAX_BYTES)
     except (OSError, Unreadable) as error:
@@ -42,14 +53,11 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold a mapping of fields, not {type(data).__name__}")
     try:
-        deployment = Deployment.model_validate(data)
+        return Deployment.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
             f"{file} is not a valid deployment:\n{explain(error, Deployment, data=data)}"
         ) from error
-    deployment = _with_absolute_paths(deployment, file.parent)
-    deployment = _with_prompt(deployment, file.parent)
-    return deployment.read_from(file, named=str(name_or_file))
 
 
 def deployment_file(name_or_file: str | Path) -> Path:

@@ -18,7 +18,7 @@ from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.runs.compare import read_rows
-from tts.runs.config import Limits, RunConfig, check_same
+from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
 from tts.runs.folder import has_begun, refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
@@ -40,6 +40,7 @@ from .single_run import (
     on_deployment,
     plan_with,
     problems_of,
+    repeated,
     run_in,
     with_way_on,
 )
@@ -101,7 +102,7 @@ def run_all(
     """
     if config.limits and "n" not in config.parameters and config.replay is None:
         config = msgspec.structs.replace(config, limits=Limits(), fitted_to=config.limits)
-    problems = problems_of(config, observer.say)
+    config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)
     configs = configure_all(spec, config.parameters)
     members, chosen = members_of(configs), _chosen(configs)
@@ -159,15 +160,16 @@ def resume_group(
     repair: bool = False,
     endpoints: tuple[str, ...] = (),
     server: ServerKind | None = None,
+    sources: Mapping[str, FunctionSource] | None = None,
 ) -> Path:
     """Continue a group: finished runs are kept, a begun one goes on, the others follow.
 
-    With `repair`, damaged parts of their logs are dropped first.
+    With `repair`, damaged parts of their logs are dropped first. `sources`: as `on_deployment`.
     """
-    folder = folder.resolve()
     before = read_whole_group(folder)
-    config = on_deployment(before.shared, deployment, server)
-    problems = problems_of(config, observer.say)
+    config = on_deployment(before.shared, folder, deployment, server, sources or {})
+    folder = folder.resolve()
+    config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)
     members = before.members
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
@@ -251,7 +253,8 @@ def _carry_out(
             running = _run_members(runs, endpoints, observer, progress)
             interruptible(running, observer.say)
         except TtsError as error:
-            raise with_way_on(error, str(progress), folder) from error
+            command = f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+            raise with_way_on(error, str(progress), folder, command) from error
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
 

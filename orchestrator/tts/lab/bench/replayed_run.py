@@ -43,6 +43,12 @@ def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunCon
     if source.recorded is None:
         return msgspec.structs.replace(config, replay=replay)
     recorded = source.recorded
+    if recorded.sources.keys() - config.sources.keys():
+        named = ", ".join(each.file for each in recorded.sources.values())
+        raise ConfigError(
+            f"Python code takes part in the run in {source.path}, and is used only if you name it "
+            f"again: {named}."
+        )
     asked = {name: getattr(config, name) for name in _COMPARED if name in given}
     if config.limits != Limits():
         asked["limits"] = msgspec.to_builtins(config.limits)
@@ -56,6 +62,7 @@ def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunCon
         speculation=config.speculation,
         in_flight=config.in_flight,
         replay=replay,
+        sources=config.sources,
         command=config.command,
     )
 

@@ -77,7 +77,7 @@ def run_on_ray(
         )
     if config.shard or config.strategy == "all" or config.replay:
         raise ConfigError("--ray goes with a whole run of one strategy, not with a replay.")
-    problems = problems_of(config, observer.say)
+    config, problems = problems_of(config, observer.say)
     plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
     asked = fitted(plan, endpoints, observer).asked
@@ -214,7 +214,13 @@ def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
         of_first, of_part = first.config.to_json(), part.config.to_json()
         for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
             one, other = of_first.get(name), of_part.get(name)
-            if one != other:
+            if name == "problems_digest" and one != other and one and other:
+                raise RunError(
+                    f"{first.folder} and {part.folder} were not asked the same: the questions or "
+                    f"answers of {first.config.dataset} were changed in between.",
+                    hint="Run the shards that have the wrong ones again, in a new folder.",
+                )
+            if name != "problems_digest" and one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} are shards of different runs: their {name} "
                     f"is {one!r:.200} and {other!r:.200}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tts.build.builder import build_if_quick, require_current
-from tts.build.errors import ConfigError, TtsError
+from tts.build.errors import ConfigError, RunError, TtsError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
@@ -20,8 +21,8 @@ from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.config import Limits, RunConfig, read_run_config
-from tts.runs.folder import PROBLEMS, has_begun, read_problems, refuse_begun
+from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
+from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
 from tts.runs.replay import Replay, Source, open_source
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
@@ -34,6 +35,7 @@ from tts.session.plan import (
     check_lengths,
     deployment_of,
     findable,
+    leads_elsewhere,
     refuse_functions,
 )
 from tts.session.run import OpenRun, complete, open_run, unused_folder
@@ -54,7 +56,8 @@ def run_bench(
 
     `endpoints` are the servers to use; none: those of the deployment, or of this machine.
     """
-    plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
+    config, problems = problems_of(config, observer.say)
+    plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
     _carry_out(fitted(plan, endpoints, observer), folder, observer, endpoints=endpoints)
@@ -99,7 +102,8 @@ def bench_in(
     config: RunConfig, folder: Path, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> None:
     """Run a benchmark in a folder, or resume it there."""
-    plan = plan_of(config, problems_of(config, observer.say), endpoints, observer.say)
+    config, problems = problems_of(config, observer.say)
+    plan = plan_of(config, problems, endpoints, observer.say)
     _carry_out(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
 
 
@@ -111,17 +115,18 @@ def resume_bench(
     repair: bool = False,
     endpoints: tuple[str, ...] = (),
     server: ServerKind | None = None,
+    sources: Mapping[str, FunctionSource] | None = None,
 ) -> Path:
     """Resume the run in `folder` with its own configuration; returns its folder.
 
     With `repair`, damaged parts of its log are dropped first. `server`: what runs the engines from
-    now on; None: what ran them before.
+    now on; None: what ran them before. `sources`: as `on_deployment`.
     """
     recorded = read_run_config(folder, going_on=True)
     refuse_functions(recorded, folder)
-    config = on_deployment(recorded, deployment, server)
+    config = on_deployment(recorded, folder, deployment, server, sources or {})
     folder = folder.resolve()
-    problems = _without_references(config, problems_of_run(folder, recorded))
+    config, problems = problems_of(config, observer.say, folder)
     plan = plan_of(config, problems, endpoints, observer.say)
     _carry_out(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
     return folder
@@ -168,24 +173,70 @@ def default_deployment() -> str:
 
 
 def on_deployment(
-    config: RunConfig, deployment: str | None, server: ServerKind | None = None
+    config: RunConfig,
+    folder: Path,
+    deployment: str | None,
+    server: ServerKind | None,
+    sources: Mapping[str, FunctionSource],
 ) -> RunConfig:
-    """A recorded configuration, on another deployment file or kind of server if one is named."""
-    source = deployment or config.deployment_source
-    return msgspec.structs.replace(config, deployment_source=source, server=server or config.server)
+    """A recorded configuration, on another deployment file or kind of server if one is named.
+
+    Whoever made the folder may have named anything in run.json: Python files that take part are
+    `sources`, which the user names again, and so is a deployment that leads to other machines.
+    Raises RunError saying what to repeat.
+    """
+    elsewhere = deployment is None and leads_elsewhere(config.deployment_source)
+    if elsewhere or config.sources.keys() - sources.keys():
+        named = f" {shlex.quote(config.deployment_source)}" if elsewhere else ""
+        raise RunError(
+            f"The run in {folder} names "
+            + " and ".join(
+                [
+                    f"Python code for its {role}, {each.file}"
+                    for role, each in config.sources.items()
+                ]
+                + [f"other machines, in {config.deployment_source}"] * elsewhere
+            )
+            + ", which is used only if you name it again.",
+            hint="If you trust that: tts bench --resume "
+            f"{shlex.quote(str(folder))}{named}{repeated(config.sources)}",
+        )
+    return msgspec.structs.replace(
+        config,
+        deployment_source=deployment or config.deployment_source,
+        server=server or config.server,
+        sources=dict(sources),
+    )
 
 
-def problems_of(config: RunConfig, say: Callable[[str], None] = lambda line: None) -> list[Problem]:
-    """The problems to solve; `say` gets where they come from. Raises DatasetError."""
-    if config.replay and config.dataset == PROBLEMS:  # those of a program's run
-        loaded = read_problems(Path(config.replay.source))
+def repeated(sources: Mapping[str, FunctionSource]) -> str:
+    """The options that name Python files again, with a space before each."""
+    named = ((f"--{role}", f"{each.file}:{each.name}") for role, each in sources.items())
+    return "".join(f" {shlex.join(words)}" for words in named)
+
+
+def problems_of(
+    config: RunConfig, say: Callable[[str], None] = lambda line: None, folder: Path | None = None
+) -> tuple[RunConfig, list[Problem]]:
+    """The problems to solve, and the configuration with their digest.
+
+    `say` gets where they come from; `folder` is the run's, which may hold them. Raises DatasetError
+    and RunError.
+    """
+    source = open_source(Path(config.replay.source)) if config.replay else None
+    digest = None
+    if config.keeps_problems:  # those of a program's run
+        loaded = problems_of_run(folder or (source.path if source else Path()), config)
     else:
         options = DatasetOptions.of_config(config)
         dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
-        loaded = dataset.problems
+        loaded, digest = dataset.problems, dataset.digest
         if dataset.source:
             say(dataset.source)
-    return _without_references(config, loaded)
+    return (
+        msgspec.structs.replace(config, problems_digest=digest),
+        source.problems(loaded) if source else loaded,  # made-up text has no answers to compare
+    )
 
 
 def plan_of(
@@ -255,12 +306,6 @@ def _source_of(config: RunConfig) -> Source | None:
     return open_source(Path(config.replay.source)) if config.replay else None
 
 
-def _without_references(config: RunConfig, problems: list[Problem]) -> list[Problem]:
-    """The problems as they are solved: made-up text of a replay has no answers to compare."""
-    source = _source_of(config)
-    return source.problems(problems) if source else problems
-
-
 def new_session(
     deployment: Deployment,
     endpoints: tuple[str, ...],
@@ -310,7 +355,8 @@ def _carry_out(
             if not progress.began:
                 raise
             solved = f"{progress.done} of {progress.total} problems are solved"
-            raise with_way_on(error, saved or solved, folder) from error
+            command = f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+            raise with_way_on(error, saved or solved, folder, command) from error
 
 
 async def run_plan(
@@ -374,11 +420,9 @@ async def _show(session: AsyncSession, progress: RunProgress, observer: Observer
         observer.changed()
 
 
-def with_way_on(
-    error: TtsError, done: str | None, folder: Path, command: str = "tts bench --resume"
-) -> TtsError:
-    """Add the saved progress, if it is known, and the way to resume to an error's hint."""
+def with_way_on(error: TtsError, done: str | None, folder: Path, command: str) -> TtsError:
+    """Add the saved progress, if it is known, and the command to resume to an error's hint."""
     saved = f"{done} and saved in {folder}." if done else "Finished runs are saved."
-    way_on = f"Continue with: {command} {folder}"
+    way_on = f"Continue with: {command}"
     error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
     return error

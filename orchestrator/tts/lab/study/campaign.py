@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, findable, load_checked
+from tts.session.plan import Plan, findable, leads_elsewhere, load_checked
 from tts.session.run import open_run, unused_folder
 
 from ..bench.group_run import ColdSessions
@@ -103,6 +104,14 @@ def run_study(
 
 def resume_study(folder: Path, deployment: str | None, observer: Observer) -> Study:
     """Continue a study: finished runs are kept, one that was interrupted begins anew."""
+    source = read_study(folder).deployment_source
+    if deployment is None and leads_elsewhere(source):
+        raise RunError(
+            f"The study in {folder} names other machines, in {source}, which are used only if you "
+            "name it again.",
+            hint="If you trust that: tts study "
+            f"{shlex.quote(source)} --resume {shlex.quote(str(folder))}",
+        )
     study = begun_study(folder, deployment)
     if is_finished(study):  # whatever this version would serve, nothing more is run
         return study
@@ -134,8 +143,8 @@ def finished_study(folder: Path) -> Study:
 
 def begun_study(folder: Path, deployment: str | None = None) -> Study:
     """The study in a folder; raises RunError if the deployment says otherwise by now."""
-    folder = folder.resolve()
     before = read_study(folder)
+    folder = folder.resolve()
     spec = load_checked(deployment or before.deployment_source).served_by(before.server)
     same = is_digest_of_limits(before.limits_digest, spec)
     digest = before.limits_digest if same else limits_digest(spec)
@@ -161,7 +170,8 @@ def _carry_out(study: Study, observer: Observer) -> None:
             steps = study.steps()[0]
             finished = len(steps) - len(left_of(study, steps))
             done = f"{finished} of {len(steps)} runs are finished"
-        raise with_way_on(error, done, study.folder, "tts study --resume") from error
+        command = f"tts study --resume {study.folder}"
+        raise with_way_on(error, done, study.folder, command) from error
     finally:
         # the model repository, if there is one, is left as the deployment has it
         if restarts and study.spec.server.kind == "triton":

@@ -22,6 +22,7 @@ import msgspec
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
+from tts.runs.files import refuse_link
 from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
 
 from ..tuning.result import RESULT
@@ -89,6 +90,11 @@ def is_study(folder: Path) -> bool:
 def read_study(folder: Path) -> StudyConfig:
     """The configuration of the study in a folder; raises RunError."""
     data = read_json(folder / STUDY, f"{folder} holds no study")
+    try:
+        for file in (load_file(folder), pilot_folder(folder)):
+            refuse_link(file.parent)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     try:
         config = msgspec.convert(data, StudyConfig)
     except msgspec.ValidationError as error:

@@ -11,7 +11,7 @@ from typing import Literal
 from tts.build.errors import ConfigError, RunError
 from tts.build.extras import how_to_install
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
-from tts.runs.durable import make_folder
+from tts.runs.durable import make_folder, write_whole
 
 from .assets import chart_theme
 
@@ -42,11 +42,11 @@ def write_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[For
             for name in formats:
                 file = folder / f"{figure.name}.{name}"
                 if name == "csv":
-                    file.write_text(csv_table(figure), "utf-8", newline="")
+                    write_whole(file, csv_table(figure))
                 elif name == "tex":
-                    file.write_text(latex_table(figure), "utf-8")
+                    write_whole(file, latex_table(figure))
                 elif chart is not None:
-                    file.write_bytes(draw[name](chart))
+                    write_whole(file, draw[name](chart))
                 else:
                     continue
                 files.append(file)

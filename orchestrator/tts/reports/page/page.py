@@ -16,6 +16,7 @@ from tts.lab.study.advice import Advice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
 from tts.runs.durable import make_folder, write_whole
+from tts.runs.files import refuse_link
 from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 
@@ -61,6 +62,7 @@ def write_page(
     beside = file.with_name(f"{file.stem}-files")
     page = _page(title, lead, advice, facts, figures, _names(runs), packed, layout, beside.name)
     try:
+        refuse_link(beside)
         if layout.files:
             make_folder(beside)
         for number, places in enumerate(layout.files):

@@ -1,0 +1,17 @@
+"""Texts of unknown origin as a terminal may show them."""
+
+from __future__ import annotations
+
+_MARKS = {
+    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"},  # such as ␛
+    **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"),
+}
+
+
+def shown(text: str) -> str:
+    """A text whose control characters, but tab and line's end, are replaced by marks.
+
+    So it can neither move the cursor, set the terminal's title, nor turn round what follows.
+    """
+    return text.translate(_MARKS)
