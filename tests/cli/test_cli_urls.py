@@ -137,12 +137,16 @@ def test_a_function_scores_a_benchmark_which_goes_on_with_the_same_file(
     (run / "summary.json").unlink()
     lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
     (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
-    file.write_text(PRM + "\n# changed\n")
     code, said = tts("bench", "--resume", run)
+    assert code == 1
+    assert said.endswith(f"tts bench --resume {run} --verifier {file}:{name}")
+    file.write_text(PRM + "\n# changed\n")
+    again = ("bench", "--resume", run, "--verifier", f"{file}:{name}")
+    code, said = tts(*again)
     assert code == 1
     assert f"{file}, which has its verifier, is not what it was" in said
     file.write_text(PRM)
-    code, said = tts("bench", "--resume", run)
+    code, said = tts(*again)
     assert code == 0, said
     assert summary(run)["tree_digest"] == before["tree_digest"]
     assert tts("report", run)[0] == 0
@@ -187,6 +191,9 @@ def test_a_strategy_in_a_file(tts, deployment, tmp_path, name, strategy, given):
     lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
     (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
     code, said = tts("bench", "--resume", run)
+    assert code == 1
+    assert said.endswith(f"tts bench --resume {run} --strategy {named}")
+    code, said = tts("bench", "--resume", run, "--strategy", named)
     assert code == 0, said
     assert summary(run)["tree_digest"] == before["tree_digest"]
     assert tts("report", run)[0] == 0

@@ -34,6 +34,7 @@ KEYS = {
     "speculation",
     "in_flight",
     "problem_ids",
+    "problems_digest",
 }
 
 

@@ -229,11 +229,11 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
             )
     for role, was in before.get("sources", {}).items():
         found = now.get("sources", {}).get(role, was)
-        if found["sha256"] != was["sha256"]:
+        if found.get("sha256") != was.get("sha256"):
             raise RunError(
                 f"The run in {folder} cannot be continued: {found['file']}, which has its {role}, "
-                f"is not what it was (SHA-256 {found['sha256']:.12}..., before "
-                f"{was['sha256']:.12}...).",
+                f"is not what it was (SHA-256 {found.get('sha256')!s:.12}..., before "
+                f"{was.get('sha256')!s:.12}...).",
                 hint="Bring the file back as it was, or start a new run.",
             )
     models = _models(now)

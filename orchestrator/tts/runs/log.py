@@ -226,10 +226,10 @@ class RunLog:
         try:
             cut_half_line(folder / EVENTS)
             self._chain = Chain.of_file(folder / EVENTS)
+            files = input_checksums(folder)
             self._file = open_file(folder / EVENTS, "a+b")  # read where it has lost its name
             self._size = self._file.seek(0, os.SEEK_END)
             sync_folder(folder)
-            files = input_checksums(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
         self.time = datetime.now(timezone.utc).isoformat()

@@ -1,5 +1,7 @@
 """Shards of a run, each by itself, and the one run that they are merged into."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,3 +182,23 @@ def test_a_whole_run_and_an_unfinished_shard_are_refused(shards, engines, tmp_pa
 def test_a_folder_that_holds_a_run_is_not_written_over(shards, tmp_path):
     with pytest.raises(RunError, match="already holds a run"):
         merge_runs(shards, shards[0])
+
+
+def test_shards_that_were_asked_otherwise_are_refused(engines, tmp_path):
+    dataset, folders = tmp_path / "sums.jsonl", []
+    for number in (1, 2):
+        rows = ({"problem": f"{n} + 1", "answer": str(n + number)} for n in range(4))
+        dataset.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        folder = tmp_path / f"s{number}"
+        folders.append(run_bench(shard_of(f"{number}/2", dataset=str(dataset)), folder, Observer()))
+    digests = [read_config(folder)["problems_digest"] for folder in folders]
+    assert digests[0] != digests[1]
+    with pytest.raises(RunError, match=rf"questions or answers of {dataset} were changed"):
+        merge_runs(folders, tmp_path / "merged")
+
+
+def test_shards_and_the_whole_run_have_one_digest_of_what_is_asked(shards, tmp_path):
+    whole = run_bench(WANTED, tmp_path / "whole", Observer())
+    merged = merge_runs(shards, tmp_path / "merged")
+    digests = {read_config(folder)["problems_digest"] for folder in (*shards, whole, merged)}
+    assert len(digests) == 1

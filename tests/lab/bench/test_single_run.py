@@ -130,7 +130,9 @@ def test_ctrl_c_ends_a_run_in_order(tiny_deployment, tmp_path):
 
 
 def test_an_error_says_what_is_saved_and_how_to_continue(tmp_path):
-    error = with_way_on(EndpointTimeout("No answer.", hint="Wait."), "2 of 4 are done", tmp_path)
+    unanswered = EndpointTimeout("No answer.", hint="Wait.")
+    command = f"tts bench --resume {tmp_path}"
+    error = with_way_on(unanswered, "2 of 4 are done", tmp_path, command)
     assert error.hint.splitlines() == [
         f"2 of 4 are done and saved in {tmp_path}.",
         "Wait.",

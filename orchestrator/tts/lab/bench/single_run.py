@@ -198,8 +198,8 @@ def on_deployment(
                 + [f"other machines, in {config.deployment_source}"] * elsewhere
             )
             + ", which is used only if you name it again.",
-            hint="If you trust that: tts bench --resume "
-            f"{shlex.quote(str(folder))}{named}{repeated(config.sources)}",
+            hint=f"If you trust that: tts bench{named} --resume {shlex.quote(str(folder))}"
+            f"{repeated(config.sources)}",
         )
     return msgspec.structs.replace(
         config,

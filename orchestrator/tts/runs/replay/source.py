@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tts.build.errors import RunError
-from tts.build.input_files import is_file
+from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem
 from tts.prompting import Models
@@ -85,6 +85,10 @@ class Replay:
 
 def open_source(path: Path) -> Source:
     """The source at `path`; raises RunError if it cannot be replayed."""
+    try:
+        require_path(str(path))
+    except Unreadable as error:
+        raise RunError(f"{str(path)!r:.100} cannot be replayed: {error}.") from error
     path = path.expanduser().resolve()
     if is_file(path):
         return Source(path, None)

@@ -1,0 +1,400 @@
+"""Run folders that somebody else has made: nothing outside them is written, read out or executed.
+
+Every command that opens one ends, with a result or in a sentence.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tts.cli import app
+from tts.cli.ending import BUG, ended
+from tts.lab.bench.group_run import run_all
+from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
+from tts.runs.checksums import Chain
+from tts.runs.config import RunConfig
+from tts.runs.events import ProblemSolved, Session, encode
+from tts.runs.folder import EVENTS, read_config, read_json, write_json
+from tts.runs.log import read_events
+
+WANTED = RunConfig(
+    deployment_source="tiny",
+    dataset="demo",
+    limit=2,
+    schedule="lockstep",
+    parameters={"n": 4, "max_tokens": 16},
+)
+LONG = "x" * 300
+ESCAPE = "\x1b]0;mine\x07\x1b[2J\x9b1m"
+CODE = (
+    "from pathlib import Path\nPath({!r}).write_text('')\ndef score(question, steps): return 0.5\n"
+)
+
+
+def edit(file, **changes):
+    data = read_json(file, "")
+    if file.name == "run.json" and "problems_digest" not in changes:
+        data.pop("problems_digest", None)  # as whoever wants to be believed leaves it out
+    write_json(file, {**data, **changes})
+
+
+def rewrite_log(run, change):
+    chain, events = Chain(), list(read_events(run))
+    lines = (chain.seal(encode(event)) for event in map(change, events) if event)
+    (run / EVENTS).write_bytes(b"".join(lines))
+
+
+def old(event):
+    """A session as version 3 wrote it: it names no checksums, so that files can be exchanged."""
+    return replace(event, version=3, files={}) if isinstance(event, Session) else event
+
+
+def unfinished(run):
+    """Leave the first problem solved and nothing else."""
+    lines = (run / EVENTS).read_bytes().splitlines(keepends=True)
+    solved = next(n for n, each in enumerate(read_events(run)) if isinstance(each, ProblemSolved))
+    (run / EVENTS).write_bytes(b"".join(lines[: solved + 1]))
+    (run / "summary.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def made():
+    return {}
+
+
+@pytest.fixture
+def bases(engines, made, tmp_path_factory):
+    """A run, a shard and a group, as they were made."""
+    if not made:
+        where = tmp_path_factory.mktemp("bases")
+        run_bench(WANTED, where / "run", Observer())
+        run_bench(replace(WANTED, shard="1/2"), where / "shard", Observer())
+        run_all(
+            replace(WANTED, strategy="all", parameters={"max_tokens": 16}),
+            where / "group",
+            Observer(),
+        )
+        for run in (where / "run", where / "shard"):
+            rewrite_log(run, old)
+            summary = read_json(run / "summary.json", "")
+            del summary["files"]
+            write_json(run / "summary.json", summary)
+        made["at"] = where
+    return made["at"]
+
+
+def link(name, *, folder=False):
+    def change(run, outside):
+        there, here = outside / Path(name).name, run / name.format(pid=os.getpid())
+        if folder:
+            there.mkdir()
+            for file in ("001.js", "999.js", "generator.jsonl", "victim.csv"):
+                (there / file).write_text("mine")
+        elif here.is_file():
+            shutil.copy(here, there)
+        else:
+            there.write_text("mine")
+        here.parent.mkdir(exist_ok=True)
+        shutil.rmtree(here, ignore_errors=True)
+        here.unlink(missing_ok=True)
+        here.symlink_to(there)
+
+    return change
+
+
+def hard_link(name):
+    def change(run, outside):
+        here, there = run / name, outside / name
+        if here.exists():
+            here.rename(there)
+        else:
+            there.write_text("mine")
+        here.hardlink_to(there)
+
+    return change
+
+
+def pipe(name):
+    def change(run, outside):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).unlink(missing_ok=True)
+        os.mkfifo(run / name)
+
+    return change
+
+
+def moved(run, outside):
+    run.rename(outside / run.name)
+    run.symlink_to(outside / run.name)
+
+
+def circle(run, outside):
+    (run / "run.json").unlink()
+    (run / "run.json").symlink_to("run.json")
+
+
+def config(**changes):
+    def change(run, outside):
+        there = {
+            name: json.loads(json.dumps(value).replace("OUTSIDE", str(outside)))
+            for name, value in changes.items()
+        }
+        (outside / "own_code.py").write_text(CODE.format(str(outside / "was-here")))
+        (outside / "secret.jsonl").write_text('{"problem": "secret", "answer": "1"}\n' * 2)
+        edit(run / "run.json", **there)
+
+    return change
+
+
+def text(name, content):
+    def change(run, outside):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(content)
+
+    return change
+
+
+def sparse(name):
+    def change(run, outside):
+        with (run / name).open("ab") as file:
+            file.truncate(3 * 2**30)
+
+    return change
+
+
+def summary(**changes):
+    def change(run, outside):
+        if (run / "summary.json").exists():
+            edit(run / "summary.json", **changes)
+
+    return change
+
+
+def session(time):
+    return lambda run, outside: rewrite_log(
+        run, lambda e: replace(e, time=time) if isinstance(e, Session) else e
+    )
+
+
+def code_as(role, name="OUTSIDE/own_code.py"):
+    source = {"file": name, "name": "score", "sha256": ""}
+    return config(sources={role: source}, functions={role: "own_code.score"})
+
+
+CASES = {
+    "lock-link": link(".lock"),
+    "log-link": link(EVENTS),
+    "config-link": link("run.json"),
+    "summary-link": link("summary.json"),
+    "problems-link": link("problems.jsonl"),
+    "page-link": link("report.html"),
+    "trace-link": link("trace.pftrace"),
+    "new-page-link": link(".report.html.{pid}"),
+    "new-trace-link": link(".trace.pftrace.{pid}"),
+    "new-summary-link": link(".summary.json.{pid}"),
+    "steps-link": link("engine-steps", folder=True),
+    "one-step-link": link("engine-steps/generator.jsonl"),
+    "figures-link": link("figures", folder=True),
+    "figure-link": link("figures/accuracy.csv"),
+    "trees-link": link("report-files", folder=True),
+    "log-hard-link": hard_link(EVENTS),
+    "lock-hard-link": hard_link(".lock"),
+    "folder-link": moved,
+    "circle": circle,
+    "lock-pipe": pipe(".lock"),
+    "log-pipe": pipe(EVENTS),
+    "config-pipe": pipe("run.json"),
+    "summary-pipe": pipe("summary.json"),
+    "problems-pipe": pipe("problems.jsonl"),
+    "steps-pipe": pipe("engine-steps/generator.jsonl"),
+    "verifier": code_as("verifier"),
+    "strategy": code_as("strategy"),
+    "other-role": code_as("; touch OUTSIDE/was-here"),
+    "code-nul": code_as("verifier", "\0.py"),
+    "code-long": code_as("verifier", f"/{LONG}.py"),
+    "dataset-nul": config(dataset="\0"),
+    "dataset-long": config(dataset=f"/{LONG}"),
+    "dataset-escape": config(dataset=f"OUTSIDE/{ESCAPE}"),
+    "dataset-outside": config(dataset="OUTSIDE/secret.jsonl"),
+    "deployment-nul": config(deployment_source="\0", deployment="\0\n"),
+    "deployment-escape": config(deployment_source=ESCAPE, deployment=ESCAPE),
+    "strategy-escape": config(strategy=ESCAPE, vote=ESCAPE),
+    "strategy-long": config(strategy=LONG, deployment_digest=ESCAPE),
+    "replay-nul": config(replay={"source": "\0", "text": "recorded"}),
+    "replay-outside": config(replay={"source": "OUTSIDE/own_code.py", "text": "recorded"}),
+    "ids": config(problem_ids=["\0", ESCAPE, LONG, "../x"]),
+    "types": config(problem_ids=7, parameters=[], seed="x"),
+    "digits": text("run.json", '{"seed": ' + "9" * 9000 + "}"),
+    "deep": text("run.json", '{"parameters": ' + "[" * 100_000),
+    "no-object": text("run.json", "[]"),
+    "huge-config": sparse("run.json"),
+    "huge-log": sparse(EVENTS),
+    "deep-log": text(EVENTS, "[" * 100_000 + "\n"),
+    "deep-step": text("engine-steps/generator.jsonl", "[" * 100_000 + "\n"),
+    "lock-number": text(".lock", f"process {'9' * 99} on {os.uname().nodename}"),
+    "summary-files": summary(files={"../../outside/own_code.py": "", "/etc/passwd": ""}),
+    "summary-nul": summary(files={"\0": ""}),
+    "summary-types": summary(files=[1], problems="x"),
+    "time-none": session("\0"),
+    "time-naive": session("2026-01-01T00:00:00"),
+    "time-first": session("0001-01-01T00:00:00+14:00"),
+}
+USUAL = (
+    "lock-link",
+    "log-link",
+    "new-page-link",
+    "steps-link",
+    "figures-link",
+    "trees-link",
+    "folder-link",
+    "config-pipe",
+    "verifier",
+    "strategy-escape",
+    "replay-nul",
+    "deep-log",
+)
+"""The others take minutes."""
+MEMBERS = ["../x", "/etc", ".", "..", "a/b", "\0", "a\nb", LONG, ESCAPE, "", "link"]
+
+
+def state(folder):
+    return {
+        path.relative_to(folder): (path.lstat().st_mode, path.is_file() and path.read_bytes())
+        for path in folder.rglob("*")
+        if path.lstat().st_size < 10**8
+    }
+
+
+@contextmanager
+def no_hang():
+    def raised(number, frame):
+        raise AssertionError("a command waits for ever")
+
+    before = signal.signal(signal.SIGALRM, raised)
+    signal.alarm(120)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def tts(monkeypatch, capfd, tmp_path):
+    """`tts` within this process: its exit code, and all that it says."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tts", *map(str, arguments)])
+        with no_hang():
+            try:
+                code = ended(app)
+            except SystemExit as end:
+                code = int(end.code or 0)
+        said = "".join(capfd.readouterr())
+        assert code != BUG, said
+        assert not {"\x1b", "\x9b", "\x07", "\0"} & set(said), said
+        return code, said
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
+def test_a_hostile_run(tts, bases, tmp_path, name):
+    folders = [tmp_path / "runs" / each for each in ("run", "shard", "cut")]
+    for folder, base in zip(folders, ("run", "shard", "run"), strict=True):
+        shutil.copytree(bases / base, folder)
+    unfinished(folders[-1])
+    outside = tmp_path / "outside"
+    for folder in folders:
+        (outside / folder.name).mkdir(parents=True)
+        CASES[name](folder, outside / folder.name)
+    before = state(outside)
+    run, shard, cut = folders
+    good = shutil.copytree(bases / "run", tmp_path / "good")
+    code, said = tts("runs", "list", tmp_path / "runs")
+    assert code == 0, said
+    tts("report", run, "--format", "csv", "--format", "tex")
+    tts("runs", "compare", good, run)
+    tts("runs", "trace", run)
+    tts("runs", "merge", shard, bases / "shard", "--out", tmp_path / "merged")
+    tts("bench", "--resume", cut)
+    tts("bench", "--resume", cut, "--repair")
+    assert state(outside) == before
+
+
+@pytest.mark.parametrize("name", MEMBERS, ids=range(len(MEMBERS)))
+def test_a_hostile_group(tts, bases, tmp_path, name):
+    group = shutil.copytree(bases / "group", tmp_path / "runs" / "group")
+    members = read_json(group / "group.json", "")["runs"]
+    there = shutil.move(group / members[0]["folder"], tmp_path / "x")
+    unfinished(tmp_path / "x")
+    (group / "link").symlink_to(there)
+    edit(group / "group.json", runs=[{**members[0], "folder": name}, *members[1:]])
+    before = state(tmp_path / "x")
+    code, said = tts("runs", "list", tmp_path / "runs")
+    assert code == 0
+    assert "group" in said
+    for command in (
+        ("report",),
+        ("runs", "trace"),
+        ("runs", "compare", bases / "run"),
+        ("bench", "--resume"),
+    ):
+        assert tts(*command, group)[0] == 1
+    assert state(tmp_path / "x") == before
+
+
+def test_code_and_other_machines_are_used_only_if_they_are_named_again(tts, bases, tmp_path):
+    run = shutil.copytree(bases / "run", tmp_path / "run")
+    unfinished(run)
+    file = tmp_path / "own_code.py"
+    CASES["verifier"](run, tmp_path)
+    source = {
+        **read_config(run)["sources"]["verifier"],
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    edit(run / "run.json", sources={"verifier": source})
+    code, said = tts("bench", "--resume", run)
+    assert code == 1
+    assert f"tts bench --resume {run} --verifier {file}:score" in " ".join(said.split())
+    assert not (tmp_path / "was-here").exists()
+    code, said = tts("bench", "--resume", run, "--verifier", f"{file}:score")
+    assert code == 0, said
+    assert (tmp_path / "was-here").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "told"), [("http://192.0.2.1:9", "other machines"), ("http://localhost:9", "")]
+)
+def test_a_deployment_elsewhere_is_named_again(tts, bases, tmp_path, where, told):
+    run = shutil.copytree(bases / "run", tmp_path / "run")
+    unfinished(run)
+    role = {"url": where, "tokenizer": "nobody/nothing", "max_seq_len": 64}
+    generator = {**role, "in_flight_requests": 2}
+    verifier = {
+        **role,
+        "in_flight_tokens": 512,
+        "format": "rlhflow",
+        "labels": {"positive": "+", "negative": "-"},
+    }
+    deployment = {"name": "far", "target": "openai", "generator": generator, "verifier": verifier}
+    (tmp_path / "far.yaml").write_text(json.dumps(deployment))
+    edit(run / "run.json", deployment_source=str(tmp_path / "far.yaml"))
+    said = " ".join(tts("bench", "--resume", run)[1].split())
+    assert told in said
+    again = f"tts bench {tmp_path / 'far.yaml'} --resume {run}"
+    assert (again in said) == bool(told)
+    assert tts("report", shutil.copytree(bases / "run", tmp_path / "other"))[0] == 0
