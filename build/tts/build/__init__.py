@@ -19,6 +19,7 @@
 | control_groups | where the limits of this process are |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
+| shown_text | texts of unknown origin, as a terminal may show them |
 | user_paths | what is at a path that a user names |
 | extras | how what is missing of an extra is installed |
 | paths, errors | where files are; every error that a user may see |

@@ -11,6 +11,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | listing | the runs in a folder at a glance |
 | going_on | which runs go on, and which of them is meant |
 | groups | a folder of several runs that are compared |
+| files | opening the files of a folder that may be somebody else's |
 | lock, durable | one process at a time; writing what is still there after the power has failed |
 | checksums, checks | of lines and files; whether the parts of a folder still belong together |
 | resume, merge | an interrupted run and a damaged log; the shards of a run |

@@ -1,0 +1,18 @@
+"""Texts of unknown origin on a terminal."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.shown_text import shown
+
+
+@given(st.text())
+def test_nothing_that_steers_a_terminal_is_left_and_nothing_else_changes(text):
+    found = shown(text)
+    assert len(found) == len(text)
+    for before, after in zip(text, found, strict=True):
+        control = ord(before) < 32 or 0x7F <= ord(before) < 0xA0 or before in "\u202e\u2066\u2069"
+        if before in "\t\n" or not control:
+            assert after == before or 0x202A <= ord(before) <= 0x2069
+        else:
+            assert after.isprintable()
