@@ -162,7 +162,7 @@ def plan(name: str, schedule: ScheduleName, problems: int, seed: int, observer: 
         parameters=parameters,
         schedule=schedule,
     )
-    return plan_of(config, problems_of(config), say=observer.say)
+    return plan_of(*problems_of(config), say=observer.say)
 
 
 def place(folder: Path, schedule: str, number: int) -> Path:
