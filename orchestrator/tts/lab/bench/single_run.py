@@ -78,7 +78,8 @@ def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
     limits = Limits(deadline_s=asked.limits.deadline_s)
     asked = msgspec.structs.replace(asked, limits=limits, fitted_to=budget)
     whole = msgspec.structs.replace(asked, shard=None)
-    problems = problems_of(whole) if asked.shard else plan.problems  # every shard finds the same n
+    # every shard finds the same n
+    problems = problems_of(whole)[1] if asked.shard else plan.problems
 
     async def fitting() -> Share:
         session = new_session(plan.deployment, endpoints, observer, plan.verifier)
