@@ -5,17 +5,18 @@ import io
 import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.runs.logs import SESSION, whole_logs
+from tests.runs.logs import SESSION, expansion, whole_logs
 from tests.runs.logs import solved as plain_solved
 from tests.runs.runs import CONFIG, log_of, run_of, write_run
 
 from tts.build.errors import RunError
 from tts.lab.bench.group_run import members_of
-from tts.reports.comparison import comparison_tables
+from tts.reports.comparison import comparison_tables, paired_report
 from tts.runs.checks import write_summary
 from tts.runs.compare import (
     Agreement,
@@ -31,12 +32,13 @@ from tts.runs.compare import (
     varying,
 )
 from tts.runs.config import Limits, RunConfig
-from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog
-from tts.runs.measured_run import expand_groups
+from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.summary import summarise
+from tts.search import Stop
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import configure
 
@@ -266,6 +268,37 @@ def test_costs_are_means_over_the_common_problems():
     assert tokens.difference.interval_95 == (20, 20)
     assert (verifier.baseline, verifier.other) == (0, 0)
     assert seconds.difference.mean == pytest.approx(0.0)
+
+
+def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
+    def run(name, seed=0, digest="d", ids=(1, 2, 3), **config):
+        events = log_of({"a": True, "b": True})
+        grown = expansion([0, 1], 1.5, 1.6, problem="b")
+        thought = LoggedThought(ids, "", Stop.LENGTH)
+        grown = msgspec.structs.replace(grown, thoughts=(thought,), tokens=len(ids))
+        end = msgspec.structs.replace(events[-1], tree_digest=digest)
+        log = [*events[:-1], grown, end]
+        return MeasuredRun.load(write_run(tmp_path / name, log, seed=seed, **config))
+
+    one = run("one")
+    for other, differ, first in (
+        (run("same", schedule="lockstep"), (), None),
+        (run("token", digest="e", ids=(1, 5, 3)), ("b",), ((0, 1), 1, (2, 5))),
+        (run("shorter", digest="e", ids=(1, 2)), ("b",), ((0, 1), 2, (3, None))),
+        (run("score", digest="e"), ("b",), None),
+    ):
+        (pair,) = compare_runs([one, other])
+        assert pair.trees.differ == differ
+        found = pair.trees.first
+        assert (found and (found.node, found.token, found.ids)) == first
+    (pair,) = compare_runs([one, run("seed", seed=1, digest="e", ids=(4,))])
+    assert pair.trees is None
+    (pair,) = compare_runs([one, MeasuredRun.load(tmp_path / "token")])
+    console = Console(file=io.StringIO(), width=120)
+    console.print(paired_report(pair, "one", "token"))
+    said = console.file.getvalue()
+    assert "trees that differ, 1 of 2: b" in said
+    assert "by rounding at problem b, step 0.1, token 1: 2 in one, 5 in token." in said
 
 
 def test_a_run_of_other_problems_is_refused_with_what_they_share():

@@ -367,7 +367,25 @@ def paired_report(pair: PairedRun, baseline: str, other: str) -> RenderableType:
         *(Text(line, style="bold") for line in lines),
         Sheet(table),
         *(Text(line) for line in _disagreements(pair, baseline, other)),
+        *(Text(line) for line in _tree_lines(pair, baseline, other)),
     )
+
+
+def _tree_lines(pair: PairedRun, baseline: str, other: str) -> list[str]:
+    if pair.trees is None:
+        return []
+    if not pair.trees.differ:
+        return ["The trees are the same."]
+    differ, first = pair.trees.differ, pair.trees.first
+    lines = [f"trees that differ, {len(differ):,} of {len(pair.common):,}: {_listed(differ)}"]
+    if first is None:
+        return [*lines, "No step of the first of them differs, so a score does: by rounding."]
+    where = f"problem {first.problem}, step {'.'.join(map(str, first.node))}, token {first.token}"
+    said = [
+        f"{'the end' if token is None else token} in {name}"
+        for token, name in zip(first.ids, (baseline, other), strict=True)
+    ]
+    return [*lines, f"The first parts by rounding at {where}: {', '.join(said)}."]
 
 
 def _disagreements(pair: PairedRun, baseline: str, other: str) -> list[str]:
@@ -379,10 +397,13 @@ def _disagreements(pair: PairedRun, baseline: str, other: str) -> list[str]:
         f"{pair.judged - pair.right[0] - len(pair.only_other):,}"
     ]
     for name, ids in ((baseline, pair.only_baseline), (other, pair.only_other)):
-        more = f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else ""
-        listed = f": {', '.join(ids[:MOST_IDS])}{more}" if ids else ""
-        lines.append(f"right in {name} only, {len(ids):,}{listed}")
+        lines.append(f"right in {name} only, {len(ids):,}{': ' if ids else ''}{_listed(ids)}")
     return lines
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else ""
+    return f"{', '.join(ids[:MOST_IDS])}{more}"
 
 
 def _problems(pair: PairedRun) -> str:

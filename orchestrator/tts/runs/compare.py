@@ -10,25 +10,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from tts.build.errors import RunDamaged, RunError
 from tts.compat import Self
+from tts.search import NodePath
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .config import RunConfig, read_run_config
 from .curves import Point, Shares, WhyDependent, block_shares, points, unit_size, why_dependent
-from .events import ProblemSolved
+from .events import Generated, ProblemSolved
 from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, Member, is_group, read_members
 from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
-from .state import RunState, solved_problems
+from .state import ProblemState, RunState, solved_problems
 from .statistics import Difference, mcnemar, paired, share_difference_95, wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
@@ -318,6 +320,34 @@ class PairedCost:
     """Other minus baseline."""
 
 
+_SAME_TREES = frozenset(
+    {"schedule", "speculation", "in_flight", "server", "limit", "problem_ids", "shard"}
+)
+"""Settings that may differ between runs that grow the same trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDifference:
+    """The first token, by depth and path, that is another one in the second of two trees."""
+
+    problem: str
+    node: NodePath
+    token: int
+    """Its place in the node's step, from 0."""
+    ids: tuple[int | None, int | None]
+    """What each tree has there; None where its step has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The trees of two runs that were asked for the same."""
+
+    differ: tuple[str, ...]
+    """The problems whose trees are not the same."""
+    first: TokenDifference | None
+    """In the first of them; None if none differs, or only in scores."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
     """On which problems of a baseline and of another run the answers are right."""
@@ -388,6 +418,8 @@ class PairedRun(Agreement):
     common: tuple[str, ...]
     """The ids of those problems, in the baseline's order."""
     costs: tuple[PairedCost, ...]
+    trees: Trees | None
+    """None where the runs were asked for different trees, or for trees that depend on timing."""
 
 
 def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
@@ -441,7 +473,39 @@ def _compared(baseline: MeasuredRun, other: MeasuredRun) -> PairedRun:
         other=other,
         common=tuple(common),
         costs=tuple(_costs([(ours[name], theirs[name]) for name in common])),
+        trees=_trees(baseline, other, common),
     )
+
+
+def _trees(baseline: MeasuredRun, other: MeasuredRun, common: Sequence[str]) -> Trees | None:
+    configs = (baseline.config, other.config)
+    asked = {setting.name for setting in differing_settings(configs)}
+    timed = baseline.config.limits.deadline_s is not None
+    unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
+    if asked - _SAME_TREES or timed or unseeded:
+        return None
+    ours, theirs = baseline.measures.problems, other.measures.problems
+    differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)
+    if not differ:
+        return Trees((), None)
+    return Trees(differ, _first_difference(baseline.folder, other.folder, differ[0]))
+
+
+def _first_difference(baseline: Path, other: Path, problem: str) -> TokenDifference | None:
+    ours, theirs = _steps(baseline, problem), _steps(other, problem)
+    for node in sorted(ours.keys() & theirs.keys(), key=lambda path: (len(path), path)):
+        for place, ids in enumerate(zip_longest(ours[node], theirs[node])):
+            if ids[0] != ids[1]:
+                return TokenDifference(problem, node, place, ids)
+    return None
+
+
+def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
+    state = ProblemState(problem)
+    for event in read_events(folder):
+        if isinstance(event, Generated) and event.problem == problem:
+            state.apply(event)
+    return {node: thought.ids for node, thought, _, _ in state.thoughts()}
 
 
 _COSTS: Mapping[str, Callable[[ProblemMeasures], float | None]] = {

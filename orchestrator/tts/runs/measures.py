@@ -67,6 +67,7 @@ class ProblemMeasures:
     seconds: float | None
     """From its start to its result, grading included, in the session that solved it."""
     tree: TreeMeasures
+    tree_digest: str
     limit: str | None
 
     def right(self, rule: str) -> bool:
@@ -268,6 +269,7 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
         verifier_tokens=problem.work.verifier_tokens,
         seconds=problem.seconds,
         tree=tree_measures(problem),
+        tree_digest=solved.tree_digest,
         limit=solved.limit,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tts.lab.study.advice import Advice
-from tts.runs.compare import PairedRun, Row, Setting, read_rows
+from tts.runs.compare import PairedRun, Row, Setting, Trees, read_rows
 from tts.runs.config import read_run_config
 from tts.runs.groups import is_group
 from tts.runs.measured_run import MeasuredRun
@@ -169,6 +169,8 @@ class Pair:
     p_value: float
     """McNemar's exact test, of both runs being right equally often."""
     costs: list[Cost]
+    trees: Trees | None
+    """Their trees; null where the runs were not asked for the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,4 +238,5 @@ def _pair(pair: PairedRun) -> Pair:
             )
             for cost in pair.costs
         ],
+        trees=pair.trees,
     )
