@@ -13,6 +13,7 @@ from tts.runs.engine_steps import (
     StepSession,
     of_iteration,
     of_metrics,
+    prefixes_missed,
     steps_of_run,
 )
 from tts.runs.events import Session, encode
@@ -136,6 +137,15 @@ def resumed(tmp_path: Path) -> Path:
 
 def test_steps_of_a_resumed_run_are_on_one_clock(resumed):
     assert [step.t for step in steps_of_run(resumed, "generator")] == [1.0, 2.0, 10.5]
+
+
+def test_missed_prefixes_are_those_of_the_runs_own_time(tmp_path):
+    for session, counts in (("one", (7, 7, 9)), ("two", (12, 13, 0, 4)), ("three", (None, None))):
+        log = StepLog(tmp_path, "generator", StepSession(session=session, sampled=False))
+        log.write([EngineStep(t=1.0, prefixes_missed=count) for count in counts])
+        log.close()
+    assert prefixes_missed(tmp_path, "generator") == 2 + 1 + 4
+    assert prefixes_missed(tmp_path, "verifier") == 0
 
 
 def test_a_run_whose_engines_told_nothing_has_no_steps(resumed):

@@ -24,6 +24,7 @@ from tts.build.openvino.export import WEIGHTS_FILE
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .iteration_log import Recorder
+from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
 from .pipeline import Generation, add_request, open_pipeline, release_mapped
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
@@ -101,7 +102,7 @@ class Engine:
         self._admission = Admission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
-        self._guard = self._new_guard()
+        self._forget_prefixes()
         self._waiting: dict[int, _Job] = {}
         self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
@@ -179,20 +180,21 @@ class Engine:
         if self._busy or self._waiting:
             return False
         self._pipeline = None
-        self._guard = self._new_guard()
+        self._forget_prefixes()
         return True
 
     def statistics(self) -> Statistics:
         """The last iteration."""
         return self._recorder.current
 
-    def _new_guard(self) -> PrefixGuard:
+    def _forget_prefixes(self) -> None:
         limits = self.limits
-        return PrefixGuard(
+        self._guard = PrefixGuard(
             blocks=limits.blocks,
             block_size=limits.block_size,
             step_tokens=limits.max_num_tokens,
         )
+        self._kept = KeptPrefixes(blocks=limits.blocks, block_size=limits.block_size)
 
     @property
     def _busy(self) -> bool:
@@ -250,7 +252,12 @@ class Engine:
 
     def _may_enter(self, ticket: int) -> bool:
         hashes = self._waiting[ticket].hashes
-        return not hashes or self._guard.enter(ticket, hashes)
+        if not hashes:
+            return True
+        if not self._guard.enter(ticket, hashes):
+            return False
+        self._kept.enter(hashes)
+        return True
 
     def _step(self) -> None:
         began = time.monotonic()
@@ -328,7 +335,9 @@ class Engine:
         if job.generation is None:
             self._guard.left(job.ticket)
         elif job.hashes:
-            self._guard.left(job.ticket, extend_hashes(job.hashes, job.generation.generated))
+            hashes = extend_hashes(job.hashes, job.generation.generated)
+            self._guard.left(job.ticket, hashes)
+            self._kept.left(hashes)
 
     def _recover(self, error: Exception) -> None:
         """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
@@ -336,7 +345,7 @@ class Engine:
         for ticket in self._leaving:
             self._admission.release(ticket)
         self._leaving.clear()
-        self._guard = self._new_guard()
+        self._forget_prefixes()
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
             self._respond(job, unavailable(f"the engine failed: {error}"))
@@ -357,6 +366,7 @@ class Engine:
             generated_tokens=generating + started,
             blocks_used=self._blocks_used(metrics),
             blocks_reserved=self._admission.reserved,
+            prefixes_missed=self._kept.missed,
         )
 
     def _rest(self) -> None:

@@ -46,6 +46,8 @@ class Statistics:
     """KV blocks in use, without blocks kept only for reuse."""
     blocks_reserved: int = 0
     """KV blocks reserved for the worst case of active requests."""
+    prefixes_missed: int = 0
+    """Prompts of which the pool had kept a part and dropped it, since the pipeline was opened."""
     requests_total: int = 0
     """Requests answered since start, failed ones included."""
     input_tokens_total: int = 0

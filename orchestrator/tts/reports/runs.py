@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tts.runs.compare import Agreement, correct_by_problem
 from tts.runs.config import NOT_REPRODUCIBLE, ReplaySource, read_run_config
+from tts.runs.engine_steps import prefixes_missed
 from tts.runs.events import AnyEvent
 from tts.runs.groups import is_group
 from tts.runs.log import read_events
@@ -235,7 +236,7 @@ def print_report(
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
         if line := replay_line(summary.replay, summary.tree_digest):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
-        for line in remote_lines(folder):
+        for line in [*remote_lines(folder), *_missed_lines(folder)]:
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
 
@@ -276,6 +277,17 @@ def replay_line(replay: ReplaySource | None, tree_digest: str | None = None) -> 
     if replay.text == "made up":
         line += "; its text is made up, so there are no answers to grade"
     return line
+
+
+def _missed_lines(folder: Path) -> list[str]:
+    """A warning of a pool that dropped prefixes which the run came back to."""
+    missed = prefixes_missed(folder, "generator")
+    if not missed:
+        return []
+    return [
+        f"generator: its KV pool had dropped a prefix of {missed:,} prompts, which was computed "
+        "again; in rare cases another schedule then grows another tree. Raise kv_cache.tokens."
+    ]
 
 
 def remote_lines(folder: Path) -> list[str]:

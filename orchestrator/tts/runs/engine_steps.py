@@ -76,6 +76,8 @@ class EngineStep(msgspec.Struct, frozen=True, array_like=True):
     """KV blocks of prompts that were found in the cache, since the engine started."""
     blocks_missed: int | None = None
     """KV blocks of prompts that were not, since the engine started."""
+    prefixes_missed: int | None = None
+    """Prompts of which the pool had kept a part and dropped it, since the engine was opened."""
 
     @property
     def tokens(self) -> int | None:
@@ -166,6 +168,17 @@ def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
             yield msgspec.structs.replace(line, t=began + line.t)
 
 
+def prefixes_missed(folder: Path, engine: EngineName) -> int:
+    """How many prompts of a run missed a prefix that had been dropped; raises RunError."""
+    missed, before = 0, None
+    for line in read_step_log(folder, engine):
+        now = None if isinstance(line, StepSession) else line.prefixes_missed or 0
+        if now is not None and before is not None:
+            missed += max(0, now - before)  # below 0: the engine was opened anew
+        before = now
+    return missed
+
+
 def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> EngineStep:
     """A step from the CPU engine host's iteration log.
 
@@ -185,6 +198,7 @@ def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> Engine
         blocks=blocks,
         blocks_used=statistics.blocks_used,
         blocks_reserved=statistics.blocks_reserved,
+        prefixes_missed=statistics.prefixes_missed,
     )
 
 
