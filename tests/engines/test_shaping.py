@@ -8,6 +8,7 @@ from tests.engines.host_requests import prompt, sampled
 from tests.engines.numpy_llama import llama_logits
 
 from tts.build import paths
+from tts.engines import pipeline
 from tts.engines.generate_request import GenerateRequest
 
 
@@ -68,6 +69,20 @@ def test_no_token_is_drawn_that_is_less_likely_than_a_part_of_the_likeliest(gene
     if min_p == 1:
         (greedy,) = generator.run(replace(request, top_p=0.0, min_p=0.0))
         assert response.token_ids == greedy.token_ids
+
+
+@pytest.mark.parametrize("small", [0, 4096])
+def test_a_draw_goes_through_a_large_vocabulary_by_probability(generator, pair, monkeypatch, small):
+    monkeypatch.setattr(pipeline, "_SMALL_VOCABULARY", small)
+    requests = [replace(sampled(5, n=1), seed=seed) for seed in range(40)]
+    row = llama_logits(pair.generator.checkpoint, requests[0].input_ids)[-1].astype(np.float64)
+    order = np.argsort(-row) if small == 0 else np.arange(len(row))
+    sums = np.exp(row - row.max())[order].cumsum()
+    for request, response in zip(requests, generator.run(*requests), strict=True):
+        # the library's generator is of this kind, and a draw takes its next 32 bits
+        bits = np.random.RandomState(pipeline.fold_seed(request.seed))
+        drawn = sums[-1] * bits.randint(0, 2**32, dtype=np.uint32) / 2**32
+        assert response.token_ids == [order[np.searchsorted(sums, drawn, side="right")]]
 
 
 def test_an_output_does_not_end_before_its_least_length(generator):

@@ -237,7 +237,13 @@ class Engine:
                 continue
             try:
                 log_probs = job.request.return_log_probs or bool(self._labels)
-                handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
+                handle = add_request(
+                    self._pipeline,
+                    ticket,
+                    job.request,
+                    self.limits.vocab_size,
+                    log_probs=log_probs,
+                )
             except Exception as error:
                 self._guard.left(ticket)
                 refused = f"the pipeline refused the request: {error}"

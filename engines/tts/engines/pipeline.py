@@ -26,8 +26,13 @@ from .responses import FinishReason, Response, unavailable
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
 FINISHED = ov_genai.GenerationStatus.FINISHED.value
-_MOST_MIN_P = float(np.nextafter(np.float32(1), np.float32(0)))
-"""The library takes no 1, with which only tokens as likely as the likeliest may be drawn."""
+_BELOW_1 = float(np.nextafter(np.float32(1), np.float32(0)))
+"""The library takes no 1 as min_p, with which only the likeliest may be drawn; as top_p it leaves
+nothing out, but 1 would not sort."""
+_SMALL_VOCABULARY = 4096
+"""Up to so many tokens a draw hardly depends on their order."""
+_NEVER_DRAWN = 1e-6
+"""Of a larger vocabulary, how likely a token must be to be drawn, relative to the likeliest."""
 _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 
 
@@ -59,13 +64,30 @@ def open_pipeline(
     )
 
 
-def add_request(pipeline: Any, number: int, request: GenerateRequest, *, log_probs: bool) -> Any:
+def add_request(
+    pipeline: Any, number: int, request: GenerateRequest, vocab_size: int, *, log_probs: bool
+) -> Any:
     """Hand a validated request to the pipeline; returns its handle.
 
     `number` must be unique among live requests: a duplicate hangs the pipeline.
     """
     prompt = ov.Tensor(request.input_ids.reshape(1, -1))
-    return pipeline.add_request(number, prompt, _generation_config(request, log_probs))
+    config = _generation_config(request, log_probs)
+    if config.do_sample and vocab_size > _SMALL_VOCABULARY:
+        _draw_by_probability(config)
+    return pipeline.add_request(number, prompt, config)
+
+
+def _draw_by_probability(config: ov_genai.GenerationConfig) -> None:
+    """Let a draw go through the tokens from the likeliest on, not by their ids.
+
+    A draw takes the token at which the summed probabilities pass a random number. Where the logits
+    round differently, as those of a prefix that is computed in one piece, all sums shift, and in
+    order of ids there are thousands of rare tokens whose place they then miss. Only a top_p below 1
+    makes the library sort; without those that are left out it would take longer than the model.
+    """
+    config.top_p = min(config.top_p, _BELOW_1)
+    config.min_p = max(config.min_p, _NEVER_DRAWN)
 
 
 def label_logits(row: int, log_prob: float) -> tuple[float, float]:
@@ -101,18 +123,18 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
         config.structured_output_config = ov_genai.StructuredOutputConfig(grammar=request.guide)
     if not request.greedy:
         config.do_sample = True
-        config.rng_seed = _fold_seed(request.seed)
+        config.rng_seed = fold_seed(request.seed)
         config.temperature = request.temperature
         if request.top_p > 0:
             config.top_p = request.top_p
         if request.top_k > 0:
             config.top_k = request.top_k
         if request.min_p > 0:
-            config.min_p = min(request.min_p, _MOST_MIN_P)
+            config.min_p = min(request.min_p, _BELOW_1)
     return config
 
 
-def _fold_seed(seed: int) -> int:
+def fold_seed(seed: int) -> int:
     """32 bits that depend on all 64 of the seed (the finaliser of splitmix64).
 
     The pipeline's random generator drops the upper half, so hashes that differ only there would

@@ -106,7 +106,13 @@ class Bare:
             while queue and len(active) < in_flight:
                 index, work = queue.pop()
                 self._number += 1
-                handle = add_request(self._pipeline, self._number, work.request(), log_probs=False)
+                handle = add_request(
+                    self._pipeline,
+                    self._number,
+                    work.request(),
+                    self.config.vocab_size,
+                    log_probs=False,
+                )
                 active[index] = handle
             self._pipeline.step()
             for index, handle in list(active.items()):
