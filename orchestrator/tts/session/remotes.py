@@ -64,7 +64,12 @@ class RemoteServer:
         """Its reported capabilities; None until it has answered."""
         self._models = models
         self._spec = spec
-        self._server = OpenAIServer(url, model=spec.model, api_key=key_of(spec, role))
+        self._server = OpenAIServer(
+            url,
+            model=spec.model,
+            api_key=key_of(spec, role),
+            answer_timeout_s=models.deployment.answer_timeout_s,
+        )
 
     @property
     def patience_s(self) -> float:

@@ -21,7 +21,7 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
-from .deployment import PRECISIONS, Deployment
+from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
 from .generator import GeneratorRole, GeneratorSpec
 from .load import (
@@ -40,6 +40,7 @@ from .verifier import PROMPT_PLACES, Labels, Template, VerifierRole, VerifierSpe
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 
 __all__ = [
+    "ANSWER_TIMEOUT_S",
     "ENDPOINT",
     "FORMATS",
     "PORT_STEP",

@@ -27,6 +27,7 @@ PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
     "openai": (),  # whoever started the server has chosen one
 }
+ANSWER_TIMEOUT_S = 600.0
 OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
 
@@ -109,6 +110,8 @@ class Deployment(Section):
     """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
     """gRPC addresses (HOST:PORT) of servers on other machines; clients use all of them."""
+    answer_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = ANSWER_TIMEOUT_S
+    """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
     """GPU and container; required by targets tensorrt and llmapi."""
     strategies: dict[str, dict[str, Parameter]] = Field(default={})

@@ -18,6 +18,7 @@ DIGEST = "deployment_digest"
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "endpoints": True,
+    "answer_timeout_s": True,
     "strategies": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
     "verifier": {
