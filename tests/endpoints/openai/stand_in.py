@@ -97,7 +97,7 @@ class StandIn:
             return self.failures.pop(0)()
         self._in_flight += 1
         try:
-            await asyncio.sleep(0 if self.repeats else 0.02)
+            await asyncio.sleep(0 if self.repeats else 0.05)
             await self.hold.wait()
             if self._in_flight > 1 and not self.repeats:
                 body["seed"] += self._in_flight
