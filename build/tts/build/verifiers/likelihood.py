@@ -78,21 +78,19 @@ class Continuation:
             line = STEP_END[len(tail) - len(tail.rstrip("\n")) :]
             before = _LETTER + STEP_END.removesuffix(line)
         text = line + (step or STEP_END)
-        tokens = self.tokenizer.encode_after(before, text + STEP_END + _LETTER)
-        lead = self._covering(tokens, line)
-        content = _shared(tokens, self.tokenizer.encode_after(before, text))
-        end = self._covering(tokens, text, content)
+        decode, alone = self.tokenizer.decode, self.tokenizer.encode_after(before, text)
+        *tokens, _ = self.tokenizer.encode_after(before, text + STEP_END + _LETTER)
+        lead, end = 0, _shared(tokens, alone)
+        content, step_text = end, decode(alone)
+        while end < len(tokens) and not decode(tokens[:end]).startswith(step_text):
+            end += 1
+        while lead < end and line.startswith(decode(tokens[: lead + 1])):
+            lead += 1
         codes = np.full(end, 2 * number, dtype=np.int32)
         codes[lead : content if content > lead else end] += 1
         codes[:lead] = 2 * above
         ids = np.asarray(tokens[:end], np.int32)
         return np.concatenate((scored, ids + codes * self.vocab_size))
-
-    def _covering(self, tokens: Sequence[int], text: str, least: int = 0) -> int:
-        """How many of the first tokens hold the text, `least` at least."""
-        while least < len(tokens) and not self.tokenizer.decode(tokens[:least]).startswith(text):
-            least += 1
-        return least
 
 
 def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:
