@@ -92,7 +92,7 @@ class Checks:
 
     async def shaped(self) -> str:
         """What changes the distribution is taken, unless it is refused before it is sent."""
-        changes = {
+        changes: dict[str, Any] = {
             "repetition_penalty": 1.1,
             "presence_penalty": 0.5,
             "frequency_penalty": 0.5,
