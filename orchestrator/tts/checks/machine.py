@@ -178,7 +178,7 @@ def _elsewhere(names: str) -> Observation:
 def _engines(deployment: Deployment) -> Observation:
     what = f"deployment {deployment.name}"
     try:
-        require_current(deployment)
+        require_current(deployment, anew=True)
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())

@@ -69,6 +69,7 @@ def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
     if server.shares_python:  # another version would not find its standard library
         variables.pop("PYTHONHOME", None)
         _link_interpreter(folder / "python")
+        variables["PATH"] = variables.get("PATH") or os.defpath  # a shell starts the models
         _prepend(variables, "PATH", [f"{folder.name}/python/bin"])
     if server.libraries:
         links = _links(folder / "libraries", server.libraries)
