@@ -162,17 +162,16 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
 
 
 def _inspect_all(folder: Path, checkpoint: Path, settings: Settings, *, anew: bool) -> EngineState:
-    """As `inspect_engine`, with the content of the engine's files; raises BuildError as well."""
+    """As `inspect_engine`, with the content of the engine's files."""
     state = inspect_engine(folder, checkpoint, settings)
     if state.manifest is None or state.reasons:
         return state
     try:
         changed = changed_content(folder, state.manifest, anew=anew)
+        reasons = [f"{name} is not the file that was built, by its hash" for name in changed]
     except OSError as error:
-        raise BuildError(f"An engine cannot be read: {error}.") from error
-    return state._replace(
-        reasons=tuple(f"{name} is not the file that was built, by its hash" for name in changed)
-    )
+        reasons = [f"it cannot be read: {error}"]
+    return state._replace(reasons=tuple(reasons))
 
 
 def _inspect(plan: BuildPlan, *, force: bool, verify: bool | None) -> _Inspected:

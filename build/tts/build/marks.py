@@ -6,6 +6,7 @@ A folder that cannot be written, or is not this user's, keeps and tells nothing.
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -31,4 +32,4 @@ def mark(kind: Kind, thing: str, state: str = "") -> None:
 
 
 def _file(kind: Kind, thing: str) -> Path:
-    return private_folder(paths.cache_dir() / kind) / hashlib.sha256(thing.encode()).hexdigest()
+    return private_folder(paths.cache_dir() / kind) / hashlib.sha256(os.fsencode(thing)).hexdigest()

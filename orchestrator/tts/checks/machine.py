@@ -41,7 +41,10 @@ class Observation:
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:
-    """Look at everything, of the deployments at this one or all bundled ones; about a second."""
+    """Look at everything, of the deployments at this one or all bundled ones.
+
+    About a second, and two for each GiB of their engines.
+    """
     return [
         _python(),
         _cpu(),
