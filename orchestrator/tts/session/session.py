@@ -139,7 +139,7 @@ class Session:
 
         Args:
             question: A text; a conversation: chat messages with `role` and `content`, the last one
-                the user's; a pair of either and the reference answer; or a Problem. The system
+                the user's; a tuple of either and the reference answer; or a Problem. The system
                 message of a conversation replaces the deployment's system prompt; the verifier
                 reads the earlier turns as text in front of the question.
             priority: Among searches at the same time, higher ones go first.
