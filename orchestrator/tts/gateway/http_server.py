@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from .named_servers import NamedServers, follow
 from .observability import Recorder, RequestLogs, telemetry_of
 from .safety import (
     CONFIRMED_S,
+    ApiKey,
     FilterChain,
     Keyring,
     KeyStore,
@@ -138,6 +141,11 @@ async def serve(
             watches.append(partial(watch, session.replicas))
         for service in services:
             service.beside = services
+        for key, pattern in unserved_models(store, services):
+            say(
+                f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not served "
+                f"here; there are {', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
+            )
         process.started()
         await answer(
             services[0], listen, port, say, lambda: _first_of(*(watch() for watch in watches))
@@ -159,6 +167,15 @@ def _names(specs: Sequence[Deployment], *, alone: bool) -> list[str]:
                 hint="Give one of them another name in its file.",
             )
     return names
+
+
+def unserved_models(store: KeyStore, services: Sequence[Service]) -> Iterator[tuple[ApiKey, str]]:
+    """The valid keys that name models, or patterns of them, which no service has."""
+    served = [name for service in services for name in service.models]
+    for key in store.all():
+        for pattern in key.models if key.is_valid(time.time()) else ():
+            if not any(fnmatchcase(name, pattern) for name in served):
+                yield key, pattern
 
 
 def _stop_searches(services: Sequence[Service]) -> None:

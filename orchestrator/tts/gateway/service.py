@@ -85,6 +85,12 @@ class Service:
         """The deployment that is served."""
         return self.session.deployment
 
+    @property
+    def models(self) -> list[str]:
+        """The names that its deployment has as a model: by itself, and with each strategy."""
+        name = self.deployment.name
+        return [name, *(f"{name}:{strategy}" for strategy in self.strategies)]
+
     def strategy_of(self, model: str) -> str | None:
         """The strategy that a model's name stands for; None: plain generation.
 

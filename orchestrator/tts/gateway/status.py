@@ -83,7 +83,7 @@ async def list_models(service: Service, exchange: Exchange) -> None:
     models = [
         _model(each, name)
         for each in service.all
-        for name in _names(each)
+        for name in each.models
         if key is None or key.may_use(name)
     ]
     await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
@@ -95,11 +95,6 @@ async def one_model(service: Service, exchange: Exchange) -> None:
     strategy = strategy_of(service, exchange, name)
     model = {**_model(service, name), "tts": model_card(service, strategy)}
     await exchange.respond(msgspec.json.encode(model))
-
-
-def _names(service: Service) -> list[str]:
-    name = service.deployment.name
-    return [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:
