@@ -133,7 +133,7 @@ async def fill(deployment: Deployment, server: RunningServer) -> None:
             lambda prompt: generator.generate(GenerateCall(prompt, NEW_TOKENS, 0, 1.0, 1.0, False)),
         )
         await send_all(
-            prompts("verifier", deployment.verifier.max_seq_len - 1),
+            prompts("verifier", deployment.verifier_model.max_seq_len - 1),
             len,
             deployment.verifier.in_flight_tokens,
             lambda prompt: verifier.score(ScoreCall(prompt)),

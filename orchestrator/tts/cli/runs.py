@@ -332,7 +332,7 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
-            sources=_sources(search, verifier),
+            sources=_sources(search, verifier, deployment),
             command=command_line(context),
         )
         if replay is not None:
@@ -411,7 +411,7 @@ def solve(
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
         server=server,
-        sources=_sources(strategy, verifier),
+        sources=_sources(strategy, verifier, source),
         command=command_line(context),
     )
     with LiveTree(question) as tree:
@@ -452,14 +452,16 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
     return tuple(map(strategy_name, strategies))
 
 
-def _sources(strategy: str, verifier: str | None) -> dict[str, FunctionSource]:
-    """The functions in Python files that replace a verifier or a strategy."""
-    from tts.session.function_files import names_function, source_of
+def _sources(strategy: str, verifier: str | None, deployment: str) -> dict[str, FunctionSource]:
+    """The functions in Python files that take part: of options, or of the named deployment."""
+    from tts.build.spec import load_deployment
+    from tts.session.function_files import names_function, source_of, sources_of
 
     named = {"strategy": strategy} if names_function(strategy) else {}
     if verifier is not None:
         named["verifier"] = verifier
-    return {role: source_of(text) for role, text in named.items()}
+    found = {role: source_of(text) for role, text in named.items()}
+    return found if verifier is not None else found | sources_of(load_deployment(deployment))
 
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

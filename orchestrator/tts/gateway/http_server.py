@@ -22,6 +22,7 @@ from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 from tts.session.connecting import serves
+from tts.session.function_files import verifier_of
 from tts.session.replicas import CHECK_S, Replicas
 
 from . import process
@@ -122,7 +123,7 @@ async def serve(
             groups, watch = await stack.enter_async_context(servers)
             session = AsyncSession(
                 deployment,
-                verifier=verifier,
+                verifier=verifier_of(spec, verifier),
                 endpoints=tuple(groups),
                 server=kind,
                 routing=routing_policy(

@@ -125,7 +125,7 @@ class RemoteServer:
 
     def verifier(self) -> Verifier:
         """Its verifier, once it has answered. Raises ServerError, CheckpointError."""
-        spec = self._models.deployment.verifier
+        spec = self._models.deployment.verifier_model
         return self._server.verifier(tokenizer=Tokenizer(spec.tokenizer_folder), spec=spec)
 
     async def aclose(self) -> None:

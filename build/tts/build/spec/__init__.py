@@ -8,7 +8,7 @@ Each section of the file is in the module that has its name:
 | role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
-| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt |
+| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
 | remote | either of them with a `url`: `RemoteSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
@@ -36,7 +36,14 @@ from .role import Role, RoleSpec
 from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
-from .verifier import PROMPT_PLACES, Labels, Template, VerifierRole, VerifierSpec
+from .verifier import (
+    PROMPT_PLACES,
+    FunctionVerifier,
+    Labels,
+    Template,
+    VerifierRole,
+    VerifierSpec,
+)
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 
 __all__ = [
@@ -51,6 +58,7 @@ __all__ = [
     "Deployment",
     "EngineSpec",
     "FormatFacts",
+    "FunctionVerifier",
     "GeneratorRole",
     "GeneratorSpec",
     "Gpu",

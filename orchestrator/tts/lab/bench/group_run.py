@@ -119,8 +119,8 @@ def run_all(
     with locked(folder):
         if config.fitted_to:
             refuse_begun(folder)
-            names = [tuple(member.votes) for member in members]
-            fitting = _fitted(plan, names, endpoints, observer)
+            searches = [tuple(member.votes) for member in members]
+            fitting = _fitted(plan, searches, endpoints, observer)
             shares = interruptible(fitting, observer.say)
             configs = {name: each.config for name, each in shares.items()}
             members, chosen = members_of(configs), _chosen(configs)

@@ -141,7 +141,7 @@ def _context(
         if len(ids) != asked.prompt_tokens:
             where = _other_prompt(problem, asked.node, len(ids), asked.prompt_tokens)
             raise _other_tokenizer(folder, "generator", models, where)
-    limit = models.deployment.verifier.max_seq_len
+    limit = models.deployment.verifier_model.max_seq_len
     for _, score in state.scored:
         if score.cached:
             continue
