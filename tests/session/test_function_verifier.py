@@ -119,3 +119,16 @@ def test_a_command_that_names_the_deployment_names_its_function(
         str(other),
     ]
     assert asked[0].sources == sources_of(load_deployment(file))
+
+
+def test_the_doctor_asks_the_generators_server_alone(file):
+    checkpoints = paths.deployments_dir().parent / "checkpoints"
+    file.write_text(
+        "name: mine\ntarget: openai\ngenerator:\n  url: http://127.0.0.1:9\n"
+        f"  tokenizer: {checkpoints / 'demo-generator'}\n  max_seq_len: 320\n"
+        "  in_flight_requests: 4\nverifier: {function: prm_of_a_file.py:score}\n"
+    )
+    said = CliRunner().invoke(app, ["doctor", str(file)])
+    assert said.exception is None or isinstance(said.exception, SystemExit)
+    assert "generator at http://127.0.0.1:9" in said.output
+    assert "verifier at" not in said.output

@@ -308,7 +308,7 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
-                sources=_sources(strategy, verifier),
+                sources=_sources((strategy or [_STRATEGY])[0], verifier, deployment),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -452,7 +452,9 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
     return tuple(map(strategy_name, strategies))
 
 
-def _sources(strategy: str, verifier: str | None, deployment: str) -> dict[str, FunctionSource]:
+def _sources(
+    strategy: str, verifier: str | None, deployment: str | None
+) -> dict[str, FunctionSource]:
     """The functions in Python files that take part: of options, or of the named deployment."""
     from tts.build.spec import load_deployment
     from tts.session.function_files import names_function, source_of, sources_of
@@ -461,7 +463,9 @@ def _sources(strategy: str, verifier: str | None, deployment: str) -> dict[str, 
     if verifier is not None:
         named["verifier"] = verifier
     found = {role: source_of(text) for role, text in named.items()}
-    return found if verifier is not None else found | sources_of(load_deployment(deployment))
+    if verifier is not None or deployment is None:
+        return found
+    return found | sources_of(load_deployment(deployment))
 
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

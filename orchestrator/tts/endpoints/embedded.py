@@ -50,7 +50,7 @@ from .base import (
 )
 from .retry import MOST_DEATHS, PATIENCE_S, retried
 from .silence import Silence
-from .triton_errors import both_reset, error_of_failure
+from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
@@ -286,9 +286,9 @@ class EmbeddedConnection:
         """See endpoints.Connection."""
         one_token = GenerateRequest(np.zeros(1, np.int64), max_new_tokens=1)
         scored = replace(one_token, return_generation_logits=True)
-        return await both_reset(
-            self._engines["generator"].answer(one_token, cold=True),
-            self._engines["verifier"].answer(scored, cold=True),
+        asked = {"generator": one_token, "verifier": scored}
+        return await all_reset(
+            *(engine.answer(asked[role], cold=True) for role, engine in self._engines.items())
         )
 
 

@@ -37,7 +37,7 @@ from .base import (
 )
 from .retry import MOST_DEATHS, PATIENCE_S, retried
 from .silence import Silence
-from .triton_errors import ErrorAnswer, Translation, both_reset
+from .triton_errors import ErrorAnswer, Translation, all_reset
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
@@ -200,7 +200,7 @@ class TritonConnection:
         generator = partial(reset_request, wire.GENERATOR)
         start = partial(self._whole.streams.start, generator, whole=True)
         attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
-        return await both_reset(
+        return await all_reset(
             retried(attempt, self._comes_back, self.patience_s),
             self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S),
         )

@@ -22,12 +22,12 @@ class EngineInUse(RequestRefused):
     """An engine holds requests, so it does not empty its prefix cache."""
 
 
-async def both_reset(generator: Awaitable[object], verifier: Awaitable[object]) -> bool:
-    """Whether both engines emptied their caches, side by side; False if one holds requests.
+async def all_reset(*engines: Awaitable[object]) -> bool:
+    """Whether all engines emptied their caches, side by side; False if one holds requests.
 
-    Raises EndpointError, when neither is at it any more.
+    Raises EndpointError, when none is at it any more.
     """
-    ended = await asyncio.gather(generator, verifier, return_exceptions=True)
+    ended = await asyncio.gather(*engines, return_exceptions=True)
     failed = [each for each in ended if isinstance(each, BaseException)]
     for error in failed:
         if not isinstance(error, EngineInUse):

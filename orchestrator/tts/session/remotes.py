@@ -19,7 +19,7 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role
+from tts.build.spec import Deployment, FunctionVerifier, RemoteGenerator, RemoteSpec, Role
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (
     Connection,
@@ -328,7 +328,8 @@ async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
 
     Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
     """
-    remotes = Remotes(Models.load(deployment), deployment.remotes())
+    by_function = isinstance(deployment.verifier, FunctionVerifier)
+    remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
 
     async def one(server: RemoteServer) -> str | TtsError:
         try:
