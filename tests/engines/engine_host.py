@@ -1,4 +1,4 @@
-"""An engine on a thread of this process: for measurements and tests.
+"""An engine on a thread of this process.
 
 Under Triton an engine has a process of its own (engine_client.py).
 """
