@@ -1,9 +1,7 @@
-"""Damaged run folders for every command that reads one: none may show a changed result with rc 0.
+"""Whole run folders, ways to damage them, and the commands that read them.
 
-Whole folders (runs, shards, a group, a run of `tts solve`) are made once, over scripted engines.
-For each case one is copied, damaged as by a disk, a hand or a command in the wrong place, and read
-by one command in this process. Right is what the whole folder gives, or an error for the user;
-wrong is anything else.
+Whole folders (runs, shards, a group, a run of `tts solve`) are made over scripted engines. Damages
+are those of a disk, a hand or a command in the wrong place.
 """
 
 from __future__ import annotations
@@ -15,20 +13,14 @@ import os
 import random
 import re
 import shutil
-import tempfile
-import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import typer
 from msgspec.structs import replace
 
-from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
@@ -56,63 +48,6 @@ RUN = "run"
 Damage = Callable[[Path, Path, random.Random], None]
 """Changes one thing in a folder, drawn from random numbers, beside another run's folder."""
 _LOG = "events.jsonl"
-
-
-@dataclass
-class FoldersResult:
-    """What the commands gave."""
-
-    same: int = 0
-    """Exit code 0, and what the whole folder gives."""
-    refused: Counter[str] = field(default_factory=Counter)
-    """Errors for the user, by type."""
-    failures: list[str] = field(default_factory=list)
-
-
-def fuzz_folders(number: int, seed: int) -> FoldersResult:
-    """Damage `number` folders, and read each with a command."""
-    outcome = FoldersResult()
-    with tempfile.TemporaryDirectory(prefix="tts-fuzz-") as name, scripted_engines():
-        whole, work = Path(name, "whole"), Path(name, "work")
-        _make(whole)
-        expected: dict[str, object] = {}
-        for command, (_, read) in COMMANDS.items():
-            shutil.copytree(whole, work)
-            expected[command] = read(work)
-            shutil.rmtree(work)
-        for case in range(number):
-            shutil.copytree(whole, work)
-            read_one(work, random.Random(f"{seed}/{case}"), f"case {case}", expected, outcome)
-            shutil.rmtree(work)
-    return outcome
-
-
-def read_one(
-    work: Path,
-    numbers: random.Random,
-    case: str,
-    expected: dict[str, object],
-    outcome: FoldersResult,
-) -> None:
-    """Damage a folder in `work`, and read it with a command."""
-    command = numbers.choice(list(COMMANDS))
-    folders, read = COMMANDS[command]
-    damage = numbers.choice(DAMAGES)
-    folder = numbers.choice(folders)
-    case = f"{case}: {command}, {folder} after {damage.__name__}"
-    try:
-        damage(work / folder, work / OTHER, numbers)
-        found = read(work)
-    except (TtsError, typer.BadParameter) as error:
-        outcome.refused[type(error).__name__] += 1
-        return
-    except Exception:
-        outcome.failures.append(f"{case}\n{traceback.format_exc()}")
-        return
-    if found == expected[command]:
-        outcome.same += 1
-    else:
-        outcome.failures.append(f"{case}\n{found!s:.2000}\ninstead of\n{expected[command]!s:.2000}")
 
 
 def _tts(*words: str | Path) -> str:
@@ -192,7 +127,7 @@ COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
 """What reads folders: which of them may be damaged, and how."""
 
 
-def _make(whole: Path) -> None:
+def make(whole: Path) -> None:
     run_bench(WANTED, whole / RUN, Observer())
     run_bench(replace(WANTED, strategy="best-of-n"), whole / OTHER, Observer())
     for number, name in enumerate(SHARDS, start=1):

@@ -1,24 +1,10 @@
-"""Mutations of a reader's valid file, each read within a time and a memory; what came out."""
+"""Random changes of a valid file: what a disk, an editor or an attacker makes of it."""
 
 from __future__ import annotations
 
 import json
 import random
-import resource
-import shutil
-import signal
-import tempfile
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
-
-from tts.build.errors import TtsError
-
-from .readers import Reader
+from collections.abc import Callable
 
 Change = Callable[[bytes, random.Random], bytes]
 
@@ -37,112 +23,6 @@ TEXTS = (
     b"{%", b"%}", "\u2028".encode(), b"\x1b[31m", b"#", b"(a+)+$", b"(a|aa)+$", b"*", b"+",
     b"{1,99}", b"(?=", b")", b"{% for a in range(10**9) %}", b"{{ 'x' * 10**9 }}", b"|",
 )  # fmt: skip
-
-
-class TooLong(BaseException):
-    """A file took more CPU time than it may; no `except Exception` swallows it."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A file that came out as neither a value nor a TtsError."""
-
-    number: int
-    content: bytes
-    error: str
-    """The traceback, or what bound was exceeded."""
-
-
-@dataclass
-class ReaderResult:
-    """What came out of one reader's files."""
-
-    read: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    """How often, by type of error."""
-    failures: list[Failure] = field(default_factory=list)
-    most_cpu_s: float = 0.0
-
-
-def fuzz_files(
-    reader: Reader, files: int, seed: int, *, cpu_s: float = 10.0, keep: int = 20
-) -> ReaderResult:
-    """Read `files` mutations of a reader's valid file, each at most for `cpu_s` of CPU time.
-
-    The memory is bounded by `memory_at_most`, if that is in force. Ends after `keep` failures.
-    """
-    outcome = ReaderResult()
-    with tempfile.TemporaryDirectory(prefix="tts-fuzz-") as name:
-        folder = Path(name)
-        for beside in reader.beside:
-            shutil.copy(beside, folder)
-        for number in range(files):
-            content = _file(reader, mutated(reader.valid, random.Random(f"{seed}/{number}")))
-            (folder / reader.file).write_bytes(content)
-            _read_one(reader, folder, number, content, cpu_s, outcome)
-            if len(outcome.failures) >= keep:
-                break
-    return outcome
-
-
-def _file(reader: Reader, part: bytes) -> bytes:
-    return len(part).to_bytes(8, "little") + part + reader.data if reader.header else part
-
-
-def _read_one(
-    reader: Reader, folder: Path, number: int, content: bytes, cpu_s: float, outcome: ReaderResult
-) -> None:
-    began = _cpu_s()
-    try:
-        with _cpu_at_most(cpu_s):
-            reader.read(folder)
-        outcome.read += 1
-    except TtsError as error:
-        outcome.refused[type(error).__name__] += 1
-        if len(str(error)) > 20_000:
-            outcome.failures.append(Failure(number, content, f"{len(str(error))} characters"))
-    except TooLong:
-        outcome.failures.append(Failure(number, content, f"more than {cpu_s} s of CPU time"))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a panic of a library in Rust is no Exception
-        outcome.failures.append(Failure(number, content, traceback.format_exc()))
-    outcome.most_cpu_s = max(outcome.most_cpu_s, _cpu_s() - began)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-@contextmanager
-def _cpu_at_most(seconds: float) -> Iterator[None]:
-    def stop(signum: int, frame: FrameType | None) -> None:
-        raise TooLong
-
-    before: Callable[[int, FrameType | None], object] | int | None
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        # another thread may be about to take it, whom the default would let end the process
-        signal.signal(signal.SIGPROF, before if callable(before) else signal.SIG_IGN)
-
-
-@contextmanager
-def memory_at_most(more: int) -> Iterator[None]:
-    """Let this process have `more` bytes of address space beyond what it has (Linux)."""
-    statm = Path("/proc/self/statm")
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    if statm.exists():
-        now = int(statm.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + more, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def mutated(valid: bytes, numbers: random.Random) -> bytes:
