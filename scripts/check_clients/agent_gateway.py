@@ -83,6 +83,5 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Serve the deployment file that the command line names."""
+if __name__ == "__main__":
     asyncio.run(serve(sys.argv[1]))
