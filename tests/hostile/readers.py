@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def _by_users() -> dict[str, Reader]:
 def _of_runs(run: Path) -> dict[str, Reader]:
     """What a run or a measurement keeps."""
     config = json.loads((run / "run.json").read_bytes())
-    member = Member(".", {config["strategy"]: config["vote"]}, config["parameters"])
+    member = Member("member", {config["strategy"]: config["vote"]}, config["parameters"])
     problems = (
         {"id": "a", "problem": "1 + 1?", "answer": "2", "level": 1},
         {"id": "b", "problem": "2 + 2?", "answer": None, "level": None},
@@ -277,6 +278,10 @@ def _demo_checkpoint() -> Path:
 
 
 def _read_group(folder: Path) -> None:
+    member = folder / "member"
+    member.mkdir(exist_ok=True)
+    for name in ("run.json", "events.jsonl", "summary.json"):
+        shutil.copy(folder / name, member)
     read_whole_group(folder)
     read_rows(folder)
 
