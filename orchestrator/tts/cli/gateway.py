@@ -124,14 +124,6 @@ def gateway(
         bool,
         typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
     ] = False,
-    share_limits: Annotated[
-        bool,
-        typer.Option(
-            "--share-limits",
-            help="Hold keys to their limits per minute and of searches over all gateways of this "
-            "user on this machine, rather than in each.",
-        ),
-    ] = False,
     grace: Annotated[
         float,
         typer.Option(
@@ -169,7 +161,6 @@ def gateway(
         deadline,
         cors_origins=tuple(cors or ()),
         otlp_endpoint=otlp_endpoint,
-        share_limits=share_limits,
         keep_prompts=keep_prompts,
     )
     upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -118,7 +119,7 @@ class App:
             exchange.close()
             used = record.prompt_tokens + record.answer_tokens + record.search_tokens
             if exchange.admission:
-                exchange.admission.end(service.limiter.clock(), used)
+                exchange.admission.end(time.monotonic_ns(), used)
             service.recorder.end(record)
             if task:
                 drain.leave(task)

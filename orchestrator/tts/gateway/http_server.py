@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -34,17 +34,13 @@ from .local_servers import local_servers
 from .named_servers import NamedServers, follow
 from .observability import Recorder, RequestLogs, telemetry_of
 from .safety import (
-    CONFIRMED_S,
     ApiKey,
     FilterChain,
     Keyring,
     KeyStore,
     Limiter,
-    LimitsUnusable,
-    SharedLimiter,
     UsageBook,
     keys_file,
-    limits_file,
     usage_file,
 )
 from .service import Service, Settings
@@ -111,7 +107,7 @@ async def serve(
         keyring.require_for(listen.host)
         specs = [load_deployment(each).served_by(kind) for each in deployments]
         names = _names(specs, alone=upstreams.named or verifier is not None)
-        limiter = stack.enter_context(_shared_limiter()) if settings.share_limits else Limiter()
+        limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
         log, usage = RequestLogs(names), UsageBook(usage_file())
         recorder = Recorder(log, telemetry, usage, keeps_prompts=settings.keep_prompts)
@@ -182,25 +178,6 @@ def unserved_models(store: KeyStore, services: Sequence[Service]) -> Iterator[tu
 def _stop_searches(services: Sequence[Service]) -> None:
     for service in services:
         service.session.stop_searches()
-
-
-@contextmanager
-def _shared_limiter() -> Iterator[SharedLimiter]:
-    """Limits that all gateways of this user share, confirmed while the block lasts."""
-    limiter = SharedLimiter(limits_file())
-
-    async def confirm() -> None:
-        while True:
-            await asyncio.sleep(CONFIRMED_S)
-            with suppress(LimitsUnusable):  # who asks next is told
-                limiter.confirm()
-
-    confirming = asyncio.ensure_future(confirm())
-    try:
-        yield limiter
-    finally:
-        confirming.cancel()
-        limiter.close()
 
 
 async def answer(

@@ -22,7 +22,7 @@ from .observability import Recorder
 from .openai.errors import ApiError, quoted
 from .openai.requests import read_request
 from .running_searches import RunningSearches
-from .safety import NOTHING, FilterChain, Keyring, Limiter, Limits, Refusal
+from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
 
 MAX_BODY = 4 << 20
 IGNORED = "x-tts-ignored"
@@ -46,8 +46,6 @@ class Settings:
     """Origins whose pages may read answers; `*`: any."""
     otlp_endpoint: str | None = None
     """Base URL of an OpenTelemetry collector; None: as OpenTelemetry's variables say."""
-    share_limits: bool = False
-    """Whether the limits of keys hold for all gateways of this user together."""
     keep_prompts: bool = False
     """Whether the log of requests has prompts and answers."""
 
@@ -63,7 +61,7 @@ class Service:
     filters: FilterChain
     recorder: Recorder
     drain: Drain = field(default_factory=Drain)
-    limiter: Limits = field(default_factory=Limiter)
+    limiter: Limiter = field(default_factory=Limiter)
     searches: RunningSearches = field(default_factory=RunningSearches)
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
@@ -158,7 +156,7 @@ def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) ->
         key = exchange.key
         spent = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
         admitted = service.limiter.admit(
-            key.id, key.limits, service.limiter.clock(), tokens=tokens, search=search, spent=spent
+            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search, spent=spent
         )
         exchange.extra_headers += admitted.headers
         if isinstance(admitted, Refusal):

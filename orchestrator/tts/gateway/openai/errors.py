@@ -22,7 +22,7 @@ from tts.build.errors import (
 )
 from tts.endpoints.base import FieldRefused
 
-from ..safety import KeysUnusable, LimitsUnusable
+from ..safety import KeysUnusable
 
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
@@ -109,10 +109,6 @@ def api_error(error: TtsError) -> ApiError:
             return error
         case KeysUnusable():
             return ApiError(503, "The gateway cannot read its keys now.", code="keys_unusable")
-        case LimitsUnusable():
-            return ApiError(
-                503, "The gateway cannot read its keys' limits now.", code="limits_unusable"
-            )
         case FieldRefused():
             return bad_request(str(error), error.name, "unsupported_parameter")
         case ConfigError() | DatasetError() | RequestError() | RequestRefused():
