@@ -21,8 +21,6 @@ from .openai.requests import named_model
 from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
-from .page.kept_reports import FOLDER as REPORTS
-from .page.kept_reports import kept_report
 from .pooling import pooling
 from .responses import responses
 from .service import Service, authenticate
@@ -40,10 +38,10 @@ ID_PREFIXES = {
     POOLING: "pool-",
 }
 """Beginning of the ids that are made here."""
-FOLDERS = (MODEL, FOLDER, REPORTS)
+FOLDERS = (MODEL, FOLDER)
 """Each of them is one route, whatever stands behind."""
-OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
-"""Paths that need no key: the page asks for one, and a report's name is as good as one."""
+OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER})
+"""Paths that need no key: the page asks for one."""
 SERVED = (
     f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES} and {POOLING} (scores) are served: "
     "see /openapi.json"
@@ -72,7 +70,6 @@ class App:
             "/ready": ("GET", Readiness()),
             PAGE: ("GET", page),
             FOLDER: ("GET", page),
-            REPORTS: ("GET", kept_report),
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:

@@ -56,8 +56,6 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     progress: Literal["steps", "reasoning", "none"] | None = None
     """What a stream holds before the answer: the tree's steps in a field `tts`, the text of the
     best chain so far as reasoning, or nothing."""
-    report: bool = False
-    """Keep the run's self-contained report; the answer's field `tts` says at which path."""
     parameters: dict[str, Any] = {}
     """Parameters of the strategy, by the names of docs/reference/strategies.md."""
 
