@@ -8,11 +8,10 @@ docs/reference/gateway-api.md.
 
 | module | job |
 |---|---|
-| http_server | a gateway from its start to its end: where it listens, what it serves |
+| http_server | a gateway from its start to its end: where it listens, its servers |
 | connections | the HTTP server: limits of headers, of their time, of connections |
 | process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
-| local_servers | the servers of this machine, or one of its own, which is kept running |
 | named_servers | servers that were named, as they change: in a file, by DNS |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one HTTP request and its response |
@@ -33,6 +32,6 @@ docs/reference/gateway-api.md.
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |
 | database_files | whether SQLite's files are still those that were opened |
-| page/ | the page at `/`, and reports that are kept |
+| page/ | the page at `/` |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """
