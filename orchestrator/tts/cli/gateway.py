@@ -115,8 +115,7 @@ def gateway(
         typer.Option(
             "--otlp-endpoint",
             metavar="URL",
-            help="Send traces and metrics to this OpenTelemetry collector, such as "
-            "http://localhost:4318.",
+            help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
             show_default="OTEL_EXPORTER_OTLP_ENDPOINT, or none",
         ),
     ] = None,
