@@ -57,10 +57,10 @@ def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_tim
     said, drain = [], Drain(0)
     deployment = SimpleNamespace(name="tiny")
     service = SimpleNamespace(drain=drain, deployment=deployment)
-    service.all = [service]
+    service.services = [service]
     service.session = SimpleNamespace(stop_searches=lambda: None)
-    sockets = bind(Listen(port=0))
-    address = sockets[0].getsockname()
+    (own,) = bind(Listen(port=0))
+    address = own.getsockname()
 
     def say(line):
         with socket.create_connection(address):
@@ -70,11 +70,12 @@ def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_tim
         raise EndError
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(own)
         if not in_time:  # two that are bound, of which one can listen
             (other,) = map(stack.enter_context, bind(Listen(port=address[1])))
             other.listen()
         with pytest.raises(EndError if in_time else ConfigError):
-            asyncio.run(answer(service, Listen(port=0), sockets, say, served))
+            asyncio.run(answer(service, Listen(port=0), [own], say, served))
     line = f"Serving tiny at http://127.0.0.1:{address[1]}/v1 (Ctrl-C ends it)"
     assert said == [line] * in_time
 

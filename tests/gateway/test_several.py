@@ -49,9 +49,8 @@ def both(deployments, tokenizer_folder):
         async with sessions[0], sessions[1]:
             for session in sessions:
                 generator = TextGenerator(session.models, session.replicas, filters)
-                services.append(Service(session, generator, Settings(), keyring, filters, recorder))
-            for service in services:
-                service.beside = services
+                of_all = filters, recorder
+                Service(session, generator, Settings(), keyring, *of_all, services=services)
             yield App(services[0])
 
     return opened
@@ -71,7 +70,7 @@ def test_keys_for_models_that_nobody_serves_are_told(both, tmp_path):
 
     async def told():
         async with both() as app:
-            return list(unserved_models(store, app._service.all))
+            return list(unserved_models(store, app._service.services))
 
     wrong = keys["wrong"]
     assert asyncio.run(told()) == [(wrong, "tny"), (wrong, "other:greedily")]

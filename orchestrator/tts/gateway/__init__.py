@@ -18,6 +18,7 @@ docs/reference/gateway-api.md.
 | service | what handlers work with: engines, settings, keys; reading and admitting a request |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | completions | completions and chats: plain generation, or a search by the name of the model |
+| responses | the Responses API: a chat, and its answer written anew |
 | prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
 | generation, sample_text | samples of the generator; their text while the tokens come |
 | plain | samples as a response |
@@ -27,7 +28,7 @@ docs/reference/gateway-api.md.
 | search_request, searches | which search is asked for; its response |
 | closing | a search's answer in the form that was asked for |
 | running_searches | searches while they run; the same request twice is one search |
-| pooling, tokens | scores of steps; texts and token ids |
+| pooling, tokens, log_probs | scores of steps; texts and token ids; log-probabilities |
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |

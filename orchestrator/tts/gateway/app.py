@@ -124,7 +124,7 @@ class App:
     async def _service_of(self, exchange: Exchange, path: str) -> Service:
         """The service of the deployment that a request names; else the first one's."""
         first = self._service
-        if len(first.all) == 1:
+        if len(first.services) == 1:
             return first
         if path == MODEL:
             return first.of_model(exchange.path.removeprefix(MODEL))

@@ -134,12 +134,18 @@ async def serve(
             await stack.enter_async_context(session)
             generator = TextGenerator(session.models, session.replicas, filters)
             await generator.warm()
-            services.append(
-                Service(session, generator, settings, keyring, filters, recorder, drain, limiter)
+            Service(
+                session,
+                generator,
+                settings,
+                keyring,
+                filters,
+                recorder,
+                drain,
+                limiter,
+                services=services,
             )
             watches.append(partial(watch, session.replicas))
-        for service in services:
-            service.beside = services
         for key, pattern in unserved_models(store, services):
             say(
                 f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not served "
@@ -203,12 +209,12 @@ async def answer(
         except OSError as error:  # another program was as quick, and listens by now
             raise _cannot_listen(listen, error) from error
         service.drain.open()
-        names = ",".join(each.deployment.name for each in service.all)
+        names = ",".join(each.deployment.name for each in service.services)
         port = sockets[0].getsockname()[1]
         say(f"Serving {names} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
         await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
     finally:
-        await service.drain.end(partial(_stop_searches, service.all))
+        await service.drain.end(partial(_stop_searches, service.services))
         server.stop()
         await asyncio.wait({serving})
 
@@ -253,7 +259,7 @@ async def _watch(*own: EnginePair | Server) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _first_of(*running: Awaitable[None]) -> None:
+async def _first_of(*running: Awaitable[object]) -> None:
     """Wait until one of them has ended, and raise what it raises; the others are cancelled."""
     tasks = [asyncio.ensure_future(each) for each in running]
     try:

@@ -65,18 +65,16 @@ class Service:
     searches: RunningSearches = field(default_factory=RunningSearches)
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
-    beside: list[Service] = field(default_factory=list, compare=False, repr=False)
-    """The services of all deployments behind this address, where there are several."""
+    services: list[Service] = field(default_factory=list, compare=False, repr=False)
+    """Those of all deployments behind this address; this one adds itself."""
 
-    @property
-    def all(self) -> list[Service]:
-        """The services behind this address."""
-        return self.beside or [self]
+    def __post_init__(self) -> None:
+        self.services.append(self)
 
     def of_model(self, model: str) -> Service:
         """The service of the deployment that a model's name begins with; this one without any."""
         base = model.partition(":")[0]
-        return next((each for each in self.all if each.deployment.name == base), self)
+        return next((each for each in self.services if each.deployment.name == base), self)
 
     @property
     def deployment(self) -> Deployment:

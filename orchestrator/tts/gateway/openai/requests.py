@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from tts.endpoints.base import Shaping
 
 from .errors import MOST_QUOTED, bad_request, quoted
-from .fields import settled
+from .fields import split_fields
 from .formats import ResponseFormat, StructuredOutputs
 from .messages import ChatMessage
 from .tools import NamedTool, Tool
@@ -210,7 +210,7 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
         raise bad_request(f"The body is not JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise bad_request("The body is no JSON object.")
-    said, ignored = settled(fields, _fields(kind))
+    said, ignored = split_fields(fields, _fields(kind))
     try:
         return msgspec.convert(said, kind), ignored
     except msgspec.ValidationError:

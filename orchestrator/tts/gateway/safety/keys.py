@@ -71,7 +71,7 @@ _COLUMNS = f"id, name, created, revoked, expires, models, {_LIMITS}"
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key, without its secret. The key itself is not."""
+    """What is stored of a key; never its secret."""
 
     id: str
     """Public: what logs and `tts gateway keys` call it."""

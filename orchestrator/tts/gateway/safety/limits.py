@@ -138,8 +138,7 @@ class Refusal:
     message: str
     """A sentence for the client."""
     headers: Headers
-    retry_after_ns: int | None
-    """When it would be admitted if nothing else came; None if time alone does not admit it."""
+    """`x-ratelimit-*`; with `retry-after`, if it will be admitted by then unless others come."""
     code: str = "rate_limit_exceeded"
     """The kind of it, in OpenAI's words."""
 
@@ -306,7 +305,7 @@ def _refused(
     if wait_ns is not None:
         headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
         headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
-    return Refusal(message, headers, wait_ns, code)
+    return Refusal(message, headers, code)
 
 
 def _headers(usage: KeyUsage, now_ns: int) -> Headers:
