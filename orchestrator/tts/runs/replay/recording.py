@@ -173,11 +173,11 @@ def _check_config(
     for role, fields in config.prompting.items():
         spec = getattr(models.deployment, role).model_dump(mode="json")
         for name, value in fields.items():
-            if spec[name] != value:
+            if spec.get(name) != value:
                 raise RunError(
                     f"The run in {folder} cannot be replayed on deployment "
                     f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "
-                    f"{spec[name]!r:.100} here.",
+                    f"{spec.get(name)!r:.100} here.",
                     hint="Both must prompt alike, or token ids would not mean the same.",
                 )
 
