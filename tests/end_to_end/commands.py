@@ -48,15 +48,20 @@ class Tts:
         """Commands that still run and processes that name this home, after a moment's grace."""
         for _ in range(50):
             left = [command for command in self.started if command.poll() is None]
-            left += [
-                process
-                for process in psutil.process_iter(["cmdline"])
-                if any(str(self.home) in word for word in process.info["cmdline"] or ())
-            ]
+            left += [each for each in psutil.process_iter() if belongs_to(self.home, each)]
             if not left:
                 return []
             time.sleep(0.1)
         return left
+
+
+def belongs_to(home, process):
+    """Whether a process was started in a home or for one: a server runs in its own folder there."""
+    try:
+        words = [process.cwd(), *process.cmdline()]
+    except psutil.Error:
+        return False
+    return any(str(home) in word for word in words)
 
 
 def summary(folder):
@@ -85,9 +90,8 @@ def whole_events(folder):
 def servers(tts):
     return [
         process
-        for process in psutil.process_iter(["name", "cmdline"])
-        if process.info["name"] == "tritonserver"
-        and any(str(tts.home) in word for word in process.info["cmdline"] or ())
+        for process in psutil.process_iter(["name"])
+        if process.info["name"] == "tritonserver" and belongs_to(tts.home, process)
     ]
 
 

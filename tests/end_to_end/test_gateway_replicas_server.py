@@ -2,8 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
-from tests.end_to_end.commands import servers as running
 from tests.end_to_end.gateways import client, gateway
 
 from tts.build import paths
@@ -28,13 +28,6 @@ def servers(tts, server, monkeypatch):
     deployment = load_deployment("demo")
     with start_server(deployment.replica(1)) as first, start_server(deployment.replica(2)) as third:
         yield first, server[0], third
-
-
-def process_of(tts, server):
-    """The Triton process behind a gRPC socket."""
-    socket = server.addresses.grpc.removeprefix("unix:").rpartition(":")[0]
-    (found,) = [each for each in running(tts) if any(socket in word for word in each.cmdline())]
-    return found
 
 
 def answer(api, question):
@@ -81,7 +74,7 @@ def test_a_server_that_is_killed_under_load_loses_no_request(tts, servers, tmp_p
         answers = [threads.submit(answer, api, question) for question in SUMS * 2]
         searches = [threads.submit(search, api, SUMS[0]) for _ in range(2)]
         answers[8].result()
-        process_of(tts, first).kill()
+        psutil.Process(first.state.server.pid).kill()
         answers[40].result()
         use(second, third)
         found = [each.result() for each in answers]
