@@ -41,11 +41,15 @@ def build_demo(home: Path) -> None:
 
 
 def processes(home: Path, name: str = "", *, place: int | None = None) -> list[psutil.Process]:
-    """Processes of a home with a word in their command line, or at one place of it."""
+    """Processes of a home with a word in their command line, or at one place of it.
+
+    They name the home there, or run in a folder of it, as a server and its models do.
+    """
     found = []
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["cmdline", "cwd"]):
         words = process.info["cmdline"] or []
         looked_at = words if place is None else words[place : place + 1]
-        if any(str(home) in word for word in words) and any(name in w for w in looked_at):
+        of_home = any(str(home) in word for word in (process.info["cwd"] or "", *words))
+        if of_home and any(name in word for word in looked_at):
             found.append(process)
     return found
