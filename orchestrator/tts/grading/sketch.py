@@ -139,7 +139,9 @@ def _scalars_separated(a: Sketch, b: Sketch) -> bool:
 
 
 def same(a: Sketch | None, b: Sketch | None) -> bool:
-    """True if two scalars, which are not separated, are certainly one number or expression."""
+    """True if two that are not separated are certainly one: scalars, or matrices of such."""
+    if a and b and a.kind is b.kind is Kind.MATRIX:
+        return all(map(same, a.parts, b.parts))
     if not (a and b and a.values and b.values):
         return False
     if a.exact and a.exact == b.exact:
