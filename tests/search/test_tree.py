@@ -94,7 +94,7 @@ def test_the_digest_of_a_tree_is_what_it_was_in_every_version():
     for path, ids, stop, fate in (
         ((0,), (5, 17), Stop.STEP, Fate.EXPANDED),
         ((0, 0), (3,), Stop.END, Fate.COMPLETED),
-        ((0, -1), (), Stop.LENGTH, Fate.LOOKAHEAD),
+        ((0, 2), (), Stop.LENGTH, Fate.PRUNED),
         ((1,), (5, 17, 2), Stop.STEP, Fate.PRUNED),
         ((0, 1), (9,), Stop.STEP, Fate.SURPLUS),
     ):
