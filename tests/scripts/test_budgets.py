@@ -31,9 +31,9 @@ def test_what_was_kept_is_found_again(records, tmp_path):
 
 
 def test_a_strategy_may_be_asked_for_with_parameters():
-    cell = Cell("mcts:exploration=0.5,agg_strategy=min,early_stop=true", 400, 0)
+    cell = Cell("mcts:exploration=0.5,agg_strategy=min,width=8", 400, 0)
     assert cell.name == "mcts"
-    assert cell.parameters == {"exploration": 0.5, "agg_strategy": "min", "early_stop": True}
+    assert cell.parameters == {"exploration": 0.5, "agg_strategy": "min", "width": 8}
     assert Cell("dvts", 400, 0).parameters == {}
 
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
-"""Fate of a look-ahead node."""
-
 
 @dataclass(frozen=True)
 class Params:

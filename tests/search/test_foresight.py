@@ -62,7 +62,7 @@ def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
         work = pending.pop(order.randrange(len(pending)))
         search.tell(answer(work, world))
         gone = {path for path in expandable if path not in search.expandable()}
-        left = (search.tree.get(path) for path in gone)  # an early stop drops whole subtrees
+        left = (search.tree.get(path) for path in gone)  # subtrees may be dropped
         ruled_out |= {node.path for node in left if node and node.fate is not Fate.EXPANDED}
     asked = {node.path for node in search.tree}
     for node, guess in foreseen.items():

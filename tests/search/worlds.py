@@ -99,7 +99,7 @@ def worlds() -> st.SearchStrategy[RandomWorld]:
 
 
 def agreeing_worlds() -> st.SearchStrategy[RandomWorld]:
-    """Worlds in which most chains end soon, with the same answer: an early stop is likely."""
+    """Worlds in which most chains end soon, with the same answer."""
     return st.builds(
         RandomWorld,
         seed=st.integers(0, 2**32 - 1),
