@@ -87,8 +87,9 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The outcome of a search: n completions (fewer where its vote was decided, or a limit ended it)
-    in rank order, and the tree that they end in.
+    """The outcome of a search: its completions in rank order, and the tree that they end in.
+
+    There are n, or fewer where the vote was decided before or a limit ended the search.
     """
 
     completions: tuple[Completion, ...]
