@@ -35,7 +35,8 @@ ENV PATH=/opt/tts/bin:$PATH \
 USER 10001:10001
 EXPOSE 8080
 STOPSIGNAL SIGTERM
+# By HTTPS where it has a certificate, which is for another name than this one.
 HEALTHCHECK --interval=30s --timeout=30s --start-period=2m --retries=4 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/ready', timeout=20)"]
+    CMD ["python", "-c", "import http.client as h, ssl, urllib.request as r\nat = 'http://127.0.0.1:8080/ready'\ntry: r.urlopen(at, timeout=14)\nexcept (OSError, h.HTTPException): r.urlopen(at.replace('http', 'https'), timeout=14, context=ssl._create_unverified_context())"]
 ENTRYPOINT ["tts"]
 CMD ["gateway", "/etc/tts/deployment.yaml", "--host", "0.0.0.0", "--port", "8080"]

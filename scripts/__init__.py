@@ -3,6 +3,6 @@
 | package | job |
 |---|---|
 | bench | measurements, each of things side by side |
-| robustness | faults, hostile files and requests, foreign clients, mutants of the code |
+| robustness | faults, foreign clients, mutants of the code |
 | training | how the bundled demo models were made |
 """

@@ -33,7 +33,8 @@ def model_rows() -> Rows:
     rows = []
     for name in bundled_deployments():
         wanted = load_deployment(name)
-        models = [_model(wanted.generator), _model(wanted.verifier), f"`{wanted.verifier.format}`"]
+        verifier = wanted.verifier_model
+        models = [_model(wanted.generator), _model(verifier), f"`{verifier.format}`"]
         precisions = dict.fromkeys(_precision(engine) for engine in wanted.engines().values())
         shown = [*models, _machine(wanted), "; ".join(precisions)]
         rows.append([f"`{name}`", f"`{wanted.target}`", *shown])

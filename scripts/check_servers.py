@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,14 @@ from tts.build.errors import TtsError
 from tts.build.spec import VerifierSpec
 from tts.build.spec.verifier import Labels
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import GenerateCall, ScoreCall, StreamingGenerator, stream_of
+from tts.endpoints.base import (
+    FieldRefused,
+    GenerateCall,
+    ScoreCall,
+    Shaping,
+    StreamingGenerator,
+    stream_of,
+)
 from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.dialects import BY_IDS, Ask
 from tts.endpoints.openai.server import OpenAIServer
@@ -81,6 +89,24 @@ class Checks:
         if together[0] != alone:
             raise Failed("the same seed gave other tokens beside three other requests")
         return f"the same alone and beside others; 4 seeds gave {others} outputs"
+
+    async def shaped(self) -> str:
+        """What changes the distribution is taken, unless it is refused before it is sent."""
+        changes: dict[str, Any] = {
+            "repetition_penalty": 1.1,
+            "presence_penalty": 0.5,
+            "frequency_penalty": 0.5,
+            "min_p": 0.05,
+            "min_tokens": 4,
+            "logit_bias": ((10, 1.0),),
+        }
+        taken = []
+        for name, value in changes.items():
+            call = replace(self.call, shaping=Shaping(**{name: value}))
+            with suppress(FieldRefused):
+                await self.generator().generate(call)
+                taken.append(name)
+        return ", ".join(taken) or "none"
 
     async def stops(self) -> str:
         """A step ends with the token that completes its delimiter."""
@@ -168,7 +194,8 @@ async def check(url: str, model: str | None, key: str | None, tokenizer: Tokeniz
         checks = Checks(server, known, tokenizer)
         wanted: dict[str, tuple[bool, Callable[[], Awaitable[str]]]] = {
             "ids in, ids out": (known.generates, checks.ids),
-            "seeds": (known.seeds, checks.seeds),
+            "seeds": (known.seeds_beside_others, checks.seeds),
+            "penalties": (known.generates, checks.shaped),
             "stop at a step": (known.generates, checks.stops),
             "streams": (known.streams, checks.streams),
             "log-probabilities": (known.log_probs, checks.log_probs),

@@ -120,7 +120,7 @@ def install(wanted: list[Part], progress: Progress) -> None:
     if pip(torch.replace(" ", "+cpu ", 1), progress) and pip(
         torch, progress, "--index-url", TORCH_INDEX
     ):
-        fail(f"there is no CPU build of {torch.split()[0]} with a hash of requirements.lock")
+        fail(f"pip did not install {torch.split()[0]} for CPUs, as requirements.lock names it")
     others = "".join(part.requirements for part in wanted).replace(torch, "")
     if pip(others, progress):
         fail("pip failed")

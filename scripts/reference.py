@@ -27,6 +27,7 @@ from tts.build import errors
 from tts.build.spec import (
     Deployment,
     EngineSpec,
+    FunctionVerifier,
     GeneratorSpec,
     KvCache,
     Labels,
@@ -195,6 +196,11 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ("The file", "", (Deployment,)),
     ("generator", "The model that writes steps.", (GeneratorSpec,)),
     ("verifier", "The process reward model that scores steps.", (VerifierSpec,)),
+    (
+        "verifier, a Python function",
+        "A section with `function` stands for no model: nothing is built or served for it.",
+        (FunctionVerifier,),
+    ),
     (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.check_clients.deployment import write_deployment
-from scripts.robustness.commands import run
-from scripts.robustness.gateway import running
+from scripts.robustness.commands import TTS, run
 
 PACKAGES = (
     "openai",
@@ -39,6 +40,7 @@ PACKAGES = (
 )
 UNSAID = ("backoff", "aiohttp")
 """What its_hub 1.2.0 imports and does not ask for."""
+SERVING = re.compile(r"Serving \S+ at (\S+)/v1 ")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -52,16 +54,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary:
         folder = Path(temporary)
         python = environment((given.environment or folder / "environment").resolve())
-        with running.engines() as home:
-            demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
-            run(home, "build-engines", demo, "--no-verify")
-            with (
-                running.gateway(deployment=str(demo)) as gateway,
-                agent_gateway(agent) as scripted,
-            ):
-                seen = checked(python, gateway.address, scripted, given.client)
-            if "Traceback" in (said := "".join(gateway.said)):
-                sys.exit(f"The gateway said:\n{said}")
+        demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
+        run(folder, "build-engines", demo, "--no-verify")
+        with (
+            serving(folder, *TTS, "gateway", demo, "--port", 0) as gateway,
+            serving(
+                folder, sys.executable, "-m", "scripts.check_clients.agent_gateway", agent
+            ) as scripted,
+        ):
+            seen = checked(python, gateway, scripted, given.client)
     print(table(seen))
     sys.exit(0 if seen and all(each["passed"] for each in seen) else 1)
 
@@ -81,28 +82,29 @@ def environment(folder: Path) -> Path:
 
 
 @contextmanager
-def agent_gateway(deployment: Path) -> Iterator[str]:
-    """The address of the scripted model's gateway, for as long as the block lasts."""
-    program = "from scripts.check_clients.agent_gateway import main; main()"
+def serving(home: Path, *command: object) -> Iterator[str]:
+    """The address of the gateway that a command runs, for as long as the block lasts."""
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(deployment)],
+        list(map(str, command)),
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={**os.environ, "TTS_HOME": str(home)},
     )
     assert process.stderr is not None
     said = []
     try:
         for line in process.stderr:
             said.append(line)
-            if found := running.SERVING.search(line):
+            if found := SERVING.search(line):
+                yield found[1]
                 break
-        else:
-            sys.exit("".join(said))
-        yield found[1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        said.append(process.communicate(timeout=60)[1])
+        text = "".join(said)
+        if process.returncode or "Traceback" in text:
+            sys.exit(text)
 
 
 def checked(python: Path, demo: str, agent: str, clients: list[str]) -> list[dict[str, Any]]:

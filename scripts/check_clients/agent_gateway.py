@@ -19,7 +19,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall, NewTokens, StreamingGenerator
 from tts.gateway.draining import Drain
 from tts.gateway.generation import TextGenerator
-from tts.gateway.http_server import Listen, _usable_port, answer
+from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.observability import Recorder
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import Service, Settings
@@ -75,7 +75,7 @@ async def serve(file: str) -> None:
     async with AsyncSession(deployment, generator=Agent(tokenizer), verifier=score) as session:
         generator = TextGenerator(session.models, session.replicas, filters)
         service = Service(session, generator, Settings(), keyring, filters, Recorder(), drain)
-        await answer(service, listen, _usable_port(listen), say, asyncio.Event().wait)  # type: ignore[arg-type]
+        await answer(service, listen, bind(listen), say, asyncio.Event().wait)  # type: ignore[arg-type]
 
 
 def say(line: str) -> None:
@@ -83,6 +83,5 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Serve the deployment file that the command line names."""
+if __name__ == "__main__":
     asyncio.run(serve(sys.argv[1]))

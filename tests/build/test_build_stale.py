@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from tests.build.openvino_build import Deploy, build, touch_weights
 
-from tts.build import checkpoint
+from tts.build import checkpoint, manifest
 from tts.build.builder import require_current
 from tts.build.errors import BuildError
 from tts.build.openvino.export import EXPORTER_VERSIONS
@@ -72,6 +73,54 @@ def test_another_format_of_the_verifier_does_not_build_again(deployment: Deploy)
     changed = Deployment.model_validate(data)
     assert require_current(changed)
     assert [report.status for report in build(changed)] == ["unchanged", "unchanged"]
+
+
+def test_a_flipped_bit_of_any_file_is_noticed_and_built_again(deployment: Deploy) -> None:
+    generator, _ = build(deployment())
+    require_current(deployment())
+    files = sorted(file for file in generator.folder.iterdir() if file.name != "manifest.json")
+    chance = random.Random(1)
+    for file in files * 3:
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        file.write_bytes(damaged)
+        with pytest.raises(BuildError) as caught:
+            require_current(deployment())
+        assert f"{file.name} is not the file that was built" in caught.value.message
+        assert caught.value.hint == "Run: tts build-engines test"
+        file.write_bytes(whole)
+        require_current(deployment())
+    file.write_bytes(damaged)
+    assert [report.status for report in build(deployment())] == ["built", "unchanged"]
+    require_current(deployment())
+
+
+def test_untouched_files_are_read_once_a_boot_and_a_copy_again(
+    deployment: Deploy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read: list[Path] = []
+    hashed = manifest.file_sha256
+    monkeypatch.setattr(manifest, "file_sha256", lambda file: (read.append(file), hashed(file))[1])
+    generator, _ = build(deployment())
+    require_current(deployment())
+    read.clear()
+    require_current(deployment())
+    assert read == []
+    require_current(deployment(), anew=True)
+    assert generator.folder / "openvino_model.bin" in read
+    copy = tmp_path / "copy"
+    shutil.copytree(generator.folder, copy)
+    shutil.rmtree(generator.folder)
+    copy.rename(generator.folder)
+    read.clear()
+    require_current(deployment())
+    assert generator.folder / "openvino_model.bin" in read
+    (tmp_path / "boot_id").write_text("another")
+    monkeypatch.setattr(manifest, "_BOOT", tmp_path / "boot_id")
+    read.clear()
+    require_current(deployment())
+    assert generator.folder / "openvino_model.bin" in read
 
 
 @pytest.mark.parametrize("name", ["openvino_model.bin", "manifest.json", "config.json"])

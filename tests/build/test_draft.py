@@ -11,7 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tts.build import paths
-from tts.build.draft import Answers, CompiledModel, Machine, ServedModel, as_text, draft
+from tts.build.draft import (
+    Answers,
+    CompiledModel,
+    FunctionModel,
+    Machine,
+    ServedModel,
+    as_text,
+    draft,
+)
 from tts.build.draft.values import SYSTEM_PROMPT, deployment_of
 from tts.build.errors import ConfigError
 from tts.build.machine_memory import MemoryLimit
@@ -85,15 +93,19 @@ remote = st.builds(
     context=st.none() | st.integers(1, 200_000),
 )
 
+function = st.builds(FunctionModel, name=st.sampled_from(["my_prm.py:score", "../my prm.py:A.b"]))
+
 
 @st.composite
 def answers(draw):
     target = draw(st.sampled_from(["openvino", "tensorrt", "llmapi", "openai"]))
     if target == "openai":
-        both = (draw(remote), draw(remote))
+        both = (draw(remote), draw(remote | function))
     elif target == "openvino":
         kinds = draw(
-            st.sampled_from([(compiled, compiled), (remote, compiled), (compiled, remote)])
+            st.sampled_from(
+                [(compiled, compiled), (remote, compiled), (compiled, remote), (compiled, function)]
+            )
         )
         both = tuple(draw(kind) for kind in kinds)
     else:
@@ -110,7 +122,6 @@ def answers(draw):
         format=draw(st.sampled_from(formats)),
         why_format=draw(texts),
         prompt=PROMPT,
-        function=draw(st.sampled_from(["", "my\nprm.py:score"])),
         system_prompt=draw(st.just("") | texts),
     )
 
@@ -130,7 +141,8 @@ def test_every_file_holds_what_was_drafted_and_is_a_deployment(answers, machine)
     assert read == new.values
     deployment = Deployment.model_validate(read)
     assert (deployment.name, deployment.target) == (answers.name, answers.target)
-    assert deployment.verifier.format == answers.format
+    if not isinstance(answers.verifier, FunctionModel):
+        assert deployment.verifier.format == answers.format
     assert deployment.generator.system_prompt == (answers.system_prompt or None)
 
 

@@ -190,7 +190,7 @@ def test_a_file_is_tried_once_in_all_processes(
         load(tmp_path, parts())
         tokenizer_check._passed.clear()  # as another process begins
     assert len(tried) == 1
-    assert stat.S_IMODE(paths.passed_tokenizers_dir().stat().st_mode) == 0o700
+    assert stat.S_IMODE((paths.cache_dir() / "tokenizers").stat().st_mode) == 0o700
     load(tmp_path, parts(vocab={"a": 0}))
     assert len(tried) == 2
 
@@ -199,7 +199,7 @@ def test_a_file_that_was_refused_is_tried_again(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(CheckpointError, match="the id of 'b'"):
             load(tmp_path, parts(vocab={"b": -1}))
-    assert not paths.passed_tokenizers_dir().exists()
+    assert list((paths.cache_dir() / "tokenizers").iterdir()) == []
 
 
 def test_a_folder_of_marks_that_cannot_be_written_is_gone_without(
@@ -211,7 +211,7 @@ def test_a_folder_of_marks_that_cannot_be_written_is_gone_without(
 
 def test_a_folder_of_marks_of_another_is_not_believed(tmp_path: Path) -> None:
     load(tmp_path, parts())
-    folder = paths.passed_tokenizers_dir()
+    folder = paths.cache_dir() / "tokenizers"
     folder.rename(folder.with_name("theirs"))
     folder.symlink_to("theirs")
     tokenizer_check._passed.clear()

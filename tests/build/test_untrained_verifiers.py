@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tokenizers import decoders, models, pre_tokenizers
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
@@ -224,8 +226,8 @@ def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
     chat = tokenizer.chat([{"role": "user", "content": question}], generation_prompt=True)
     assert tokens[codes == 0].tolist() == tokenizer.encode(chat)
     for number, step in enumerate(steps, 1):
-        of_step = codes // 2 == number
-        assert form.decode(tokens[of_step]) == step + STEP_END
+        text, end = form.decode(tokens[codes // 2 == number]), number == len(steps)
+        assert text.startswith(step) if end else text == step + STEP_END
         counted = tokens[codes == 2 * number + 1]
         assert len(counted) >= 1
         assert step.startswith(form.decode(counted).rstrip("\n"))
@@ -234,9 +236,52 @@ def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
 def test_the_end_of_a_step_counts_only_where_there_is_nothing_else(tokenizer: Tokenizer) -> None:
     form = continued(tokenizer)
     ids = form.first("1 + 1?", "1 + 1 = 2")
-    assert ids[-1] // form.vocab_size == 2
+    assert ids[-1] // form.vocab_size == 3
     empty = form.add_turn(ids, "")
-    assert (empty[len(ids) :] // form.vocab_size).tolist() == [5]
+    assert (empty[len(ids) :] // form.vocab_size).tolist() == [2, 5]
+
+
+LETTERS_AND_SPACE = r" ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+STOPS_WITH_LINES = r" ?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "merges", "between"),
+    [
+        # as in SmolLM2: one token before a digit and at the end, two before a letter
+        (LETTERS_AND_SPACE, [("Ċ", "Ċ")], [1, 1, 2, 1, 1]),
+        # as in Llama 3: one together with the full stop
+        (STOPS_WITH_LINES, [("Ċ", "Ċ"), (".", "ĊĊ")], [2, 2, 2]),
+    ],
+)
+def test_the_ids_between_steps_are_those_of_the_running_text(
+    tmp_path: Path, pattern: str, merges: list[tuple[str, str]], between: list[int]
+) -> None:
+    known = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
+    written = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(known)}, merges))
+    written.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    written.decoder = decoders.ByteLevel()
+    written.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").symlink_to(CHECKPOINTS / "demo-verifier" / "config.json")
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": "{{ messages[0].content }}: "})
+    )
+    tokenizer = Tokenizer(tmp_path)
+    form = continued(tokenizer, checkpoint=str(tmp_path))
+    steps = ("We add.", "Then 7 of it.", "42 it is.", "So 42")
+    ids = form.first("1 + 1?", steps[0])
+    for step in steps[1:]:
+        ids = form.extend(ids, step)
+    tokens = (ids % form.vocab_size).tolist()
+    answer = tokenizer.encode(STEP_END.join(steps))
+    assert tokens[-len(answer) :] == answer
+    assert [n for each in tokens if (n := form.decode(np.asarray([each])).count("\n"))] == between
 
 
 def test_more_steps_than_there_are_codes_are_scored_together(tokenizer: Tokenizer) -> None:

@@ -1,5 +1,6 @@
 """Paths below a folder that another user has closed: a sentence, never a bug."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.forks import said_by_a_stranger
 
-from tts.build import paths
+from tts.build import marks, paths
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import load_deployment
 from tts.build.user_paths import is_closed, is_folder, is_there
@@ -116,3 +117,19 @@ def test_what_is_there_and_what_is_not(tmp_path):
 def test_what_can_be_no_path_is_said(tmp_path, name, why):
     with pytest.raises(ConfigError, match=why):
         is_there(tmp_path / name)
+
+
+def test_a_user_without_a_home_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(paths, "_IN_CHECKOUT", False)
+    for name in ("HOME", "TTS_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no entry in passwd
+    with pytest.raises(ConfigError, match="This user has no home folder") as caught:
+        paths.home()
+    assert "TTS_HOME" in (caught.value.hint or "")
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    assert paths.home() == tmp_path
+    marks.mark("engines", "x")  # without a cache nothing is kept, and all is well
+    assert not marks.is_marked("engines", "x")

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 
 import psutil
@@ -151,7 +150,18 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_why():
     worker = WorkerProcess("tests.build.no_such_module", "echoes", cpu_s=1, memory_mb=256)
     with pytest.raises(WorkerUnavailable, match="that echoes does not start") as error:
         worker.ask("")
-    assert "-m tests.build.no_such_module" in error.value.hint
+    assert "tests.build.no_such_module" in error.value.hint
+
+
+def test_modules_are_found_below_a_folder_of_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "a:b;c 'd\" $e ü\n"
+    folder.mkdir()
+    code = "from tts.build.worker_process import serve\nserve(lambda: lambda said: said)\n"
+    (folder / "below_it.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+    worker = WorkerProcess("below_it", "echoes", cpu_s=5, memory_mb=256)
+    assert worker.ask("here").content == "here"
+    worker.reap()
 
 
 def test_without_file_descriptors_it_says_so():
@@ -183,7 +193,7 @@ def test_ctrl_c_of_a_terminal_does_not_reach_the_worker(worker):
 
 def test_a_worker_ends_with_its_input():
     done = subprocess.run(
-        [sys.executable, "-m", "tests.build.echo_worker", "256", "1"],
+        WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=1.0, memory_mb=256)._command,
         input=b"",
         capture_output=True,
         check=True,

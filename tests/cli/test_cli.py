@@ -228,6 +228,13 @@ def test_without_large_engines_commands_say_how_to_build_them(tmp_path, command)
         (("--strategy", "greedy", "--n", "3"), "strategy greedy has it fixed at 1"),
         (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
         (("--strategy", "all", "--set", "beams=3"), "No strategy has a parameter 'beams'"),
+        (("--strategy", "all", "--strategy", "greedy"), "every strategy is in all already"),
+        (("--strategy", "best-of-n", "--strategy", "best-of-n"), "best-of-n is given twice"),
+        (("--strategy", "rebase", "--strategy", "mine.py:own"), "run it by itself"),
+        (("--strategy", "rebase", "--strategy", "greedily"), "no strategy 'greedily'"),
+        (("--strategy", "rebase", "--strategy", "mcts", "--set", "beams=3"), "that is compared"),
+        (("--set", "n=4", "--set", "n=8"), "n is given more than once"),
+        (("--n", "4", "--set", "n=8"), "n is given more than once"),
     ],
 )
 def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complaint):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import PRECISIONS, load_deployment
-from tts.checks import has_errors, lint
+from tts.checks import BEFORE_BUILD, has_errors, lint
 from tts.checks.drafting import this_machine
 from tts.checks.first_run import machine as first_run
 from tts.cli import app
@@ -137,14 +137,18 @@ def test_a_server_is_asked_what_it_is(init, url, tmp_path):
     assert CliRunner().invoke(app, ["doctor", "mine.yaml"]).exit_code in (0, 1)
 
 
-def test_a_server_with_a_function_that_scores(init, url, tmp_path):
+def test_a_function_that_scores_stands_in_the_file(init, url, tmp_path):
     tokenizer = ("--generator-tokenizer", GENERATOR)
-    _, said = init("--generator", url, *tokenizer, "--verifier", "my_prm.py:score")
-    assert said.rstrip().endswith('tts solve mine.yaml "QUESTION" --verifier my_prm.py:score')
-    text = (tmp_path / "mine.yaml").read_text()
-    assert "Not asked while --verifier my_prm.py:score is given." in " ".join(
-        text.replace("#", "").split()
-    )
+    for generator in (["--generator", url, *tokenizer], ["--generator", GENERATOR]):
+        values, said = init(*generator, "--verifier", "my_prm.py:score", "--force")
+        assert values["verifier"] == {"function": "my_prm.py:score"}
+        assert values["target"] == ("openai" if url in generator else "openvino")
+        assert "guided by my_prm.py:score" in (tmp_path / "mine.yaml").read_text()
+        assert "with my_prm.py:score" in said
+        (tmp_path / "my_prm.py").write_text("")
+        assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
+        (tmp_path / "my_prm.py").unlink()
+        assert has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
 
 
 def test_servers_that_do_not_answer_are_written_as_they_are_named(init):
@@ -178,7 +182,10 @@ def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_
         (["--target", "tensorrt", "--gpu", "h100", "--generator", ONE_B], "--verifier is missing"),
         (["--target", "tensorrt", "--gpu", "h100", "--format", "likelihood"], "not for target"),
         (["--format", "rlhflo"], "no verifier format"),
-        (["--verifier", "my_prm.py:score"], "is compiled"),
+        (
+            ["--verifier", "my_prm.py:score", "--target", "tensorrt", "--gpu", "h100"],
+            "Beside a function the generator can be compiled for target openvino only",
+        ),
         (["--generator", "http://127.0.0.1:9"], "--generator-tokenizer is missing"),
     ],
 )

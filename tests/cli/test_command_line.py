@@ -1,6 +1,7 @@
-"""The command line that asked for a run is kept in run.json, without secrets."""
+"""The command line that asked for a run is kept in run.json; options that are given twice."""
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tts.cli import app
@@ -55,3 +56,37 @@ def test_the_words_are_those_that_were_typed(asked, words):
 def test_secrets_are_not_kept(asked, word, kept):
     config = asked("solve", word)
     assert config.command == ["tts", "solve", kept]
+
+
+def commands_of(command, path=()):
+    """Every command and group below one, with its path."""
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands_of(child, (*path, name))
+
+
+ONCE = {
+    (path, max(parameter.opts, key=len)): parameter
+    for path, command in commands_of(get_command(app))
+    for parameter in command.params
+    if parameter.opts[0].startswith("-") and not (parameter.multiple or parameter.is_eager)
+}
+
+
+@pytest.mark.parametrize(("path", "option"), ONCE, ids=" ".join)
+def test_no_option_is_silently_overridden_by_its_second_value(path, option):
+    words = [option, *([] if ONCE[path, option].is_flag else ["1"])]
+    result = CliRunner().invoke(app, [*path, *words, *words])
+    assert result.exit_code == 2
+    said = " ".join(result.output.replace("│", " ").split())
+    assert f"{option} is given more than once" in said
+
+
+def test_both_spellings_of_an_option_are_one_option():
+    result = CliRunner().invoke(app, ["solve", "-d", "demo", "--deployment=demo", "x"])
+    assert "--deployment is given more than once" in result.output
+
+
+def test_several_seeds_are_several_runs():
+    result = CliRunner().invoke(app, ["bench", "demo", "--seed", "1", "--seed", "2"])
+    assert "once for each seed" in " ".join(result.output.split())

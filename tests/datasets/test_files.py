@@ -55,6 +55,18 @@ def test_a_file_without_answers_has_problems_without_references(tmp_path):
         load_dataset(str(mixed))
 
 
+def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(tmp_path):
+    rows = [{"problem": f"{each}", "answer": each or None} for each in range(4)]
+    said = []
+    found = load_dataset(str(write(tmp_path, *rows)), say=said.append)
+    assert [problem.answer for problem in found.problems] == [None, "1", "2", "3"]
+    assert found.source.endswith("1 of 4 problems without an answer")
+    absent = load_problems(write(tmp_path, {"problem": "a"}, rows[0]))
+    assert [problem.answer for problem in absent] == [None, None]
+    with pytest.raises(DatasetError, match=r"line 3 lacks the field 'answer'"):
+        load_problems(write(tmp_path, *rows[:2], {"problem": "a", "anwser": "1"}))
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -63,7 +75,7 @@ def test_a_file_without_answers_has_problems_without_references(tmp_path):
         ({"answer": "2"}, "line 2 lacks the field 'problem' or 'question'; it has answer"),
         ({"problem": "x"}, "line 2 lacks the field 'answer'"),
         ({"problem": "  ", "answer": "2"}, "line 2: problem is '  '; it must be a text"),
-        ({"problem": "x", "answer": None}, "line 2: answer is None"),
+        ({"problem": "x", "answer": True}, "line 2: answer is True"),
         ({"problem": "x", "answer": "2", "level": [1]}, "line 2: level is"),
         ({"problem": "x", "answer": "2", "id": {}}, "line 2: id is {}; it must be a text or a num"),
         ({"problem": "x", "answer": "2", "unique_id": [1]}, "line 2: unique_id is [1]"),

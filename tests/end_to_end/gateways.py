@@ -9,19 +9,23 @@ import openai
 SERVING = re.compile(r"Serving \S+ at (\S+)/v1 ")
 
 
-@contextlib.contextmanager
-def gateway(tts, *arguments):
-    """The address of a gateway of the demo pair, for as long as the block lasts."""
-    process = tts.start("gateway", "demo", "--port", 0, *arguments)
+def started(tts, *arguments, deployment="demo"):
+    """A gateway that serves: its process, and its address."""
+    process = tts.start("gateway", deployment, "--port", 0, *arguments)
     said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := SERVING.search(line):
+            return process, found[1]
+    raise AssertionError("".join(said))
+
+
+@contextlib.contextmanager
+def gateway(tts, *arguments, deployment="demo"):
+    """The address of a gateway, for as long as the block lasts."""
+    process, address = started(tts, *arguments, deployment=deployment)
     try:
-        for line in process.stderr:
-            said.append(line)
-            if found := SERVING.search(line):
-                break
-        else:
-            raise AssertionError("".join(said))
-        yield found[1]
+        yield address
     finally:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)

@@ -28,7 +28,6 @@ from tts.build.errors import (
     RequestRefused,
     ServerError,
 )
-from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
 from tts.engines import async_client
@@ -139,9 +138,13 @@ def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_g
             call = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False)
             engine = engines_of(psutil.Process())["generator"]
             with monkeypatch.context() as patch:
-                patch.setattr(embedded, "REQUEST_TIMEOUT_S", 0.2)
+                patch.setattr(
+                    session.replicas.pairs[0].connection._engines["generator"]._silence,
+                    "limit_s",
+                    0.2,
+                )
                 engine.suspend()
-                with pytest.raises(EndpointTimeout, match="did not answer within"):
+                with pytest.raises(EndpointTimeout, match="has answered nothing for"):
                     await generator.generate(call)
                 engine.resume()
             assert await generator.generate(call)

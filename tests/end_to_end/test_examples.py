@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.end_to_end.gateways import gateway
 from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, answering
 
 from tts.build import paths
@@ -86,6 +87,15 @@ def test_a_running_server_answers(example):
         printed = example("running_server.py", url, tokenizer, "--context", 160, "--n", 4)
     assert "\nanswer: 42\n" in printed
     assert "in 4 requests" in printed
+
+
+@pytest.mark.server
+@pytest.mark.skipif(not importlib.util.find_spec("its_hub"), reason="needs its_hub")
+@pytest.mark.parametrize("algorithm", ["beam", "particles"])
+def test_its_hub_searches_on_a_gateway(example, served, algorithm):
+    with gateway(served) as address:
+        asked = ("its_hub_on_gateway.py", address, "demo", "Compute 12 + 30.")
+        assert "42" in example(*asked, "--algorithm", algorithm)
 
 
 def test_answers_keep_their_forms(example):

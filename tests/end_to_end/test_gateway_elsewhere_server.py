@@ -7,8 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from scripts.robustness.chaos.proxy import Proxy
-from scripts.robustness.gateway.running import gateway
+from tests.end_to_end.commands import quiet
+from tests.end_to_end.gateways import gateway
+from tests.end_to_end.proxy import Proxy
 
 from tts.build import paths
 from tts.build.spec import load_deployment
@@ -46,19 +47,19 @@ def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(server, tmp_path,
         deployment = without_weights(tmp_path)
         file = tmp_path / "deployment.yaml"
         file.write_text(deployment_text(deployment, "127.0.0.1", port))
-        monkeypatch.setenv("TTS_HOME", str(tmp_path))
-        with gateway("--endpoint", f"dns:localhost:{port}", deployment=str(file)) as here:
+        options = ("--endpoint", f"dns:localhost:{port}")
+        with quiet(tmp_path) as tts, gateway(tts, *options, deployment=file) as address:
             body = {
                 "model": "demo:beam-search",
                 "messages": [{"role": "user", "content": "Compute 12 + 30."}],
                 "tts": {"n": 4},
             }
             request = urllib.request.Request(
-                f"{here.address}/v1/chat/completions",
+                f"{address}/v1/chat/completions",
                 json.dumps(body).encode(),
                 {"content-type": "application/json"},
             )
             with urllib.request.urlopen(request, timeout=60) as answer:
                 assert json.load(answer)["tts"]["answer"] == "42"
-            with urllib.request.urlopen(f"{here.address}/ready", timeout=60) as answer:
+            with urllib.request.urlopen(f"{address}/ready", timeout=60) as answer:
                 assert answer.status == 200

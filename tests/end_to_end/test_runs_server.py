@@ -11,7 +11,6 @@ from typing import get_args
 import msgspec
 import numpy as np
 import pytest
-from scripts.robustness.chaos.proxy import Proxy
 from tests.amounts import amount
 from tests.end_to_end.commands import (
     Tts,
@@ -23,6 +22,7 @@ from tests.end_to_end.commands import (
     wait_for_events,
     whole_events,
 )
+from tests.end_to_end.proxy import Proxy
 
 from tts.build import paths
 from tts.build.errors import RequestRefused
@@ -369,7 +369,7 @@ def test_a_connection_cut_within_a_message_changes_nothing(
     with closing(Proxy(Path(server[0].addresses.socket))) as proxy:
 
         async def cut(run):
-            await asyncio.to_thread(proxy.cut, 0.5, reset=True, away_s=0.5)
+            await asyncio.to_thread(proxy.cut, away_s=0.5)
             assert not run.done()
 
         outcome = carry_out_at(f"127.0.0.1:{proxy.port}", tmp_path / "run", cut)

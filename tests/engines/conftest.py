@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
-from scripts.bench.engine_host import EngineHost
+from tests.engines.engine_host import EngineHost
 from tests.engines.llmapi_standin import Misbehave, stand_in
 from tests.engines.triton_client import Client
 

@@ -24,6 +24,7 @@ from tts.engines.engine_messages import FromEngine, MessageReader, Open, Submit,
 from tts.engines.engine_process import Connection
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
+from tts.engines.statistics import Statistics
 from tts.engines.wire import Failure
 
 LIMITS = Limits(
@@ -309,3 +310,24 @@ def test_an_engine_reads_on_while_nobody_takes_its_answers():
             tickets += [ticket for report in taking.take() for ticket, _ in report.responses]
         sending.join()
         assert tickets == list(range(50))
+
+
+def test_statistics_wait_for_an_answer_but_not_longer_than_a_second():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection, reader = Connection(ours), MessageReader(theirs, FromEngine)
+        connection._may_wait = 256
+
+        def tells(monotonic):
+            connection.publish(Statistics(monotonic=monotonic))
+            with pytest.raises(queue.Empty):
+                connection.get(False, None)
+            theirs.setblocking(False)
+            try:
+                return [each.monotonic for report in reader.take() for each in report.statistics]
+            except BlockingIOError:
+                return []
+
+        assert tells(10.0) == tells(10.9) == []
+        assert tells(11.1) == [10.0, 10.9, 11.1]

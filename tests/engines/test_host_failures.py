@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from scripts.bench.engine_host import EngineHost
+from tests.engines.engine_host import EngineHost
 from tests.engines.host_requests import sampled
 
 from tts.build import paths

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from scripts.bench.engine_host import EngineHost
 from tests.engines.conftest import Runner
+from tests.engines.engine_host import EngineHost
 from tests.engines.numpy_llama import llama_logits, softmax
 
 from tts.build import paths

@@ -12,7 +12,7 @@ from tts.build.spec import Deployment
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.draining import Drain
 from tts.gateway.generation import TextGenerator
-from tts.gateway.http_server import Listen, _usable_port, answer
+from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.observability import Recorder, RequestLog, requests_dir
 from tts.gateway.safety import FilterChain, Keyring, KeyStore, keys_file
 from tts.gateway.service import Service, Settings
@@ -28,7 +28,7 @@ async def serve(deployment):
     async with AsyncSession(deployment, **endpoints) as session:
         generator = TextGenerator(session.models, session.replicas, filters)
         service = Service(session, generator, Settings(), keyring, filters, observer, drain)
-        await answer(service, listen, _usable_port(listen), say, asyncio.Event().wait)
+        await answer(service, listen, bind(listen), say, asyncio.Event().wait)
     observer.close()
 
 

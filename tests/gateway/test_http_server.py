@@ -5,55 +5,83 @@ import contextlib
 import re
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tts.build.errors import ServerError
+from tts.build.errors import ConfigError, ServerError
 from tts.gateway import connections
 from tts.gateway.connections import HttpServer
-from tts.gateway.http_server import Listen, _until_listening, _usable_port
-
-
-def test_the_wait_ends_when_somebody_listens():
-    async def go():
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            port = closed.getsockname()[1]
-        serving = asyncio.get_running_loop().create_future()
-        waiting = asyncio.ensure_future(_until_listening(serving, "127.0.0.1", port))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert not waiting.done()
-        server = await asyncio.start_server(
-            lambda reader, writer: writer.close(), "127.0.0.1", port
-        )
-        async with server:
-            await asyncio.wait_for(waiting, 30)
-
-    asyncio.run(go())
-
-
-def test_the_wait_ends_with_the_server():
-    async def go():
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            port = closed.getsockname()[1]
-        serving = asyncio.get_running_loop().create_future()
-        serving.set_result(None)
-        await _until_listening(serving, "127.0.0.1", port)
-
-    asyncio.run(go())
+from tts.gateway.draining import Drain
+from tts.gateway.http_server import Listen, answer, bind
 
 
 @contextlib.asynccontextmanager
 async def serving(app, most=100):
     """An address at which an application is served, with so many connections at most."""
-    port = _usable_port(Listen(port=0))
-    server = HttpServer(app, "127.0.0.1", port, None, most)
-    running = asyncio.ensure_future(server.serve())
-    await _until_listening(running, "127.0.0.1", port)
-    yield "127.0.0.1", port
+    sockets = bind(Listen(port=0))
+    server = HttpServer(app, None, most)
+    running = asyncio.ensure_future(server.serve(sockets))
+    await asyncio.wait_for(server.listening.wait(), 30)
+    yield sockets[0].getsockname()
     server.stop()
     await asyncio.wait_for(running, 30)
+
+
+def test_a_port_is_held_from_the_start_but_nobody_is_let_in():
+    (held,) = bind(Listen(port=0))
+    with held, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(held.getsockname())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+            bind(Listen(port=port))
+
+
+def test_all_addresses_of_a_name_are_listened_on_at_one_port(monkeypatch):
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0))
+        for host in ("127.0.0.1", "127.0.0.2", "127.0.0.1")
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    sockets = bind(Listen("a-name", 0))
+    assert [each.getsockname()[0] for each in sockets] == ["127.0.0.1", "127.0.0.2"]
+    assert len({each.getsockname()[1] for each in sockets}) == 1
+    for each in sockets:
+        each.close()
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_time):
+    said, drain = [], Drain(0)
+    deployment = SimpleNamespace(name="tiny")
+    service = SimpleNamespace(drain=drain, deployment=deployment)
+    service.services = [service]
+    service.session = SimpleNamespace(stop_searches=lambda: None)
+    (own,) = bind(Listen(port=0))
+    address = own.getsockname()
+
+    def say(line):
+        with socket.create_connection(address):
+            said.append(line)
+
+    async def served():
+        raise EndError
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(own)
+        if not in_time:  # two that are bound, of which one can listen
+            (other,) = map(stack.enter_context, bind(Listen(port=address[1])))
+            other.listen()
+        with pytest.raises(EndError if in_time else ConfigError):
+            asyncio.run(answer(service, Listen(port=0), [own], say, served))
+    line = f"Serving tiny at http://127.0.0.1:{address[1]}/v1 (Ctrl-C ends it)"
+    assert said == [line] * in_time
+
+
+class EndError(Exception):
+    pass
 
 
 async def said_to(address, *parts):
@@ -74,7 +102,7 @@ def test_uvicorn_has_what_is_overridden_and_one_without_is_refused(monkeypatch):
     assert callable(HttpToolsProtocol._start_asgi_task)
     monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
     with pytest.raises(ServerError, match="cannot serve the gateway") as refused:
-        HttpServer(unasked, "127.0.0.1", 1, None, 1)
+        HttpServer(unasked, None, 1)
     (least,) = re.findall(r"uvicorn>=[\d.]+", Path("pyproject.toml").read_text())
     assert least in refused.value.hint
 

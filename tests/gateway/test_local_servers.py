@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tts.build.errors import ServerError
-from tts.gateway import local_servers as module
-from tts.gateway.local_servers import local_servers
+from tts.gateway import http_server as module
+from tts.gateway.http_server import Upstreams, _servers
 from tts.serving.server import supervise as supervise_module
 from tts.session import server as server_module
 
@@ -52,10 +52,10 @@ def opened(deployment, within=None):
     said = []
 
     async def go():
-        async with local_servers(deployment, said.append, print) as local:
+        async with _servers(deployment, Upstreams(), said.append, print) as (groups, watch):
             if within:
-                await within(local)
-            return dict(local.groups), said
+                await within(watch)
+            return dict(groups), said
 
     return asyncio.run(asyncio.wait_for(go(), 20))
 
@@ -89,9 +89,9 @@ def test_one_that_does_not_start_says_why(tiny_deployment, engines):
 
 
 def test_one_that_has_failed_for_good_ends_the_gateway(tiny_deployment, engines):
-    async def fails(local):
+    async def fails(watch):
         engines.fail.set()
-        await local.watch()
+        await watch(None)
 
     with pytest.raises(ServerError, match="failed too often"):
         opened(tiny_deployment, fails)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.gateway.openai.errors import ApiError
-from tts.gateway.openai.fields import HONOURED_ONLY_AS
+from tts.gateway.openai.fields import NEUTRAL_VALUES
 from tts.gateway.openai.requests import (
     ChatRequest,
     CompletionRequest,
@@ -21,7 +21,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=5,
 )
-names = st.sampled_from([*ChatRequest.__struct_fields__, *HONOURED_ONLY_AS, "mood"])
+names = st.sampled_from([*ChatRequest.__struct_fields__, *NEUTRAL_VALUES, "mood"])
 
 
 def read(kind=ChatRequest, **fields):
@@ -59,9 +59,9 @@ def test_a_literal_extra_body_is_part_of_the_request():
     assert ignored == ["x"]
 
 
-@pytest.mark.parametrize("name", sorted(HONOURED_ONLY_AS))
+@pytest.mark.parametrize("name", sorted(NEUTRAL_VALUES))
 def test_a_field_that_cannot_be_honoured_may_only_say_what_happens_anyway(name):
-    for value in HONOURED_ONLY_AS[name]:
+    for value in NEUTRAL_VALUES[name]:
         assert read(**{name: value})[1] == []
     with pytest.raises(ApiError) as refused:
         read(**{name: "something else"})

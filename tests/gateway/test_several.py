@@ -13,10 +13,10 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.app import App
 from tts.gateway.generation import TextGenerator
-from tts.gateway.http_server import _names
+from tts.gateway.http_server import _names, unserved_models
 from tts.gateway.observability import Recorder, RequestLogs, requests_dir
 from tts.gateway.observability.request_reader import Query, read_requests
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety import FilterChain, KeyLimits, KeyStore
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
 
@@ -49,12 +49,31 @@ def both(deployments, tokenizer_folder):
         async with sessions[0], sessions[1]:
             for session in sessions:
                 generator = TextGenerator(session.models, session.replicas, filters)
-                services.append(Service(session, generator, Settings(), keyring, filters, recorder))
-            for service in services:
-                service.beside = services
+                of_all = filters, recorder
+                Service(session, generator, Settings(), keyring, *of_all, services=services)
             yield App(services[0])
 
     return opened
+
+
+def test_keys_for_models_that_nobody_serves_are_told(both, tmp_path):
+    store = KeyStore(tmp_path / "keys.db")
+    keys = {
+        name: store.create(name, KeyLimits(), models=models)[1]
+        for name, models in (
+            ("right", ("tiny", "other:*", "tiny:greedy")),
+            ("wrong", ("tiny", "tny", "other:greedily")),
+            ("gone", ("tny",)),
+        )
+    }
+    store.revoke("gone")
+
+    async def told():
+        async with both() as app:
+            return list(unserved_models(store, app._service.services))
+
+    wrong = keys["wrong"]
+    assert asyncio.run(told()) == [(wrong, "tny"), (wrong, "other:greedily")]
 
 
 def test_the_models_name_chooses_the_deployment(both):
@@ -129,7 +148,7 @@ def test_what_cannot_be_served_together_says_so(deployments):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/page/page.js", "/metrics", "/v1/models", "/health", "/reports/x", "/none"]
+    "path", ["/", "/page/page.js", "/metrics", "/v1/models", "/health", "/none"]
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
 def test_whoever_calls_the_gateway_by_another_name_gets_nothing(both, path, method):

@@ -19,7 +19,7 @@ class Answers:
         self.replicas = SimpleNamespace(some_work=lambda: self.works)
         deployment = SimpleNamespace(name="demo")
         self.service = SimpleNamespace(session=self, drain=Drain(), deployment=deployment)
-        self.service.all = [self.service]
+        self.service.services = [self.service]
         self.ready = Readiness()
 
     async def generate(self, *_, **__):

@@ -1,7 +1,6 @@
 """What a search and a score may be asked: whole conversations, within what the models can read."""
 
 import asyncio
-import errno
 import json
 import threading
 from dataclasses import replace
@@ -14,7 +13,6 @@ from tts.build.errors import CheckpointError, EndpointTimeout, EndpointUnavailab
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.openai.errors import MOST_SAID
-from tts.gateway.page import kept_reports
 from tts.gateway.pooling import MAX_STEPS
 from tts.gateway.prompts import LONG
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits, KeysUnusable
@@ -411,33 +409,6 @@ def test_what_is_wrong_on_this_side_is_told_to_its_log_alone(
     assert (found, answer["error"]["code"]) == (status, code)
     assert "/" not in answer["error"]["message"]
     assert str(error) in caplog.text
-
-
-def test_a_report_that_cannot_be_written_costs_no_answer(
-    tiny_deployment, endpoints, monkeypatch, tmp_path, caplog
-):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    write_whole = kept_reports.write_whole
-    path, body = search_of(PLAIN[3:], model="tiny:beam-search")
-    body["tts"]["report"] = True
-
-    def full(file, text):
-        if file.suffix == ".html":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write_whole(file, text)
-
-    async def go():
-        async with serving(tiny_deployment, endpoints) as app:
-            return await post(app, path, body)
-
-    status, answer = asyncio.run(go())
-    assert answer["tts"]["report"].startswith("/reports/")
-    kept = set(kept_reports.reports_dir().iterdir())
-    monkeypatch.setattr(kept_reports, "write_whole", full)
-    status, answer = asyncio.run(go())
-    assert (status, answer["tts"]["report"]) == (200, None)
-    assert "No space left" in caplog.text
-    assert set(kept_reports.reports_dir().iterdir()) == kept
 
 
 def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment, endpoints):

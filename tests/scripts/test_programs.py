@@ -36,7 +36,7 @@ def test_without_a_name_the_programs_are_listed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bench.routing", "robustness.gateway", "size"])
+@pytest.mark.parametrize("name", ["bench.schedules", "size"])
 def test_a_program_runs_by_its_name_from_anywhere(name: str) -> None:
     for start in ([str(STARTER), name], command(name)):
         done = subprocess.run(

@@ -1,10 +1,12 @@
 """Which tritonserver is used, and what is said when there is none."""
 
+import importlib.metadata
 import importlib.util
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ import pytest
 from tts.build.errors import ServerError
 from tts.serving.command import environment, tritonserver
 from tts.serving.command.tritonserver import PYTHON, STUB, find_tritonserver
+
+NASTY = "-a 'b\" $HOME `c`\\:;&,ü用\n"
 
 
 def install(root: Path, *, python: str = PYTHON, backends: tuple[str, ...] = ("python",)) -> Path:
@@ -105,7 +109,40 @@ def test_models_can_import_what_this_process_can(tmp_path: Path, monkeypatch: py
     (tmp_path / "only-on-sys-path" / "findme.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "only-on-sys-path"))
     surroundings = environment.prepare(find_tritonserver(), tmp_path / "runtime")
-    assert (surroundings.backends / "python" / STUB).is_file()
-    # isolated, as Triton's embedded interpreter is
+    assert (tmp_path / surroundings.backends / "python" / STUB).is_file()
+    # isolated, as Triton's embedded interpreter is, and in the same folder
     command = ["python3", "-I", "-c", "import findme, tts.build.spec, numpy"]
-    subprocess.run(command, env=surroundings.variables, check=True)
+    subprocess.run(command, env=surroundings.variables, cwd=tmp_path, check=True)
+
+
+def test_a_folder_of_any_name_reaches_the_server_by_plain_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / NASTY
+    (folder / "modules").mkdir(parents=True)
+    (folder / "modules" / "findme.py").write_text("")
+    monkeypatch.syspath_prepend(str(folder / "modules"))
+    found = replace(find_tritonserver(), libraries=(folder / "modules",))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setenv("PATH", "")  # a shell that is found starts the models
+    surroundings = environment.prepare(found, folder / "runtime")
+    assert surroundings.variables["LD_LIBRARY_PATH"] == "runtime/libraries/0"
+    assert surroundings.variables["PATH"] == f"runtime/python/bin:{os.defpath}"
+    command = ["python3", "-I", "-c", "import findme, tts.build.spec"]
+    in_c = surroundings.variables | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    del in_c["LD_LIBRARY_PATH"]
+    subprocess.run(command, env=in_c, cwd=folder, check=True)
+
+
+def test_numpy_2_beside_the_bundled_one_is_refused_with_the_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    only_on_path(monkeypatch, tmp_path)
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "2.4.6" if name == "numpy" else version(name)
+    )
+    with pytest.raises(ServerError, match=r"cannot read the arrays of numpy 2\.4\.6") as error:
+        find_tritonserver()
+    assert f"{sys.executable} -m pip install 'numpy<2'" in (error.value.hint or "")
+    assert "--server embedded" in (error.value.hint or "")

@@ -21,10 +21,16 @@ class FakeServers:
         self.closed = set()
 
     def serve(self, url, **fields):
-        said = {"kind": "vllm", "model": "qwen", "context": 4096, "seeds": True} | fields
+        said = {
+            "kind": "vllm",
+            "model": "qwen",
+            "context": 4096,
+            "seeds": True,
+            "seeds_beside_others": True,
+        } | fields
         self.known[url] = Capabilities(**said)
 
-    def __call__(self, url, *, model=None, api_key=None):
+    def __call__(self, url, *, model=None, api_key=None, answer_timeout_s=None):
         self.keys[url] = api_key
         return FakeServer(self, url, model)
 

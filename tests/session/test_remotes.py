@@ -3,11 +3,14 @@
 import asyncio
 import json
 
+import numpy as np
 import pytest
+from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
 from tests.session.remote_servers import remote
 
 from tts.build.errors import ConfigError, RunError, ServerError
 from tts.session import AsyncSession, Session
+from tts.session.endpoints import reads, routed_log_probs
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(12)]
 SEARCH = {"strategy": "beam-search", "n": 4, "num_iterations": 3}
@@ -50,7 +53,7 @@ def test_a_run_says_what_it_was_made_with_and_never_a_key(
     tiny_deployment, servers, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("GEN_KEY", "sk-secret")
-    servers.serve("http://gen", seeds=False)
+    servers.serve("http://gen", seeds=False, seeds_beside_others=False)
     solved(remote(tiny_deployment, api_key_env="GEN_KEY"), tmp_path / "run")
     assert servers.keys["http://gen"] == "sk-secret"
     text = (tmp_path / "run" / "run.json").read_text()
@@ -61,6 +64,36 @@ def test_a_run_says_what_it_was_made_with_and_never_a_key(
     assert "seeds NOT honoured" in found["generator"]["servers"][0]
     assert found["generator"]["reproducible"] is False
     assert "reproducible" not in found["verifier"]
+
+
+@pytest.mark.parametrize(("in_flight", "repeats"), [(1, True), (8, False)])
+def test_seeds_that_hold_one_at_a_time_are_enough_for_one_at_a_time(
+    tiny_deployment, servers, tmp_path, in_flight, repeats
+):
+    servers.serve("http://gen", seeds_beside_others=False)
+    said = []
+    deployment = remote(tiny_deployment, in_flight_requests=in_flight)
+    with Session.open(deployment, say=said.append) as session:
+        list(session.solve_many(QUESTIONS[:1], out=tmp_path / "run", **SEARCH))
+    found = json.loads((tmp_path / "run" / "run.json").read_text())["remotes"]["generator"]
+    assert found["reproducible"] is repeats
+    assert any("not with several requests in flight" in line for line in said) is not repeats
+
+
+def test_a_server_that_tells_how_likely_a_text_is_is_asked(tiny_deployment):
+    with answering(StandIn("vllm")) as url:
+        deployment = remote(
+            tiny_deployment, generator=(url,), tokenizer=TOKENIZER.checkpoint, max_seq_len=160
+        )
+
+        async def go():
+            async with Session.open_async(deployment, verifier=lambda q, steps: 0.5) as session:
+                assert reads(session.replicas)
+                ids = np.array([10, 11, 12], np.int32)
+                return await routed_log_probs(session.replicas, ids, 0)
+
+        found = asyncio.run(go())
+    assert found.log_probs == [log_prob([10], 11), log_prob([10, 11], 12)]
 
 
 def test_a_run_goes_on_elsewhere_but_not_with_another_model(tiny_deployment, servers, tmp_path):

@@ -204,8 +204,10 @@ def test_problems_are_checked_before_anything_starts(session, tmp_path, problems
 def test_a_run_is_continued_only_as_it_was_begun(session, tiny_deployment, endpoints, tmp_path):
     folder = tmp_path / "run"
     list(session.solve_many(PROBLEMS, n=4, out=folder))
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(RunError, match="already holds a run") as begun:
         list(session.solve_many(PROBLEMS, n=4, out=folder))
+    assert "resume=True" in begun.value.hint
+    assert "--" not in begun.value.hint
     with pytest.raises(RunError, match="its seed was 0 and is now 1"):
         list(session.solve_many(PROBLEMS, n=4, seed=1, out=folder, resume=True))
     with pytest.raises(RunError, match="its problem_ids was"):

@@ -245,3 +245,14 @@ def test_a_closed_session_says_so(tiny_deployment, endpoints):
     not_entered = Session.open_async(tiny_deployment, **endpoints)
     with pytest.raises(SessionError, match="not open"):
         asyncio.run(not_entered.generate("Hello."))
+
+
+def test_a_list_of_questions_is_for_solve_many(session):
+    questions = [QUESTION, "Compute 4 + 4."]
+    with pytest.raises(DatasetError, match="no question") as refused:
+        session.solve(questions, n=4)
+    assert "solve_many" in refused.value.hint
+    results = sorted(session.solve_many(questions, n=4), key=lambda each: each.problem.id)
+    assert [(each.problem.question, each.correct) for each in results] == [
+        (question, None) for question in questions
+    ]

@@ -17,7 +17,9 @@ from .manifest import (
     EngineConfig,
     EngineState,
     Manifest,
+    Settings,
     Verification,
+    changed_content,
     inspect_engine,
     new_manifest,
     write_record,
@@ -126,10 +128,11 @@ def build_if_quick(deployment: Deployment, say: Say) -> None:
         build_engines(deployment, roles=missing, say=lambda line: None)
 
 
-def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
-    """The configs of the compiled engines, if they are up to date.
+def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role, EngineConfig]:
+    """The configs of the compiled engines, if they are up to date and as they were built.
 
-    Quick: an untouched checkpoint is recognised by the sizes and times of its files. Raises
+    Quick: an untouched checkpoint is recognised by the sizes and times of its files; those of an
+    engine are read once after each boot, with `anew` in any case. Raises
     BuildError naming each engine that is missing or stale and why, ConfigError when an engine
     cannot serve the deployment's lengths, CheckpointError when a checkpoint is gone or
     the verifier's tokenizer cannot make its labels or dialogue.
@@ -141,7 +144,8 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
     problems = []
     for role, spec in deployment.engines().items():
         folder = paths.engine_dir(deployment.name, role)
-        state = inspect_engine(folder, spec.checkpoint, target.settings_for(deployment, role))
+        settings = target.settings_for(deployment, role)
+        state = _inspect_all(folder, spec.checkpoint, settings, anew=anew)
         if isinstance(spec, VerifierSpec):
             verifier_dialogue(Tokenizer(spec.checkpoint), spec)
         if state.reasons:
@@ -157,9 +161,22 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
     return configs
 
 
+def _inspect_all(folder: Path, checkpoint: Path, settings: Settings, *, anew: bool) -> EngineState:
+    """As `inspect_engine`, with the content of the engine's files."""
+    state = inspect_engine(folder, checkpoint, settings)
+    if state.manifest is None or state.reasons:
+        return state
+    try:
+        changed = changed_content(folder, state.manifest, anew=anew)
+        reasons = [f"{name} is not the file that was built, by its hash" for name in changed]
+    except OSError as error:
+        reasons = [f"it cannot be read: {error}"]
+    return state._replace(reasons=tuple(reasons))
+
+
 def _inspect(plan: BuildPlan, *, force: bool, verify: bool | None) -> _Inspected:
     recover(plan.folder)
-    state = inspect_engine(plan.folder, plan.spec.checkpoint, plan.settings)
+    state = _inspect_all(plan.folder, plan.spec.checkpoint, plan.settings, anew=True)
     reasons = list(state.reasons)
     if not reasons and force:
         reasons.append("asked for")

@@ -10,7 +10,7 @@
     ├── ServerError          a server could not start, has died, or cannot be used
     ├── EndpointError        a request to an engine failed, by gRPC, by HTTP or here
     │   ├── EndpointUnavailable   nothing answers, or the server is gone (retried, then fatal)
-    │   ├── EndpointTimeout       no answer within the deadline (retried, then fatal)
+    │   ├── EndpointTimeout       no answer for too long (retried, then its problem has failed)
     │   └── RequestRefused        the server refused this request (never retried)
     ├── SearchError          a search could not go on
     │   └── DeadlineExceeded      it did not end in the time it was given
@@ -102,7 +102,7 @@ class EndpointUnavailable(EndpointError):
 
 
 class EndpointTimeout(EndpointError):
-    """No answer came within the deadline."""
+    """No answer came, to this request or any other, for too long."""
 
 
 class RequestRefused(EndpointError):

@@ -16,10 +16,12 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from .checkpoint import FileStamp, content_hash, file_sha256, stamp_files
 from .errors import BuildError
 from .input_files import is_file
+from .marks import is_marked, mark
 from .spec import Precision, Role, Target
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 Settings = dict[str, JsonValue]
 """The settings that an engine is built with, besides the checkpoint. Any change requires a new
@@ -154,16 +156,30 @@ def _stale_reasons(
     return reasons
 
 
-def changed_content(folder: Path, manifest: Manifest) -> list[str]:
+def changed_content(folder: Path, manifest: Manifest, *, anew: bool = True) -> list[str]:
     """Files of an engine whose bytes are not those that were built; reads all of them.
 
-    Only files that are there: what is missing is a reason for `inspect_engine`. Raises OSError.
+    Unless `anew`, only once for each build, copy and boot of this machine. Only files that are
+    there: what is missing is a reason for `inspect_engine`. Raises OSError.
     """
-    return [
-        name
-        for name, sha256 in manifest.engine_sha256.items()
-        if is_file(folder / name) and file_sha256(folder / name) != sha256
-    ]
+    hashes = {n: sha for n, sha in manifest.engine_sha256.items() if is_file(folder / n)}
+    state = _state(folder, hashes)
+    if not anew and is_marked("engines", str(folder.resolve()), state):
+        return []
+    changed = [name for name, sha256 in hashes.items() if file_sha256(folder / name) != sha256]
+    if not changed:
+        mark("engines", str(folder.resolve()), state)
+    return changed
+
+
+def _state(folder: Path, hashes: dict[str, str]) -> str:
+    """What tells files that have been read since the machine started from all others."""
+    lines = [_BOOT.read_text() if _BOOT.exists() else ""]
+    for name, sha256 in hashes.items():
+        found = (folder / name).stat()
+        times = found.st_mtime_ns, found.st_ctime_ns
+        lines.append(f"{name} {sha256} {found.st_dev} {found.st_ino} {found.st_size} {times}")
+    return "\n".join(lines)
 
 
 def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> None:

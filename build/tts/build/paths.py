@@ -16,6 +16,7 @@ cache folder.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -48,13 +49,24 @@ def templates_dir() -> Path:
 def home() -> Path:
     """Folder for everything that the toolkit writes; `TTS_HOME` overrides it.
 
-    Raises ConfigError if `TTS_HOME` is not, and cannot become, a folder.
+    Raises ConfigError if `TTS_HOME` is not, and cannot become, a folder, or there is no folder of
+    this user.
     """
     if override := os.environ.get("TTS_HOME"):
         return _usable(override)
     if _IN_CHECKOUT:
         return _CHECKOUT
-    return platformdirs.user_data_path("tts-toolkit")
+    return _of_user(platformdirs.user_data_path)
+
+
+def _of_user(place: Callable[[str], Path]) -> Path:
+    try:
+        return place("tts-toolkit")
+    except RuntimeError as error:
+        raise ConfigError(
+            f"This user has no home folder: {error}.",
+            hint="Set TTS_HOME to a folder that you may write to.",
+        ) from error
 
 
 def _usable(override: str) -> Path:
@@ -129,6 +141,6 @@ def gateway_dir() -> Path:
     return home() / "gateway"
 
 
-def passed_tokenizers_dir() -> Path:
-    """Folder of an empty file for every tokenizer.json that could be loaded, by its content."""
-    return platformdirs.user_cache_path("tts-toolkit") / "tokenizers"
+def cache_dir() -> Path:
+    """Folder of this user for what can be computed again; raises ConfigError if there is none."""
+    return _of_user(platformdirs.user_cache_path)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from contextlib import suppress
 
 import tokenizers
 
-from . import paths
-from .errors import ConfigError, WorkerUnavailable
+from .errors import WorkerUnavailable
 from .input_files import Unreadable, as_text
-from .private import private_folder
+from .marks import is_marked, mark
 from .worker_process import Loss, WorkerLost, WorkerProcess
 
 _CPU_S = 60.0
@@ -29,20 +27,12 @@ _passed: set[str] = set()
 
 def require_loadable(data: bytes) -> None:
     """Raise Unreadable saying what is wrong with the content of a tokenizer.json."""
-    digest = hashlib.sha256(data)
-    digest.update(f"{tokenizers.__version__} {_RULES}".encode())
-    name = digest.hexdigest()
+    name = f"{hashlib.sha256(data).hexdigest()} {tokenizers.__version__} {_RULES}"
     if name in _passed:
         return
-    mark = paths.passed_tokenizers_dir() / name
-    known = False
-    with suppress(OSError, ConfigError):  # a folder that is not this user's says nothing
-        known = mark.exists() and private_folder(mark.parent) == mark.parent
-    if not known:
+    if not is_marked("tokenizers", name):
         _try(data)
-        with suppress(OSError, ConfigError):  # without it, the next process tries again
-            private_folder(mark.parent)
-            mark.touch()
+        mark("tokenizers", name)
     _passed.add(name)
 
 

@@ -1,6 +1,6 @@
 """A process that answers requests within limits of memory and time: both ends.
 
-A worker is a module that calls `serve`, run as `python -m MODULE MB SECONDS` by `WorkerProcess`.
+A worker is a module that calls `serve`, run as a program with MB SECONDS by `WorkerProcess`.
 A request is a line of JSON, `[number, content]`; its answer is one, too,
 `[number, CPU seconds, content]`, without content where the memory did not suffice. Before the first
 request the worker says `[0, 0.0, null]`. It ends at the end of its input, so it cannot outlive its
@@ -25,6 +25,7 @@ import json
 import os
 import resource
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -87,7 +88,11 @@ class WorkerProcess:
         """`module` calls `serve`; `does` says what the worker does, as in "renders"."""
         self._does = does
         self._cpu_s = cpu_s
-        self._command = [sys.executable, "-m", module, str(memory_mb), str(cpu_s)]
+        # by PYTHONPATH no folder could be named that has a colon; its modules are those of here
+        path = [entry or str(Path.cwd()) for entry in sys.path]
+        code = f"import sys; sys.path[:] = {path!a}; import runpy; runpy.run_module({module!a}, "
+        code += "run_name='__main__', alter_sys=True)"
+        self._command = [sys.executable, "-c", code, str(memory_mb), str(cpu_s)]
         self._number = 0
         self._doing = ""
         self._stopped = False
@@ -140,7 +145,7 @@ class WorkerProcess:
             raise WorkerLost(lost, self._cpu_s, self._doing, status)
         raise WorkerUnavailable(
             f"The worker process that {self._does} does not start{failure}.",
-            hint=f"See why with: {' '.join(self._command)} </dev/null",
+            hint=f"See why with: {shlex.join(self._command)} </dev/null",
         )
 
     def stop(self) -> None:
@@ -262,7 +267,6 @@ def environment() -> dict[str, str]:
     """What a worker needs and no more: it evaluates what strangers wrote, so it gets no secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return kept | {
-        "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
         "PYTHONSAFEPATH": "1",  # or the working directory would come before all of these
         "PYTHONHASHSEED": "0",  # sympy's order of terms follows hashes: equal runs, equal verdicts
     }

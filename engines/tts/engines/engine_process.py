@@ -44,6 +44,8 @@ from .statistics import Statistics
 _PR_SET_PDEATHSIG = 1
 _MOST_HELD = 256
 """Statistics that wait for the next response, at most."""
+_LONGEST_HELD_S = 1.0
+"""How long they wait, at most: they tell that a slow engine is at work."""
 
 
 class Connection:
@@ -83,7 +85,7 @@ class Connection:
 
     def get(self, block: bool, timeout: float | None) -> Command | None:
         """The next command; see Inbox. Messages that wait are sent first."""
-        if block or self._responses or self._unsent or len(self._statistics) > self._may_wait:
+        if block or self._responses or self._unsent or self._statistics_due():
             self._send()
         while not self._commands:
             if block and not self._wait(timeout):
@@ -94,6 +96,12 @@ class Connection:
         if not self._commands:
             raise queue.Empty
         return self._commands.popleft()
+
+    def _statistics_due(self) -> bool:
+        held = self._statistics
+        return len(held) > self._may_wait or (
+            bool(held) and held[-1].monotonic - held[0].monotonic > _LONGEST_HELD_S
+        )
 
     def empty(self) -> bool:
         """Whether everything received has been read."""

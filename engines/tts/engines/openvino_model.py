@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -34,7 +35,7 @@ class TritonPythonModel(EngineModel):
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
         config = json.loads(args["model_config"])
         settings = {key: value["string_value"] for key, value in config["parameters"].items()}
-        engine_dir = Path(settings["gpt_model_path"])
+        engine_dir = _path(settings["gpt_model_path"])
         engine = read_engine_config(engine_dir)
         block_size = int(settings["tokens_per_block"])
         guided = bool(settings["guided_decoding_backend"])
@@ -67,8 +68,8 @@ class TritonPythonModel(EngineModel):
             limits,
             threads=int(settings["threads"]),
             statistics_s=int(settings["stats_check_period_ms"]) / 1000,
-            iteration_log=Path(log) if log else None,
-            tokenizer_dir=Path(settings["tokenizer_dir"]) if guided else None,
+            iteration_log=_path(log) if log else None,
+            tokenizer_dir=_path(settings["tokenizer_dir"]) if guided else None,
         )
         self._host = EngineClient(
             opening,
@@ -85,3 +86,8 @@ class TritonPythonModel(EngineModel):
 
     def _publish_statistics(self, statistics: Statistics) -> None:
         self._publish(gauges(statistics, self._limits))
+
+
+def _path(text: str) -> Path:
+    """A path of a model's configuration; this interpreter takes file names for ASCII."""
+    return Path(os.fsdecode(text.encode()))

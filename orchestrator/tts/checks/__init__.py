@@ -62,6 +62,7 @@ BEFORE_BUILD: Sequence[Check] = (
     placement.host_cache,
     placement.memory,
     placement.machine_memory,
+    model_pair.function,
     searches.requests,
     searches.verifier_tokens,
     searches.verifier_batches,

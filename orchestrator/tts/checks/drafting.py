@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from tts.build import paths
-from tts.build.draft import Answers, CompiledModel, Machine, Model, ServedModel
+from tts.build.draft import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
 from tts.build.draft.values import SYSTEM_PROMPT
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.gguf.folder import checkpoint_folder
@@ -158,6 +158,13 @@ def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
     )
 
 
+def function_model(named: str, base: Path) -> FunctionModel:
+    """The verifier of a function FILE.py:NAME, for a file in the folder `base`."""
+    _require_path(named)
+    file, _, name = named.rpartition(":")
+    return FunctionModel(f"{_from(base, file)}:{name}")
+
+
 def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel:
     here = is_there(folder)
     shape = shape_of(folder) if here or known_model(folder) else None
@@ -198,11 +205,14 @@ def with_format(
 
     `given` is the user's choice, `said` what the verifier's server said of itself.
     """
+    verifier = answers.verifier
+    if isinstance(verifier, FunctionModel):
+        return answers
     prompt = paths.deployments_dir() / "prompts" / "right-step.txt"
     answers = replace(answers, prompt=read_text(prompt).strip())
-    choices = [(given, "")] if given else list(_formats(answers, said))
+    choices = [(given, "")] if given else list(_formats(answers, verifier, said))
     for form, why in choices:
-        if _can_be_asked(answers.verifier, form, answers.prompt, base):
+        if _can_be_asked(verifier, form, answers.prompt, base):
             return replace(answers, format=form, why_format=why)
     form, why = choices[0]
     return replace(answers, format=form, why_format=why)
@@ -214,9 +224,11 @@ def with_system_prompt(answers: Answers) -> Answers:
     return replace(answers, system_prompt=SYSTEM_PROMPT) if talks else answers
 
 
-def _formats(answers: Answers, said: Capabilities | None) -> Iterator[tuple[str, str]]:
+def _formats(
+    answers: Answers, verifier: Model, said: Capabilities | None
+) -> Iterator[tuple[str, str]]:
     """Formats that may be the verifier's, the likeliest first, and why."""
-    verifier, target = answers.verifier, answers.target
+    target = answers.target
     named = Path(verifier.name)
     likelihood = (said is None or said.prompt_log_probs) and (
         isinstance(verifier, ServedModel) or target in FORMATS["likelihood"].targets
@@ -227,8 +239,6 @@ def _formats(answers: Answers, said: Capabilities | None) -> Iterator[tuple[str,
         guess = "The checkpoint has a head of its own and does not say its format: check it."
         yield _BY_HEAD[head], guess
         yield "custom", guess
-    if answers.function and likelihood:
-        yield "likelihood", "It needs no other model; without the function it would be used."
     own = verifier.name == answers.generator.name
     if own and likelihood:
         yield "likelihood", "The generator itself: a larger model of its family judges better."

@@ -41,7 +41,10 @@ class Observation:
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:
-    """Look at everything, of the deployments at this one or all bundled ones; about a second."""
+    """Look at everything, of the deployments at this one or all bundled ones.
+
+    About a second, and two for each GiB of their engines.
+    """
     return [
         _python(),
         _cpu(),
@@ -178,7 +181,7 @@ def _elsewhere(names: str) -> Observation:
 def _engines(deployment: Deployment) -> Observation:
     what = f"deployment {deployment.name}"
     try:
-        require_current(deployment)
+        require_current(deployment, anew=True)
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())

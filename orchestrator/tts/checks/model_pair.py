@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import FORMATS, Deployment, VerifierRole
+from tts.build.input_files import is_file
+from tts.build.spec import FORMATS, Deployment, FunctionVerifier, VerifierRole
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
@@ -36,7 +37,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
 
     Both are causal language models, so nothing but what is published about them tells.
     """
-    if deployment.remotes():
+    if len(deployment.engines()) < 2:
         return  # the folder of a tokenizer is not named for what a server runs
     generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
     fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
@@ -48,7 +49,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
             fix,
             "warning",
         )
-    elif is_named_generator(verifier) and deployment.verifier.facts.trained:
+    elif is_named_generator(verifier) and deployment.verifier_model.facts.trained:
         yield Finding(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
@@ -60,10 +61,10 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
 
 def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
     """A likelihood verifier is another model than the generator."""
-    if deployment.remotes():
+    if len(deployment.engines()) < 2:
         return
     generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
-    if deployment.verifier.facts.output == "likelihood" and generator.name == verifier.name:
+    if deployment.verifier_model.facts.output == "likelihood" and generator.name == verifier.name:
         yield Finding(
             f"{verifier} is the generator, too",
             "verifier.checkpoint",
@@ -74,8 +75,22 @@ def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
+def function(deployment: Deployment) -> Iterator[Finding]:
+    """The file of a function that scores is there; nothing of it is executed."""
+    spec = deployment.verifier
+    if isinstance(spec, FunctionVerifier) and not is_file(Path(spec.function.rpartition(":")[0])):
+        yield Finding(
+            f"is {spec.function}, and there is no such file",
+            "verifier.function",
+            "every search would end with this error",
+            "Give FILE.py:NAME; a relative path starts at the deployment file.",
+        )
+
+
 def verifier_length(deployment: Deployment) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
+    if isinstance(deployment.verifier, FunctionVerifier):
+        return
     written, read = deployment.generator.max_seq_len, deployment.verifier.max_seq_len
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
         shape = shape_of(deployment.generator.tokenizer_folder)
@@ -93,6 +108,8 @@ def verifier_length(deployment: Deployment) -> Iterator[Finding]:
 def labels(deployment: Deployment) -> Iterator[Finding]:
     """Labels, step tag and format as the verifier was trained with them."""
     spec = deployment.verifier
+    if isinstance(spec, FunctionVerifier):
+        return
     if _are_tokens(spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)
     yield from _step_tag(spec)

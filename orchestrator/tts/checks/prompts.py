@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
-from tts.build.spec import Deployment, Role, RoleSpec
+from tts.build.spec import Deployment, FunctionVerifier, Role, RoleSpec
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
@@ -138,7 +138,7 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
 def dialogue(deployment: Deployment) -> Iterator[Finding]:
     """What surrounds question and step leaves room for them in the verifier."""
     spec = deployment.verifier
-    if tokenizer := tokenizer_of(spec):
+    if not isinstance(spec, FunctionVerifier) and (tokenizer := tokenizer_of(spec)):
         with suppress(CheckpointError):  # `tokenizers` reports it
             used = len(verifier_dialogue(tokenizer, spec).first("", ""))
             fix = "Raise verifier.max_seq_len."

@@ -34,7 +34,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
     except CheckpointError as error:
         if deployment.target == "openvino":
             return  # of the shapes, for the threads: the check of the checkpoints reports it
-        if (deployment.verifier.tokenizer_folder / "tokenizer.json").is_file():
+        if (deployment.verifier_model.tokenizer_folder / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
         yield not_checked(
             f"the model repository. {error.message.removesuffix('.')}",

@@ -127,9 +127,9 @@ def verifier_batches(deployment: Deployment) -> Iterator[Finding]:
 
 def _smallest_request(deployment: Deployment) -> int:
     """Tokens that every request to the verifier exceeds: those of a dialogue without any text."""
-    if tokenizer := tokenizer_of(deployment.verifier):
+    if tokenizer := tokenizer_of(deployment.verifier_model):
         with suppress(CheckpointError):  # the check of the tokenizers reports it
-            return len(verifier_dialogue(tokenizer, deployment.verifier).first("", ""))
+            return len(verifier_dialogue(tokenizer, deployment.verifier_model).first("", ""))
     return 1
 
 

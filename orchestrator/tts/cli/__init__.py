@@ -212,7 +212,9 @@ _command(
 )
 _command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-app.command("random-checkpoint", hidden=True, **_HELP)(random_checkpoint.random_checkpoint)
+app.command("random-checkpoint", hidden=True, cls=Command, **_HELP)(
+    random_checkpoint.random_checkpoint
+)
 old_names.add_to(app)
 
 

@@ -10,10 +10,15 @@ from typer.core import TyperCommand, TyperGroup
 from .completion import deployments
 
 _WORDS = "tts.words"
+_SEVERAL = {
+    "--seed": "Run the command once for each seed, with one --dataset-seed and an --out of its "
+    "own, then: tts report RUN RUN."
+}
+"""What to do instead, by options that one may well want to give several times."""
 
 
 class _Plain:
-    """Help without the type of a flag, which is always bool."""
+    """Help without the type of a flag, which is always bool; options given twice are refused."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, flags with nothing where others have the kind of their value."""
@@ -22,6 +27,29 @@ class _Plain:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
         return parameters
+
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser of options, which tells how often each was given, as their values do not."""
+        parser: Any = super().make_parser(ctx)  # type: ignore[misc]  # of what it is mixed into
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            parsed = parse(args=args)
+            if not ctx.resilient_parsing:
+                _refuse_twice(ctx, parsed[-1])
+            return parsed
+
+        parser.parse_args = parse_once
+        return parser
+
+
+def _refuse_twice(ctx: Any, given: list[Any]) -> None:
+    """Fail for an option that was given again: its last value would count, silently."""
+    for parameter in given:
+        if parameter.multiple or parameter.is_eager or given.count(parameter) == 1:
+            continue
+        name = max(parameter.opts, key=len)
+        ctx.fail(f"{name} is given more than once. {_SEVERAL.get(name, 'Give it once.')}")
 
 
 class Command(_Plain, TyperCommand):

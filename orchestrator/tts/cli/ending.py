@@ -211,7 +211,7 @@ def _bugs_folder() -> Path | None:
 
     try:
         return private_folder(platformdirs.user_state_path("tts-toolkit") / "bugs")
-    except (OSError, ConfigError):
+    except (OSError, RuntimeError, ConfigError):  # a user without a home
         return None
 
 

@@ -115,22 +115,13 @@ def gateway(
         typer.Option(
             "--otlp-endpoint",
             metavar="URL",
-            help="Send traces and metrics to this OpenTelemetry collector, such as "
-            "http://localhost:4318.",
+            help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
             show_default="OTEL_EXPORTER_OTLP_ENDPOINT, or none",
         ),
     ] = None,
     keep_prompts: Annotated[
         bool,
         typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
-    ] = False,
-    share_limits: Annotated[
-        bool,
-        typer.Option(
-            "--share-limits",
-            help="Hold keys to their limits per minute and of searches over all gateways of this "
-            "user on this machine, rather than in each.",
-        ),
     ] = False,
     grace: Annotated[
         float,
@@ -169,7 +160,6 @@ def gateway(
         deadline,
         cors_origins=tuple(cors or ()),
         otlp_endpoint=otlp_endpoint,
-        share_limits=share_limits,
         keep_prompts=keep_prompts,
     )
     upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)

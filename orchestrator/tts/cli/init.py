@@ -17,7 +17,7 @@ from tts.compat import StrEnum
 from .options import usable
 
 if TYPE_CHECKING:
-    from tts.build.draft import Answers, Machine, Model
+    from tts.build.draft import Answers, FunctionModel, Machine, Model
     from tts.build.spec import Role
     from tts.checks.drafting import Server
 
@@ -58,8 +58,7 @@ def init(
         typer.Option(
             "--verifier",
             metavar="MODEL",
-            help="The model that scores steps: the same kinds; or, beside a generator with a URL, "
-            "a Python function, FILE.py:NAME.",
+            help="The model that scores steps: the same kinds; or a Python function, FILE.py:NAME.",
             show_default="asked for; the generator itself",
         ),
     ] = None,
@@ -141,7 +140,7 @@ def init(
         return _possible(text, writes, judges)
 
     usual = _usual_target(writes, judges, machine)
-    if target is None and (writes.server or judges.server):
+    if target is None and not (writes.is_compiled and judges.is_compiled):
         target = usual  # the only one that they can have
     chosen = _chosen(target, _TARGET, "--target", usual.value, read_target)
     if chosen in _ON_GPUS:
@@ -161,14 +160,19 @@ class _Named:
     """One of the two models, as the user named it."""
 
     text: str
-    model: Model
+    model: Model | FunctionModel
     server: Server | None = None
-    function: str = ""
-    """FILE.py:NAME of a function that scores; the model is then the generator."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a model that is compiled here."""
+        from tts.build.draft import CompiledModel
+
+        return isinstance(self.model, CompiledModel)
 
 
 _GENERATOR = f"The generator writes steps: {_MODEL}."
-_VERIFIER = "The verifier scores them: the same kinds; or, beside a URL, a function FILE.py:NAME."
+_VERIFIER = "The verifier scores them: the same kinds; or a function FILE.py:NAME."
 _TARGET = "The target: openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs)."
 _GPU = "The kind of GPU: {}."
 _TOKENIZER = "The tokenizer of the model at {}: a folder, or OWNER/NAME on the hub."
@@ -229,27 +233,20 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
 
 
 def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Named:
-    from tts.build.errors import ConfigError
+    from tts.checks.drafting import function_model
     from tts.session.function_files import names_function
 
     if names_function(text):
-        if writes.server is None:
-            raise ConfigError(
-                f"{text} can score beside a generator on a server; this one is compiled, and so is "
-                "its verifier.",
-                hint="Name a model here, and the function to `tts solve` or `tts bench`.",
-            )
-        return replace(writes, function=text)
+        return _Named(text, function_model(text, base))
     if text == writes.text and text != _DEMO and tokenizer is None:
         return writes
     return _named("verifier", text, tokenizer, base)
 
 
 def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
-    if writes.server and judges.server:
-        return Target.openai
-    if writes.server or judges.server:
-        return Target.openvino
+    compiled = writes.is_compiled + judges.is_compiled
+    if compiled < 2:
+        return Target.openvino if compiled else Target.openai
     return Target.tensorrt if machine.gpu else Target.openvino
 
 
@@ -263,17 +260,18 @@ def _possible(text: str, writes: _Named, judges: _Named) -> Target:
             f"There is no target {text!r:.100}; there are {names}.",
             hint=did_you_mean(text, list(Target)),
         )
-    compiled = [name for name, each in _both(writes, judges) if each.server is None]
+    compiled = [name for name, each in _both(writes, judges) if each.is_compiled]
     if text == Target.openai and compiled:
         raise ConfigError(
             f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
             hint="Name the URL of a server that runs already, or another --target.",
         )
     if text != Target.openai and not compiled:
-        raise ConfigError("Both models run already, so the target is openai.")
+        raise ConfigError("Nothing is compiled, so the target is openai.")
     if text in _ON_GPUS and len(compiled) == 1:
         raise ConfigError(
-            f"Beside a server the {compiled[0]} can be compiled for target openvino only.",
+            f"Beside a {'server' if writes.server or judges.server else 'function'} the "
+            f"{compiled[0]} can be compiled for target openvino only.",
             hint=f"Serve it by itself, and give --{compiled[0]} its URL.",
         )
     return Target(text)
@@ -311,7 +309,7 @@ def _format(given: str | None, target: Target, judges: _Named) -> str | None:
             f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
             hint=did_you_mean(given, list(FORMATS)),
         )
-    if given and judges.server is None and target.value not in FORMATS[given].targets:
+    if given and judges.is_compiled and target.value not in FORMATS[given].targets:
         raise ConfigError(
             f"Format {given} is not for target {target.value}: {FORMATS[given].why_not}.",
             hint=f"The nearest is --format {FORMATS[given].instead}.",
@@ -320,19 +318,14 @@ def _format(given: str | None, target: Target, judges: _Named) -> str | None:
 
 
 def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answers:
-    from tts.build.draft import Answers
+    from tts.build.draft import Answers, FunctionModel
     from tts.build.spec import bundled_deployments
 
     name = _name(file)
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
-    return Answers(
-        name,
-        target.value,
-        writes.model,
-        judges.model,
-        function=judges.function,
-    )
+    assert not isinstance(writes.model, FunctionModel)
+    return Answers(name, target.value, writes.model, judges.model)
 
 
 def _name(file: Path) -> str:
@@ -387,7 +380,7 @@ def _print_end(file: Path, answers: Answers) -> None:
 
     named = shlex.quote(str(file))
     itself = answers.verifier == answers.generator
-    scores = answers.function or ("itself" if itself else answers.verifier.name)
+    scores = "itself" if itself else answers.verifier.name
     lines = [f"Written: {file}", f"  {answers.generator.name} with {scores}, {answers.target}"]
     if downloads := _downloads(file, answers):
         lines += ["Download first:", *(f"  {command}" for command in downloads)]
@@ -400,8 +393,7 @@ def _print_end(file: Path, answers: Answers) -> None:
 def _next(named: str, answers: Answers) -> list[str]:
     """The two commands that come next."""
     if answers.target == Target.openai:
-        scored = f" --verifier {shlex.quote(answers.function)}" if answers.function else ""
-        return [f"tts doctor {named}", f'tts solve {named} "QUESTION"{scored}']
+        return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 
 

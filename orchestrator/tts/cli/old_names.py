@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from . import engines, keys, report, requests, watch
+from .command import Command
 from .options import renamed
 
 
@@ -23,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
         ("merge", "runs merge", report.merge),
         ("trace", "runs trace", report.trace),
     ):
-        app.command(old, hidden=True)(_with_notice(command, old, new))
+        app.command(old, hidden=True, cls=Command)(_with_notice(command, old, new))
     app.add_typer(
         keys.app, name="keys", hidden=True, callback=lambda: renamed("tts keys", "tts gateway keys")
     )

@@ -51,6 +51,7 @@ class Answers(StrEnum):
 ALL = "all"
 
 _NAMES = ", ".join(STRATEGY_NAMES)
+_STRATEGY = "beam-search"
 _N = Annotated[
     int | None,
     typer.Option(
@@ -69,8 +70,8 @@ ParametersOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2; with "
-        "all, of every strategy that has it.",
+        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2; of "
+        "several, every strategy that has it gets it.",
     ),
 ]
 
@@ -92,7 +93,8 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes. With all and without --n a mean, as --budget-tokens.",
+        "the time that everything takes. With several strategies and without --n a mean, as "
+        "--budget-tokens.",
         show_default="no limit",
     ),
 ]
@@ -180,13 +182,15 @@ def bench(
     ] = None,
     seed: _Seed = 0,
     strategy: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--strategy",
             autocompletion=strategies_or_all,
-            help=f"{_NAMES}; FILE.py:NAME; or {ALL}: each in turn, compared side by side.",
+            help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Several, and all: one after the other, "
+            "compared side by side.",
+            show_default=_STRATEGY,
         ),
-    ] = "beam-search",
+    ] = None,
     schedule: Annotated[
         Schedule,
         typer.Option(
@@ -304,17 +308,19 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
-                sources=_sources(strategy, verifier),
+                sources=_sources((strategy or [_STRATEGY])[0], verifier, deployment),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
+        compared = _compared(strategy or [])
+        search = ALL if compared else (strategy or [_STRATEGY])[0]
         config = RunConfig(
             deployment_source=deployment,
             dataset=dataset,
             limit=limit,
             seed=seed,
-            strategy=strategy,
+            strategy=search,
             parameters=given_parameters(n, parameters),
             schedule=schedule.value,
             speculation=speculation.value,
@@ -326,14 +332,17 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
-            sources=_sources(strategy, verifier),
+            sources=_sources(search, verifier, deployment),
             command=command_line(context),
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
-        run = run_on_ray if ray else run_all if config.strategy == ALL else run_bench
         with progress() as observer:
-            folder = run(config, out, observer, endpoints=servers)
+            if config.strategy == ALL and not ray:
+                folder = run_all(config, out, observer, names=compared, endpoints=servers)
+            else:
+                run = run_on_ray if ray else run_bench
+                folder = run(config, out, observer, endpoints=servers)
     if as_json:
         from .documents.runs import BenchDocument, runs_of
 
@@ -370,7 +379,7 @@ def solve(
     strategy: Annotated[
         str,
         typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.", autocompletion=strategies),
-    ] = "beam-search",
+    ] = _STRATEGY,
     speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
     parameters: ParametersOption = None,
@@ -402,7 +411,7 @@ def solve(
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
         server=server,
-        sources=_sources(strategy, verifier),
+        sources=_sources(strategy, verifier, source),
         command=command_line(context),
     )
     with LiveTree(question) as tree:
@@ -418,14 +427,45 @@ def solve(
     say(f"run folder: {folder}")
 
 
-def _sources(strategy: str, verifier: str | None) -> dict[str, FunctionSource]:
-    """The functions in Python files that replace a verifier or a strategy."""
-    from tts.session.function_files import names_function, source_of
+def _compared(strategies: list[str]) -> tuple[str, ...]:
+    """The strategies that are to be compared by their names; none where one or all are asked for.
+
+    Raises BadParameter for what no comparison can hold.
+    """
+    from tts.session.function_files import names_function
+    from tts.strategies.names import strategy_name
+
+    if len(strategies) < 2:
+        return ()
+    for each in strategies:
+        what = (
+            f"every strategy is in {ALL} already"
+            if each == ALL
+            else f"{each} is a function; run it by itself, then: tts runs compare RUN RUN"
+            if names_function(each)
+            else f"{each} is given twice"
+            if list(map(strategy_name, strategies)).count(strategy_name(each)) > 1
+            else None
+        )
+        if what:
+            raise typer.BadParameter(what, param_hint="--strategy")
+    return tuple(map(strategy_name, strategies))
+
+
+def _sources(
+    strategy: str, verifier: str | None, deployment: str | None
+) -> dict[str, FunctionSource]:
+    """The functions in Python files that take part: of options, or of the named deployment."""
+    from tts.build.spec import load_deployment
+    from tts.session.function_files import names_function, source_of, sources_of
 
     named = {"strategy": strategy} if names_function(strategy) else {}
     if verifier is not None:
         named["verifier"] = verifier
-    return {role: source_of(text) for role, text in named.items()}
+    found = {role: source_of(text) for role, text in named.items()}
+    if verifier is not None or deployment is None:
+        return found
+    return found | sources_of(load_deployment(deployment))
 
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
@@ -439,8 +479,10 @@ def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, 
         name, separator, value = assignment.partition("=")
         if not separator or not name:
             raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
+        name = name.strip()
+        if name in parameters:
+            raise typer.BadParameter(f"{name} is given more than once", param_hint="--set")
         try:
-            name = name.strip()
             parameters[name] = value if name in TEXTS else parse_yaml(value)
         except Unreadable as error:
             raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error

@@ -27,8 +27,8 @@ def read_file(
 ) -> tuple[list[Problem], str]:
     """All problems of a file, and a phrase that says which columns they were read from.
 
-    Without a column of answers, in any of its rows, the problems have none. Raises DatasetError
-    naming the file and the line or row.
+    Without a column of answers, in any of its rows, the problems have none; an answer of null is
+    none, too. Raises DatasetError naming the file and the line or row.
     """
     return read_files([file], file.stem, columns, answers)
 
@@ -41,19 +41,22 @@ def read_files(
     problems: list[Problem] = []
     used: dict[str, None] = {}  # by all rows together, in order
     before = 0
+    answered: bool | None = None
     for file in files:
         number = 0
         for row in read_rows(file):
             where, number = f"{file}, {row.place}", row.number
             reader = _RowReader(row, columns, where, used)
             question, answer = reader.question_and_answer(answers)
-            if problems and (answer is None) != (problems[0].answer is None):
-                if answer is None:
-                    raise missing_column(USUAL["answer"], row.cells, where)
-                raise DatasetError(
-                    f"{where} has an answer, and the rows before it lack one.",
-                    hint="Give every row its answer, or none.",
-                )
+            if not reader.says_none:
+                if answered is not None and answered != (answer is not None):
+                    if answered:
+                        raise missing_column(USUAL["answer"], row.cells, where)
+                    raise DatasetError(
+                        f"{where} has an answer, and the rows before it lack one.",
+                        hint="Give every row its answer, or null where there is none.",
+                    )
+                answered = answer is not None
             known_as = reader.id() or f"{name}:{before + number}"
             if known_as in places:
                 raise DatasetError(
@@ -65,8 +68,9 @@ def read_files(
         before += number
     if not problems:
         raise DatasetError(f"{files[0]} holds no problems.")
-    if problems[0].answer is None:
-        used["no answers, so no accuracy"] = None
+    if without := sum(problem.answer is None for problem in problems):
+        some = f"{without} of {len(problems)} problems without an answer"
+        used[some if without < len(problems) else "no answers, so no accuracy"] = None
     return problems, ", ".join(used)
 
 
@@ -78,15 +82,18 @@ class _RowReader:
         self._columns = columns
         self._where = where
         self._used = used
+        self.says_none = False
+        """Whether the answer is null, in a column of answers."""
 
     def question_and_answer(self, answers: AnswerKind | None) -> tuple[str, str | None]:
-        """The question as it is asked, and its reference answer; None without a column of it."""
+        """The question as it is asked, and its reference answer; None where it has none."""
         column = column_of("problem", self._columns, self._cells, self._where) or ""
         question = self._text(column)
         self._note("problem", column)
         choices = self._choices()
         answer_column = column_of("answer", self._columns, self._cells, self._where)
-        if answer_column is None:
+        self.says_none = answer_column is not None and self._cells[answer_column] is None
+        if answer_column is None or self.says_none:
             return with_letters(question, choices) if choices else question, None
         column = answer_column
         self._note("answer", column)

@@ -25,7 +25,7 @@ from tts.build.errors import (
     RequestError,
     ServerError,
 )
-from tts.build.spec import Role
+from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
 from tts.engines.async_client import AsyncEngineClient
 from tts.engines.engine_messages import Open
@@ -48,8 +48,9 @@ from .base import (
     VerifierResult,
     shaped,
 )
-from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
-from .triton_errors import both_reset, error_of_failure
+from .retry import MOST_DEATHS, PATIENCE_S, retried
+from .silence import Silence
+from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
@@ -60,9 +61,12 @@ _NO_WORDS: Sequences = ()
 class EmbeddedEngine:
     """One engine, through the restarts of its process."""
 
-    def __init__(self, model: str, opening: Open) -> None:
+    def __init__(
+        self, model: str, opening: Open, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         """`model` is the name that errors have for it."""
         self.model = model
+        self._silence = Silence(f"Model {model}", answer_timeout_s)
         self.limits = opening.limits
         self.patience_s = PATIENCE_S
         """How long a request is sent again once the engine is gone for good."""
@@ -102,8 +106,8 @@ class EmbeddedEngine:
     async def answer(self, request: GenerateRequest, *, cold: bool = False) -> Response:
         """The one response to a request that does not stream; sent again if its engine dies.
 
-        Raises EndpointError. A request that is not answered in time, and one whose wait is
-        cancelled, ends on the engine.
+        Raises EndpointError. A request that is given up, and one whose wait is cancelled, ends on
+        the engine.
         """
         self._check(check_request, request)
         deaths = 0
@@ -153,29 +157,22 @@ class EmbeddedEngine:
     async def _answer_once(
         self, client: AsyncEngineClient, request: GenerateRequest, cold: bool
     ) -> Response:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Response] = loop.create_future()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def take(response: Response) -> None:
             if not answer.done():
                 answer.set_result(response)
 
-        def time_out() -> None:
-            if not answer.done():
-                late = f"Model {self.model} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
-                answer.set_exception(EndpointTimeout(late))
-
         ticket = client.submit(request, take, cold=cold)
-        alarm = loop.call_later(REQUEST_TIMEOUT_S, time_out)
         try:
-            return self._checked(await answer)
+            async with self._silence.limited():
+                return self._checked(await answer)
         except (asyncio.CancelledError, EndpointTimeout):
             client.cancel(ticket)
             raise
-        finally:
-            alarm.cancel()
 
     def _checked(self, response: Response) -> Response:
+        self._silence.broken()
         if failure := failure_of(response):
             raise error_of_failure(self.model, *failure)
         self._deaths = 0
@@ -192,6 +189,7 @@ class EmbeddedEngine:
         return self._client
 
     def _take_statistics(self, statistics: Statistics) -> None:
+        self._silence.broken()
         for listener in tuple(self.listeners):  # one may be removed by another thread
             listener(statistics)
 
@@ -288,9 +286,9 @@ class EmbeddedConnection:
         """See endpoints.Connection."""
         one_token = GenerateRequest(np.zeros(1, np.int64), max_new_tokens=1)
         scored = replace(one_token, return_generation_logits=True)
-        return await both_reset(
-            self._engines["generator"].answer(one_token, cold=True),
-            self._engines["verifier"].answer(scored, cold=True),
+        asked = {"generator": one_token, "verifier": scored}
+        return await all_reset(
+            *(engine.answer(asked[role], cold=True) for role, engine in self._engines.items())
         )
 
 

@@ -1,12 +1,12 @@
 """Sending a request again: its answer depends on it alone, so asking twice changes nothing.
 
 A request that is refused fails at once: it would be refused again. One that found no server, a
-server that went away under it, or no answer in time is sent again until it has failed for
-PATIENCE_S, not counting the time in which a process of this machine starts the server again. That
-is long enough for a server behind a load balancer to be replaced, and short enough for an engine
-lost for good to end a run before its user gives up. A server of this machine that is not restarted
-is watched beside the run (tts.serving.server.health): its death ends the run within a second or
-two, whatever the patience here.
+server that went away under it, or one that was silent for too long (`silence`) is sent again until
+it has failed for PATIENCE_S, not counting the time in which a process of this machine starts the
+server again. That is long enough for a server behind a load balancer to be replaced, and short
+enough for an engine lost for good to end a run before its user gives up. A server of this machine
+that is not restarted is watched beside the run (tts.serving.server.health): its death ends the run
+within a second or two, whatever the patience here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tts.build.errors import EndpointTimeout, EndpointUnavailable
 
 PATIENCE_S = 60.0
 """From the first failure of a request to the last time it is sent again, at most."""
-REQUEST_TIMEOUT_S = 120.0
-"""How long an answer is waited for, unless a request says otherwise."""
 MOST_DEATHS = 3
 """An engine that has died this often without an answer in between would die again."""
 FIRST_WAIT_S = 0.2

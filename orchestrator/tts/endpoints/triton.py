@@ -22,6 +22,7 @@ from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.build.owner import require_unforked
+from tts.build.spec import ANSWER_TIMEOUT_S
 from tts.compat import Self
 from tts.engines import wire
 
@@ -34,8 +35,9 @@ from .base import (
     VerifierResult,
     shaped,
 )
-from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
-from .triton_errors import ErrorAnswer, Translation, both_reset
+from .retry import MOST_DEATHS, PATIENCE_S, retried
+from .silence import Silence
+from .triton_errors import ErrorAnswer, Translation, all_reset
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
@@ -84,6 +86,7 @@ class TritonConnection:
         *,
         most_rows: int = 1,
         host: bool = False,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
@@ -100,7 +103,8 @@ class TritonConnection:
         """Whether it was coming back when it was last asked after."""
         self._deaths = 0
         """How often it has gone since it last answered."""
-        self._whole = _Channel(address, _OPTIONS, most_rows)
+        self._silence = Silence(f"The server at {address}", answer_timeout_s)
+        self._whole = _Channel(address, _OPTIONS, self._silence.broken, most_rows)
         self._by_rows = most_rows > 1
         self._scores: Turns[RequestTemplate, _AskedScore] = Turns(self._ask_scores, most_rows)
         self._asking: set[asyncio.Task[None]] = set()
@@ -127,18 +131,18 @@ class TritonConnection:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    async def infer(self, model: str, request: bytes, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+    async def infer(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
         """One unary request, as a ModelInferRequest's bytes; retried. Raises EndpointError."""
-        attempt = partial(self._infer_once, model, request, timeout_s)
+        attempt = partial(self._infer_once, model, request, least_s)
         return await retried(attempt, self._comes_back, self.patience_s)
 
     async def generate(self, row: Row) -> list[int]:
         """The tokens of a sample that is answered once; retried.
 
-        Raises EndpointError. A sample that is not answered in time, and one whose wait is
-        cancelled, is stopped on the engine.
+        Raises EndpointError. A sample that is given up, and one whose wait is cancelled, is stopped
+        on the engine.
         """
-        attempt = partial(self._generate_once, partial(self._start, row), REQUEST_TIMEOUT_S)
+        attempt = partial(self._generate_once, partial(self._start, row))
         return await retried(attempt, self._comes_back, self.patience_s)
 
     async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
@@ -148,7 +152,7 @@ class TritonConnection:
             encode: Encode = lambda number: read_request(number, ids, top)  # noqa: E731
             return self._whole.streams.start(encode, whole=True)
 
-        attempt = partial(self._sampled_once, start, REQUEST_TIMEOUT_S)
+        attempt = partial(self._sampled_once, start)
         sample = await retried(attempt, self._comes_back, self.patience_s)
         return _read(sample.answer, top)
 
@@ -161,7 +165,7 @@ class TritonConnection:
 
         Raises EndpointError. Closing it stops the request on the engine.
         """
-        with Translation(wire.GENERATOR, self.address, REQUEST_TIMEOUT_S):
+        with Translation(wire.GENERATOR, self.address):
             sample = self._token_streams().start(encode, whole=False)
             try:
                 while True:
@@ -196,18 +200,18 @@ class TritonConnection:
         generator = partial(reset_request, wire.GENERATOR)
         start = partial(self._whole.streams.start, generator, whole=True)
         attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
-        return await both_reset(
+        return await all_reset(
             retried(attempt, self._comes_back, self.patience_s),
             self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S),
         )
 
     async def _score_once(self, row: Row) -> float:
         if not self._by_rows:
-            answer = await self._infer_once(wire.PRM, row.encode(""), REQUEST_TIMEOUT_S)
+            answer = await self._infer_once(wire.PRM, row.encode(""))
             return float(_FP32.unpack(_output(answer, "score"))[0])
         score: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._scores.add(row.template, (row, score))
-        with _translation(wire.PRM, self.address, REQUEST_TIMEOUT_S):
+        with _translation(wire.PRM, self.address):
             return await score
 
     def _ask_scores(self, template: RequestTemplate, asked: list[_AskedScore]) -> None:
@@ -223,7 +227,7 @@ class TritonConnection:
         failure: Exception = EndpointError("The connection to the server was closed.")
         try:
             request = template.encode_rows("", 0, [row for row, _ in asked])
-            answer = await self._infer_once(wire.PRM, request, REQUEST_TIMEOUT_S)
+            answer = await self._infer_once(wire.PRM, request)
             for number, found in _scores_of(answer):
                 _, score = asked[number]
                 if score.done():
@@ -240,10 +244,12 @@ class TritonConnection:
                 if not score.done():
                     score.set_exception(failure)
 
-    async def _infer_once(self, model: str, request: bytes, timeout_s: float) -> Any:
+    async def _infer_once(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
         self._see_that_it_is_back()
-        with _translation(model, self.address, timeout_s):
-            answer = await self._infer(request, timeout=timeout_s)
+        with _translation(model, self.address):
+            async with self._silence.limited(least_s):
+                answer = await self._infer(request)
+        self._silence.broken()
         self._deaths = 0
         return answer
 
@@ -251,18 +257,17 @@ class TritonConnection:
         streams = self._whole.streams
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
-    async def _generate_once(self, start: Callable[[], Sample], timeout_s: float) -> list[int]:
-        return (await self._sampled_once(start, timeout_s)).ids
+    async def _generate_once(self, start: Callable[[], Sample], least_s: float = 0.0) -> list[int]:
+        return (await self._sampled_once(start, least_s)).ids
 
-    async def _sampled_once(self, start: Callable[[], Sample], timeout_s: float) -> Sample:
+    async def _sampled_once(self, start: Callable[[], Sample], least_s: float = 0.0) -> Sample:
         self._see_that_it_is_back()
-        with _translation(wire.GENERATOR, self.address, timeout_s):
+        with _translation(wire.GENERATOR, self.address):
             sample = start()
-            alarm = asyncio.get_running_loop().call_later(timeout_s, sample.time_out)
             try:
-                sample.ids = (await sample.next()).ids
+                async with self._silence.limited(least_s):
+                    sample.ids = (await sample.next()).ids
             finally:
-                alarm.cancel()
                 sample.cancel()
         self._deaths = 0
         return sample
@@ -282,7 +287,10 @@ class TritonConnection:
             # without an option of its own gRPC gives channels to one address the same connection
             own = ("grpc.use_local_subchannel_pool", 1)
             channel = self._tokens = _Channel(
-                self.address, [*_OPTIONS, own], most_streams=TOKEN_STREAMS
+                self.address,
+                [*_OPTIONS, own],
+                self._silence.broken,
+                most_streams=TOKEN_STREAMS,
             )
         return channel.streams
 
@@ -309,6 +317,7 @@ class _Channel:
         self,
         address: str,
         options: Sequence[tuple[str, int]],
+        on_message: Callable[[], None],
         most_rows: int = 1,
         most_streams: int = 1,
     ) -> None:
@@ -325,6 +334,7 @@ class _Channel:
             ),
             most_rows,
             most_streams,
+            on_message,
         )
 
     async def aclose(self) -> None:

@@ -22,12 +22,12 @@ class EngineInUse(RequestRefused):
     """An engine holds requests, so it does not empty its prefix cache."""
 
 
-async def both_reset(generator: Awaitable[object], verifier: Awaitable[object]) -> bool:
-    """Whether both engines emptied their caches, side by side; False if one holds requests.
+async def all_reset(*engines: Awaitable[object]) -> bool:
+    """Whether all engines emptied their caches, side by side; False if one holds requests.
 
-    Raises EndpointError, when neither is at it any more.
+    Raises EndpointError, when none is at it any more.
     """
-    ended = await asyncio.gather(generator, verifier, return_exceptions=True)
+    ended = await asyncio.gather(*engines, return_exceptions=True)
     failed = [each for each in ended if isinstance(each, BaseException)]
     for error in failed:
         if not isinstance(error, EngineInUse):
@@ -73,11 +73,10 @@ BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
 class Translation:
     """A context whose body talks to a server: what it raises leaves it as an EndpointError."""
 
-    __slots__ = ("_address", "_model", "_timeout_s")
+    __slots__ = ("_address", "_model")
 
-    def __init__(self, model: str, address: str, timeout_s: float) -> None:
-        """`timeout_s` is how long the body waits, in seconds."""
-        self._model, self._address, self._timeout_s = model, address, timeout_s
+    def __init__(self, model: str, address: str) -> None:
+        self._model, self._address = model, address
 
     def __enter__(self) -> None:
         """Nothing is needed."""
@@ -93,26 +92,19 @@ class Translation:
                 return
             case ErrorAnswer():
                 raise error_of_text(self._model, str(error)) from None
-            case TimeoutError():
-                raise self._timed_out() from None
             case grpc.aio.AioRpcError():
                 raise self._error_of_status(error) from error
 
     def _error_of_status(self, error: grpc.aio.AioRpcError) -> EndpointError:
         """What the end of a call, or of a stream, means for the requests on it."""
         kind = BY_STATUS[error.code()]
-        if kind is EndpointTimeout:
-            return self._timed_out()
         details = error.details() or error.code().name
+        if kind is EndpointTimeout:
+            return EndpointTimeout(f"Model {self._model} at {self._address}: {details}")
         failure, _ = wire.decode_failure(details)
         if failure is None and kind is EndpointUnavailable:
             return EndpointUnavailable(f"The server at {self._address} is gone: {details}")
         return error_of_text(self._model, details)
-
-    def _timed_out(self) -> EndpointTimeout:
-        return EndpointTimeout(
-            f"Model {self._model} at {self._address} did not answer within {self._timeout_s:.0f} s."
-        )
 
 
 def error_of_text(model: str, text: str) -> EndpointError:

@@ -43,15 +43,22 @@ class Streams:
     """The streams of one channel. A sample starts on an idle one, or opens one, or shares."""
 
     def __init__(
-        self, open_call: Callable[[], Any], most_rows: int = 1, most_streams: int = 1
+        self,
+        open_call: Callable[[], Any],
+        most_rows: int = 1,
+        most_streams: int = 1,
+        on_message: Callable[[], None] = lambda: None,
     ) -> None:
         """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here.
+
+        `on_message` is called whenever something has come.
 
         `most_rows` is how many samples one request may ask for, `most_streams` how many streams
         take requests at a time: rows of one stream can be answered together, and single tokens of
         several are read together.
         """
         self._open_call = open_call
+        self._on_message = on_message
         self._most_streams = most_streams
         self._turns: Turns[RequestTemplate, tuple[Row, Sample]] = Turns(self._send_rows, most_rows)
         self._streams: list[_Stream] = []
@@ -90,7 +97,7 @@ class Streams:
         least = min(taking, key=lambda stream: len(stream.samples), default=None)
         if least and (not least.samples or len(taking) >= self._most_streams):
             return least
-        self._streams.append(_Stream(self._open_call()))
+        self._streams.append(_Stream(self._open_call(), self._on_message))
         return self._streams[-1]
 
     async def wait_closed(self) -> None:
@@ -124,7 +131,7 @@ class Sample:
     async def next(self) -> NewTokens:
         """New tokens as soon as there are any.
 
-        Raises ErrorAnswer, TimeoutError, AioRpcError if the stream has ended, and EndpointError if
+        Raises ErrorAnswer, AioRpcError if the stream has ended, and EndpointError if
         it was closed here.
         """
         if not (self._ids or self.final or self._failure):
@@ -150,10 +157,6 @@ class Sample:
     def sent(self, stream: _Stream, number: int) -> None:
         """It was sent on a stream, and has this number there."""
         self._sent = stream, number
-
-    def time_out(self) -> None:
-        """It has not been answered in time."""
-        self.fail(TimeoutError())
 
     def take(self, answer: Any) -> bool:
         """Take in one answer, a ModelInferResponse; whether it is the last.
@@ -206,13 +209,14 @@ class Sample:
 class _Stream:
     """One ModelStreamInfer call, which samples share."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, on_message: Callable[[], None]) -> None:
         self.samples: dict[int, Sample] = {}
         """Those that run, by number."""
         self.broken = False
         self.left = REQUESTS_PER_STREAM
         """Requests that it still takes."""
         self._call = call
+        self._on_message = on_message
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
         self._next = 1
         """The next sample's number."""
@@ -275,6 +279,7 @@ class _Stream:
         failure: Exception = EndpointError("The connection to the server was closed.")
         try:
             while (message := await self._call.read()) is not grpc.aio.EOF:
+                self._on_message()
                 self._take(message)
             failure = await _status_of(self._call)
         except grpc.aio.AioRpcError as error:

@@ -8,17 +8,17 @@ docs/reference/gateway-api.md.
 
 | module | job |
 |---|---|
-| http_server | a gateway from its start to its end: where it listens, what it serves |
+| http_server | a gateway from its start to its end: where it listens, its servers |
 | connections | the HTTP server: limits of headers, of their time, of connections |
 | process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
-| local_servers | the servers of this machine, or one of its own, which is kept running |
 | named_servers | servers that were named, as they change: in a file, by DNS |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one HTTP request and its response |
 | service | what handlers work with: engines, settings, keys; reading and admitting a request |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | completions | completions and chats: plain generation, or a search by the name of the model |
+| responses | the Responses API: a chat, and its answer written anew |
 | prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
 | generation, sample_text | samples of the generator; their text while the tokens come |
 | plain | samples as a response |
@@ -28,11 +28,11 @@ docs/reference/gateway-api.md.
 | search_request, searches | which search is asked for; its response |
 | closing | a search's answer in the form that was asked for |
 | running_searches | searches while they run; the same request twice is one search |
-| pooling, tokens | scores of steps; texts and token ids |
+| pooling, tokens, log_probs | scores of steps; texts and token ids; log-probabilities |
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |
 | database_files | whether SQLite's files are still those that were opened |
-| page/ | the page at `/`, and reports that are kept |
+| page/ | the page at `/` |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,8 +21,6 @@ from .openai.requests import named_model
 from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
-from .page.kept_reports import FOLDER as REPORTS
-from .page.kept_reports import kept_report
 from .pooling import pooling
 from .responses import responses
 from .service import Service, authenticate
@@ -39,10 +38,10 @@ ID_PREFIXES = {
     POOLING: "pool-",
 }
 """Beginning of the ids that are made here."""
-FOLDERS = (MODEL, FOLDER, REPORTS)
+FOLDERS = (MODEL, FOLDER)
 """Each of them is one route, whatever stands behind."""
-OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
-"""Paths that need no key: the page asks for one, and a report's name is as good as one."""
+OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER})
+"""Paths that need no key: the page asks for one."""
 SERVED = (
     f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES} and {POOLING} (scores) are served: "
     "see /openapi.json"
@@ -71,7 +70,6 @@ class App:
             "/ready": ("GET", Readiness()),
             PAGE: ("GET", page),
             FOLDER: ("GET", page),
-            REPORTS: ("GET", kept_report),
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -118,7 +116,7 @@ class App:
             exchange.close()
             used = record.prompt_tokens + record.answer_tokens + record.search_tokens
             if exchange.admission:
-                exchange.admission.end(service.limiter.clock(), used)
+                exchange.admission.end(time.monotonic_ns(), used)
             service.recorder.end(record)
             if task:
                 drain.leave(task)
@@ -126,7 +124,7 @@ class App:
     async def _service_of(self, exchange: Exchange, path: str) -> Service:
         """The service of the deployment that a request names; else the first one's."""
         first = self._service
-        if len(first.all) == 1:
+        if len(first.services) == 1:
             return first
         if path == MODEL:
             return first.of_model(exchange.path.removeprefix(MODEL))

@@ -133,12 +133,13 @@ class _Draw(RunningSearch[_Outcome]):
         self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
     ) -> _Outcome:
         """Draw, score and choose; raises ApiError."""
+        began = time.monotonic()
         candidates, limit = await self._drawn(on_server)
         tokens = calls = 0
         if self._asked.config.strategy not in UNSCORED:
             candidates, tokens, calls = await self._scored(candidates)
         found = vote(candidates)
-        seconds = round(time.monotonic() - self.began, 6)
+        seconds = round(time.monotonic() - began, 6)
         return _Outcome(candidates, found, limit, tokens, calls, seconds)
 
     async def _drawn(self, on_server: Callable[[str], None]) -> tuple[list[Candidate], str | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,7 @@ _TOO_LARGE = (
 class HttpServer(uvicorn.Server):
     """uvicorn's server, which leaves signals to the program around it."""
 
-    def __init__(
-        self, app: Any, host: str, port: int, tls: tuple[Path, Path] | None, most: int
-    ) -> None:
+    def __init__(self, app: Any, tls: tuple[Path, Path] | None, most: int) -> None:
         """`tls` is a certificate and its key; more than `most` connections at a time are closed.
 
         Raises ServerError for a uvicorn that never calls what is overridden here.
@@ -49,8 +48,6 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                host,
-                port,
                 http=LimitedProtocol,
                 ws="none",
                 lifespan="off",
@@ -67,6 +64,13 @@ class HttpServer(uvicorn.Server):
                 ssl_keyfile=str(tls[1]) if tls else None,
             )
         )
+        self.listening = asyncio.Event()
+        """Set once connections are accepted."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

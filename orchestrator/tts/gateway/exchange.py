@@ -30,7 +30,7 @@ BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
 
-class AnotherForm(Protocol):
+class ResponseEncoder(Protocol):
     """What writes answers of one API in the form of another."""
 
     def whole(self, body: bytes) -> bytes:
@@ -52,7 +52,7 @@ class Exchange:
         """The client's key; None where no keys are needed."""
         self.admission: Admission | None = None
         """The charge to its key; ended with the request."""
-        self.form: AnotherForm | None = None
+        self.form: ResponseEncoder | None = None
         """Writes the answer, unless it is an error; None: as it is."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,34 +21,34 @@ from tts.endpoints.routing import PolicyName, routing_policy
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
-from tts.session.connecting import serves
-from tts.session.replicas import CHECK_S, Replicas
+from tts.session.connecting import require_engines, serves
+from tts.session.function_files import verifier_of
+from tts.session.replicas import EnginePair, Replicas
+from tts.session.server import Server, open_server
 
 from . import process
 from .app import App
 from .connections import HttpServer
 from .draining import Drain
 from .generation import TextGenerator
-from .local_servers import local_servers
 from .named_servers import NamedServers, follow
 from .observability import Recorder, RequestLogs, telemetry_of
 from .safety import (
-    CONFIRMED_S,
+    ApiKey,
     FilterChain,
     Keyring,
     KeyStore,
     Limiter,
-    LimitsUnusable,
-    SharedLimiter,
     UsageBook,
     keys_file,
-    limits_file,
     usage_file,
 )
 from .service import Service, Settings
 
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
+LOOK_S = 0.1
+"""Between two looks at the gateway's own engines."""
 Watch = Callable[[Replicas], Awaitable[None]]
 """Looks after the servers beside the gateway; ends it by what it raises."""
 
@@ -98,16 +100,16 @@ async def serve(
 
     Raises TtsError; Terminated if it was drained and requests were left.
     """
-    port = _usable_port(listen)
     _check_tls(listen)
     async with AsyncExitStack() as stack:
+        sockets = [stack.enter_context(each) for each in bind(listen)]
         store = KeyStore(keys_file())
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
         specs = [load_deployment(each).served_by(kind) for each in deployments]
         names = _names(specs, alone=upstreams.named or verifier is not None)
-        limiter = stack.enter_context(_shared_limiter()) if settings.share_limits else Limiter()
+        limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
         log, usage = RequestLogs(names), UsageBook(usage_file())
         recorder = Recorder(log, telemetry, usage, keeps_prompts=settings.keep_prompts)
@@ -119,7 +121,7 @@ async def serve(
             groups, watch = await stack.enter_async_context(servers)
             session = AsyncSession(
                 deployment,
-                verifier=verifier,
+                verifier=verifier_of(spec, verifier),
                 endpoints=tuple(groups),
                 server=kind,
                 routing=routing_policy(
@@ -132,15 +134,26 @@ async def serve(
             await stack.enter_async_context(session)
             generator = TextGenerator(session.models, session.replicas, filters)
             await generator.warm()
-            services.append(
-                Service(session, generator, settings, keyring, filters, recorder, drain, limiter)
+            Service(
+                session,
+                generator,
+                settings,
+                keyring,
+                filters,
+                recorder,
+                drain,
+                limiter,
+                services=services,
             )
             watches.append(partial(watch, session.replicas))
-        for service in services:
-            service.beside = services
+        for key, pattern in unserved_models(store, services):
+            say(
+                f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not served "
+                f"here; there are {', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
+            )
         process.started()
         await answer(
-            services[0], listen, port, say, lambda: _first_of(*(watch() for watch in watches))
+            services[0], listen, sockets, say, lambda: _first_of(*(watch() for watch in watches))
         )
 
 
@@ -161,50 +174,47 @@ def _names(specs: Sequence[Deployment], *, alone: bool) -> list[str]:
     return names
 
 
+def unserved_models(store: KeyStore, services: Sequence[Service]) -> Iterator[tuple[ApiKey, str]]:
+    """The valid keys that name models, or patterns of them, which no service has."""
+    served = [name for service in services for name in service.models]
+    for key in store.all():
+        for pattern in key.models if key.is_valid(time.time()) else ():
+            if not any(fnmatchcase(name, pattern) for name in served):
+                yield key, pattern
+
+
 def _stop_searches(services: Sequence[Service]) -> None:
     for service in services:
         service.session.stop_searches()
 
 
-@contextmanager
-def _shared_limiter() -> Iterator[SharedLimiter]:
-    """Limits that all gateways of this user share, confirmed while the block lasts."""
-    limiter = SharedLimiter(limits_file())
-
-    async def confirm() -> None:
-        while True:
-            await asyncio.sleep(CONFIRMED_S)
-            with suppress(LimitsUnusable):  # who asks next is told
-                limiter.confirm()
-
-    confirming = asyncio.ensure_future(confirm())
-    try:
-        yield limiter
-    finally:
-        confirming.cancel()
-        limiter.close()
-
-
 async def answer(
     service: Service,
     listen: Listen,
-    port: int,
+    sockets: list[socket.socket],
     say: Callable[[str], None],
     watch: Callable[[], Awaitable[None]],
 ) -> None:
-    """Answer requests until the service is drained, or cancelled, or `watch` raises something."""
-    server = _server(App(service), listen, port)
-    serving = asyncio.ensure_future(server.serve())
-    scheme = "https" if listen.certificate else "http"
+    """Answer requests that come to `sockets` until the service is drained, or cancelled, or `watch`
+    raises something. Raises ConfigError if it cannot listen there.
+    """
+    tls = (listen.certificate, listen.key) if listen.certificate and listen.key else None
+    server = HttpServer(App(service), tls, process.most_connections())
+    serving = asyncio.ensure_future(server.serve(sockets))
+    scheme = "https" if tls else "http"
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
     try:
-        await _until_listening(serving, listen.host, port)
+        try:
+            await _first_of(asyncio.shield(serving), server.listening.wait())
+        except OSError as error:  # another program was as quick, and listens by now
+            raise _cannot_listen(listen, error) from error
         service.drain.open()
-        names = ",".join(each.deployment.name for each in service.all)
+        names = ",".join(each.deployment.name for each in service.services)
+        port = sockets[0].getsockname()[1]
         say(f"Serving {names} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
         await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
     finally:
-        await service.drain.end(partial(_stop_searches, service.all))
+        await service.drain.end(partial(_stop_searches, service.services))
         server.stop()
         await asyncio.wait({serving})
 
@@ -221,7 +231,7 @@ async def _servers(
     Raises a TtsError.
     """
     if upstreams.file and upstreams.addresses:
-        raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
+        raise ConfigError("Name the servers by --endpoint or by --endpoints-file, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
     if upstreams.file or addresses:
         named = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
@@ -229,21 +239,27 @@ async def _servers(
         yield first, lambda replicas: follow(named, replicas, say)
         return
     if deployment.server.kind == "embedded" or not deployment.engines():
-        yield {}, _watch  # the session has them
+        yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
         return
-    async with local_servers(deployment, say, on_loading) as local:
-        yield local.groups, lambda replicas: local.watch()
+    if running := await require_engines(deployment, (), say):
+        yield dict.fromkeys(running, ""), lambda replicas: _watch()
+        return
+    server = await open_server(deployment, say, on_loading, lasting=True)
+    try:
+        yield {server.name: ""}, lambda replicas: _watch(*([server] if server.started else ()))
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
-async def _watch(replicas: Replicas) -> None:
-    """Wait for ever, or until engines of the session's own have died for good: ServerError."""
+async def _watch(*own: EnginePair | Server) -> None:
+    """Wait for ever, or until engines of the gateway's own have died for good: ServerError."""
     while True:
-        for pair in replicas.pairs:
-            pair.check()
-        await asyncio.sleep(CHECK_S)
+        for each in own:
+            each.check()
+        await asyncio.sleep(LOOK_S)
 
 
-async def _first_of(*running: Awaitable[None]) -> None:
+async def _first_of(*running: Awaitable[object]) -> None:
     """Wait until one of them has ended, and raise what it raises; the others are cancelled."""
     tasks = [asyncio.ensure_future(each) for each in running]
     try:
@@ -253,25 +269,6 @@ async def _first_of(*running: Awaitable[None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-async def _until_listening(serving: asyncio.Future[None], host: str, port: int) -> None:
-    """Wait until connections are accepted, or the server has ended."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    while not serving.done():
-        try:
-            _, writer = await asyncio.open_connection(reached, port)
-        except OSError:
-            await asyncio.sleep(0.01)
-            continue
-        writer.close()
-        return
-
-
-def _server(app: App, listen: Listen, port: int) -> HttpServer:
-    certificate, key = listen.certificate, listen.key
-    tls = (certificate, key) if certificate and key else None
-    return HttpServer(app, listen.host, port, tls, process.most_connections())
 
 
 def _check_tls(listen: Listen) -> None:
@@ -291,17 +288,31 @@ def _check_tls(listen: Listen) -> None:
         ) from error
 
 
-def _usable_port(listen: Listen) -> int:
-    """The port, or one that is free; raises ConfigError if it cannot be listened on."""
+def bind(listen: Listen) -> list[socket.socket]:
+    """Sockets of every address of the host, which hold the port; nothing listens there yet.
+
+    Raises ConfigError.
+    """
+    bound: list[socket.socket] = []
+    port = listen.port
     try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            return int(probe.getsockname()[1])
+        found = socket.getaddrinfo(listen.host, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, (host, _, *rest) in dict.fromkeys(found):
+            bound.append(socket.socket(family, kind, protocol))
+            bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound[-1].bind((host, port, *rest))
+            port = bound[-1].getsockname()[1]
     except (OSError, UnicodeError) as error:
-        raise ConfigError(
-            f"The gateway cannot listen on {listen.host}:{listen.port}: {error}.",
-            hint="Choose another address with --host and --port.",
-        ) from error
+        for each in bound:
+            each.close()
+        raise _cannot_listen(listen, error) from error
+    return bound
+
+
+def _cannot_listen(listen: Listen, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"The gateway cannot listen on {listen.host}:{listen.port}: {error}.",
+        hint="Choose another address with --host and --port.",
+    )

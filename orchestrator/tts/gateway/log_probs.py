@@ -82,7 +82,7 @@ async def _read(
     said = whole.ids
     if wanted.echo:
         # the end of the sequence, which is in no output, counts as a token to clients of echo
-        said = [*said, *([generator.models.end_id] if whole.sample.end_left_out else [])]
+        said = [*said, *([generator.models.end_id] if whole.sample.ended_by_hidden_token else [])]
     ids = [*prompt, *said]
     if len(ids) < 2:
         whole.ids, whole.log_probs, whole.top = ids, [None] * len(ids), [[]] * len(ids)

@@ -71,7 +71,7 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     models = service.session.models
     characters = sum(len(message.text) for message in request.messages)
     if models.dialogue:
-        context = service.deployment.verifier.max_seq_len
+        context = service.deployment.verifier_model.max_seq_len
         shown = [each.text for each in request.messages if each.plain()["role"] != "system"]
         require_length(models.dialogue.tokenizer, context, *shown)
     await filter_messages(service.filters, request.messages)

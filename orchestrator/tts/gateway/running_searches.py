@@ -12,7 +12,6 @@ key ──► RunningSearch ◄── listener, listener
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar, cast
@@ -69,9 +68,6 @@ class RunningSearch(Generic[R]):
         self.best: Best | None = None
         self._votes: Counter[str] = Counter()
         self._steps: list[Step] = []
-        self._times: list[float] = []
-        self.began = time.monotonic()
-        self.ended: float | None = None
         self._changed = asyncio.Event()
         self.task = asyncio.ensure_future(solve(self._take, self._move))
         self.task.add_done_callback(self._end)
@@ -125,17 +121,10 @@ class RunningSearch(Generic[R]):
 
     def _take(self, step: Step) -> None:
         self._steps.append(step)
-        self._times.append(time.monotonic())
         self._compare(step)
         self._changed.set()
 
-    @property
-    def timed_steps(self) -> list[tuple[float, Step]]:
-        """Each step with its time, on the monotonic clock."""
-        return list(zip(self._times, self._steps, strict=True))
-
     def _end(self, task: asyncio.Task[R]) -> None:
-        self.ended = time.monotonic()
         if not task.cancelled():
             task.exception()  # seen, whether or not somebody listens
         self._changed.set()

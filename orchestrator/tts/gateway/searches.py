@@ -28,7 +28,6 @@ from .openai.errors import NO_RETRY, ApiError
 from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.messages import ChatMessage
 from .openai.requests import Request
-from .page import kept_reports
 from .prompts import filter_messages, problem_of, require_length, search_prompt
 from .running_searches import RunningSearch, S, StepNote
 from .sample_text import StopStrings
@@ -160,7 +159,7 @@ class SearchResponse:
             self._request.model,
             [choice],
             self._usage(result),
-            await self._outcome(result),
+            self._outcome(result),
         )
         if not self._request.return_response_only:
             answer.metadata = _metadata(result, self._asked.config.strategy)
@@ -189,7 +188,7 @@ class SearchResponse:
             self._search_answered()
             await exchange.start_events()
         reasoning, text, finish = await self._answer(result)
-        usage, outcome = self._usage(result), await self._outcome(result)
+        usage, outcome = self._usage(result), self._outcome(result)
         data = events.reasoning(reasoning) if reasoning and self._form.chats else b""
         data += events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
         if counts:
@@ -275,11 +274,11 @@ class SearchResponse:
             ),
         )
 
-    async def _outcome(self, result: Result) -> dict[str, Any]:
+    def _outcome(self, result: Result) -> dict[str, Any]:
         """The field `tts` of the answer."""
         chosen = _chosen(result)
         own = self._exchange.record.own_latency_s(time.monotonic())
-        outcome = {
+        return {
             "strategy": self._asked.config.strategy,
             "n": self._asked.n,
             "seed": self._asked.config.seed,
@@ -293,11 +292,6 @@ class SearchResponse:
             "gateway_ms": None if own is None else round(1000 * own, 3),
             "warnings": self._warnings(chosen.score),
         }
-        if self._shows_texts and self._request.tts and self._request.tts.report:
-            names = ("strategy", "n", "seed", "vote", "tree_digest")
-            facts = {"model": self._request.model, **{name: outcome[name] for name in names}}
-            outcome["report"] = await kept_reports.keep(self._search, result, facts)
-        return outcome
 
     def _warnings(self, score: float | None) -> list[str]:
         problem, models = self._asked.problem, self._service.session.models

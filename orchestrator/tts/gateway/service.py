@@ -22,7 +22,7 @@ from .observability import Recorder
 from .openai.errors import ApiError, quoted
 from .openai.requests import read_request
 from .running_searches import RunningSearches
-from .safety import NOTHING, FilterChain, Keyring, Limiter, Limits, Refusal
+from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
 
 MAX_BODY = 4 << 20
 IGNORED = "x-tts-ignored"
@@ -46,8 +46,6 @@ class Settings:
     """Origins whose pages may read answers; `*`: any."""
     otlp_endpoint: str | None = None
     """Base URL of an OpenTelemetry collector; None: as OpenTelemetry's variables say."""
-    share_limits: bool = False
-    """Whether the limits of keys hold for all gateways of this user together."""
     keep_prompts: bool = False
     """Whether the log of requests has prompts and answers."""
 
@@ -63,27 +61,31 @@ class Service:
     filters: FilterChain
     recorder: Recorder
     drain: Drain = field(default_factory=Drain)
-    limiter: Limits = field(default_factory=Limiter)
+    limiter: Limiter = field(default_factory=Limiter)
     searches: RunningSearches = field(default_factory=RunningSearches)
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
-    beside: list[Service] = field(default_factory=list, compare=False, repr=False)
-    """The services of all deployments behind this address, where there are several."""
+    services: list[Service] = field(default_factory=list, compare=False, repr=False)
+    """Those of all deployments behind this address; this one adds itself."""
 
-    @property
-    def all(self) -> list[Service]:
-        """The services behind this address."""
-        return self.beside or [self]
+    def __post_init__(self) -> None:
+        self.services.append(self)
 
     def of_model(self, model: str) -> Service:
         """The service of the deployment that a model's name begins with; this one without any."""
         base = model.partition(":")[0]
-        return next((each for each in self.all if each.deployment.name == base), self)
+        return next((each for each in self.services if each.deployment.name == base), self)
 
     @property
     def deployment(self) -> Deployment:
         """The deployment that is served."""
         return self.session.deployment
+
+    @property
+    def models(self) -> list[str]:
+        """The names that its deployment has as a model: by itself, and with each strategy."""
+        name = self.deployment.name
+        return [name, *(f"{name}:{strategy}" for strategy in self.strategies)]
 
     def strategy_of(self, model: str) -> str | None:
         """The strategy that a model's name stands for; None: plain generation.
@@ -152,7 +154,7 @@ def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) ->
         key = exchange.key
         spent = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
         admitted = service.limiter.admit(
-            key.id, key.limits, service.limiter.clock(), tokens=tokens, search=search, spent=spent
+            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search, spent=spent
         )
         exchange.extra_headers += admitted.headers
         if isinstance(admitted, Refusal):

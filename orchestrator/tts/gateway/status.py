@@ -48,12 +48,12 @@ class Readiness:
         """Answer a probe: 200, or 503 with the reason."""
         if service.drain.began:
             raise refused()
-        for each in service.all:
+        for each in service.services:
             if not each.session.replicas.some_work():
                 raise ApiError(503, f"No server of {each.deployment.name} works now.")
         async with self._proving:
             if time.monotonic() - self._proven > FRESH_S:
-                await asyncio.gather(*map(_prove, service.all))
+                await asyncio.gather(*map(_prove, service.services))
                 self._proven = time.monotonic()
         await exchange.respond(b'{"status":"ready"}')
 
@@ -82,8 +82,8 @@ async def list_models(service: Service, exchange: Exchange) -> None:
     key = exchange.key
     models = [
         _model(each, name)
-        for each in service.all
-        for name in _names(each)
+        for each in service.services
+        for name in each.models
         if key is None or key.may_use(name)
     ]
     await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
@@ -95,11 +95,6 @@ async def one_model(service: Service, exchange: Exchange) -> None:
     strategy = strategy_of(service, exchange, name)
     model = {**_model(service, name), "tts": model_card(service, strategy)}
     await exchange.respond(msgspec.json.encode(model))
-
-
-def _names(service: Service) -> list[str]:
-    name = service.deployment.name
-    return [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Context:
         prompt, dialogue = models.prompts(problem)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:
-            sizes.append(("verifier", dialogue, spec.verifier.max_seq_len))
+            sizes.append(("verifier", dialogue, spec.verifier_model.max_seq_len))
         for role, ids, limit in sizes:
             if len(ids) >= limit:
                 raise DatasetError(
@@ -123,7 +123,7 @@ class Context:
         """Whether the chain that ends in `node` fits the verifier's context."""
         if self.models.dialogue is None:
             return True
-        return len(self.verifier_ids(node)) < self.models.deployment.verifier.max_seq_len
+        return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len
 
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
@@ -151,7 +151,7 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
     dialogues = [dialogue.first(question, said[0])]
     for step in said[1:]:
         dialogues.append(dialogue.extend(dialogues[-1], step))
-    context = models.deployment.verifier.max_seq_len
+    context = models.deployment.verifier_model.max_seq_len
     if (over := len(dialogues[-1]) - (context - 1)) > 0:  # one token is the engine's answer
         raise DatasetError(
             f"The question and its steps are too long for the verifier: {len(dialogues[-1]):,} "

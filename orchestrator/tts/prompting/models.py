@@ -41,8 +41,8 @@ class Models:
         generator = Tokenizer(deployment.generator.tokenizer_folder)
         dialogue = None
         if not text_verifier:
-            verifier = Tokenizer(deployment.verifier.tokenizer_folder)
-            dialogue = verifier_dialogue(verifier, deployment.verifier)
+            spec = deployment.verifier_model
+            dialogue = verifier_dialogue(Tokenizer(spec.tokenizer_folder), spec)
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(

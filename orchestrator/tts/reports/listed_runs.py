@@ -30,7 +30,7 @@ def listed_table(runs: Sequence[ListedRun]) -> RenderableType:
         table.add_column(heading, no_wrap=True)
     for heading in ("done", "accuracy", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("strategy", "deployment", "dataset"):
+    for heading in ("strategy", "verifier", "deployment", "dataset"):
         table.add_column(heading, no_wrap=True)
     for run in runs:
         dataset = run.dataset and Path(run.dataset).name
@@ -41,7 +41,7 @@ def listed_table(runs: Sequence[ListedRun]) -> RenderableType:
             "-" if run.problems is None else f"{run.problems_done:,} of {run.problems:,}",
             "-" if run.accuracy is None else f"{100 * run.accuracy:.1f}%",
             "-" if run.n is None else str(run.n),
-            *(Text(said or "-") for said in (run.strategy, run.deployment, dataset)),
+            *(Text(said or "-") for said in (run.strategy, run.verifier, run.deployment, dataset)),
         )
     damages = [Text(f"{run.name}: {run.damage}", "red") for run in runs if run.damage]
     return Group(Sheet(table, keys=1), *damages)

@@ -33,8 +33,8 @@ class ReplaySource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 NOT_REPRODUCIBLE = (
-    "the generator does not honour seeds: trees differ from run to run, and a run that is "
-    "continued is not the one that it would have been"
+    "the generator does not honour seeds, or not with several requests in flight: trees differ "
+    "from run to run, and a run that is continued is not the one that it would have been"
 )
 
 

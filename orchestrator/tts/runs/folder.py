@@ -55,12 +55,15 @@ def create_folder(folder: Path, name: str, config: Json) -> None:
         raise cannot_write(folder, error) from error
 
 
-def refuse_begun(folder: Path) -> None:
-    """Raise RunError if a folder holds a run or a group already."""
+def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
+    """Raise RunError if a folder holds a run or a group already; `in_python`: a program asks."""
     if is_there(folder / CONFIG) or is_there(folder / GROUP):
         raise RunError(
             f"{folder} already holds a run.",
-            hint=f"Continue it with --resume {folder}, or name another folder with --out.",
+            hint=f"Continue it with solve_many(..., out={str(folder)!r}, resume=True), or give "
+            "another folder as out."
+            if in_python
+            else f"Continue it with --resume {folder}, or name another folder with --out.",
         )
 
 

@@ -45,6 +45,8 @@ class ListedRun:
     deployment: str | None = None
     dataset: str | None = None
     strategy: str | None = None
+    verifier: str | None = None
+    """The function that scored, or the format of the deployment's verifier."""
     schedule: str | None = None
     n: int | None = None
     """Completions of a problem."""
@@ -121,12 +123,19 @@ def _run(folder: Path, name: str) -> ListedRun:
         deployment=config.deployment,
         dataset=config.dataset,
         strategy=config.strategy,
+        verifier=_verifier(config),
         schedule=config.schedule,
         n=_n(config),
         problems_done=min(done, len(config.problem_ids)),
         problems=len(config.problem_ids),
         accuracy=finished.accuracy if finished else None,
     )
+
+
+def _verifier(config: RunConfig) -> str | None:
+    if source := config.sources.get("verifier"):
+        return f"{Path(source.file).name}:{source.name}"
+    return config.functions.get("verifier") or config.prompting.get("verifier", {}).get("format")
 
 
 def _finished(folder: Path) -> Summary:

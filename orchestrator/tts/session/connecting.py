@@ -189,7 +189,13 @@ def triton_connection(
 ) -> TritonConnection:
     """The connection to a server of a deployment, with all abilities of its target."""
     rows, host = most_rows(deployment), deployment.target == "openvino"
-    return TritonConnection(address, comes_back, most_rows=rows, host=host)
+    return TritonConnection(
+        address,
+        comes_back,
+        most_rows=rows,
+        host=host,
+        answer_timeout_s=deployment.answer_timeout_s,
+    )
 
 
 def most_rows(deployment: Deployment) -> int:

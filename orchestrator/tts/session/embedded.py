@@ -75,7 +75,7 @@ async def embedded_engines(
 
     async with AsyncExitStack() as stack:
         engines = {
-            role: EmbeddedEngine(model, opening_of(deployment, role))
+            role: EmbeddedEngine(model, opening_of(deployment, role), deployment.answer_timeout_s)
             for role, model in models.items()
         }
         connection = EmbeddedConnection(engines)

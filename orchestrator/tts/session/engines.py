@@ -135,7 +135,10 @@ class Engines:
     async def reset_prefix_caches(self) -> bool:
         """See `AsyncSession.reset_prefix_caches`."""
         connections = [pair.connection for pair in self.replicas.pairs]
-        if self.deployment.target != "openvino" or self.deployment.remotes():
+        deployment, on_triton = self.deployment, self.server or self.replicas.elastic
+        if deployment.target != "openvino" or deployment.remotes():
+            return False
+        if on_triton and len(deployment.engines()) < 2:  # its connection asks both
             return False
         for connection in connections:
             if connection is None or not await _reset(connection):

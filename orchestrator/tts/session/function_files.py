@@ -20,6 +20,7 @@ import msgspec
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, is_file, read_bytes
+from tts.build.spec import Deployment, FunctionVerifier
 from tts.endpoints.functions import failed, require_endpoints
 from tts.runs.config import FunctionSource
 from tts.strategies.strategy import Strategy
@@ -54,6 +55,23 @@ def source_of(text: str) -> FunctionSource:
     if not is_file(file):
         raise ConfigError(f"There is no file {file}.", hint="Give FILE.py:NAME: my_prm.py:score.")
     return FunctionSource(file=str(file.resolve()), name=found["name"])
+
+
+def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
+    """The source of a deployment's verifier, if that is a function, as `load_all` takes it.
+
+    Only for a deployment that the user has named: its code is executed. Raises ConfigError.
+    """
+    spec = deployment.verifier
+    return {"verifier": source_of(spec.function)} if isinstance(spec, FunctionVerifier) else {}
+
+
+def verifier_of(deployment: Deployment, given: Any | None = None) -> Any | None:
+    """`given`, or the function that is the verifier of a deployment that the user has named."""
+    if given is not None:
+        return given
+    found = load_all(sources_of(deployment))
+    return found["verifier"].value if found else None
 
 
 def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:

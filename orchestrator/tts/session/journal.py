@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from tts.build.errors import TtsError
-from tts.runs.events import Event, Idle, ProblemStarted, Request, Scored
+from tts.runs.events import Event, Generated, Idle, ProblemStarted, Request, Scored
 from tts.runs.log import RunLog
 from tts.runs.resume import ResumedWork
 from tts.runs.state import ProblemState
@@ -21,6 +21,8 @@ class Journal:
     """The journal of a solver, which writes the events of all its drivers into one log."""
 
     def __init__(self, log: RunLog | None) -> None:
+        self.answers = 0
+        """How many requests the engines have answered."""
         self.clock = log.clock if log else time.monotonic
         self._log = log
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,6 +66,9 @@ class Journal:
 
     def record(self, event: Event) -> None:
         """Take one event; if the log cannot be written, the run fails, but this call does not."""
+        self.answers += isinstance(event, Generated) or (
+            isinstance(event, Scored) and not event.cached
+        )
         if state := self._problems.get(getattr(event, "problem", "")):
             state.apply(event)
         if self._log and not self._failure.done():

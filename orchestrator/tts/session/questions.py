@@ -27,8 +27,8 @@ Question = Asked | tuple[Asked, str] | Problem
 """A question, a pair of it and the reference answer, or a Problem."""
 
 _HINT = (
-    "Give a text, a list of chat messages, a pair of either and the answer, or a "
-    "tts.problem.Problem."
+    "Give a text, a list of chat messages, a tuple of either and the answer, or a "
+    "tts.problem.Problem. Several questions: solve_many."
 )
 
 
@@ -37,7 +37,9 @@ def as_problem(question: Question, name: str) -> Problem:
     match question:
         case Problem():
             problem = question
-        case (str() | [*_] as asked, str() as answer) if _is_asked(asked):
+        case (str() | [*_] as asked, str() as answer) if (
+            isinstance(question, tuple) and _is_asked(asked)  # a list of two texts: two questions
+        ):
             problem = _problem(name, asked, answer)
         case _ if _is_asked(question):
             problem = _problem(name, question)

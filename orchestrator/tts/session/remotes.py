@@ -6,7 +6,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from tts.build.errors import (
     ConfigError,
@@ -15,14 +19,16 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role
+from tts.build.spec import Deployment, FunctionVerifier, RemoteGenerator, RemoteSpec, Role
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (
     Connection,
     GenerateCall,
     NewTokens,
+    ReadingGenerator,
     ScoreCall,
     StreamingGenerator,
+    TextLogProbs,
     Verifier,
     VerifierResult,
 )
@@ -64,7 +70,12 @@ class RemoteServer:
         """Its reported capabilities; None until it has answered."""
         self._models = models
         self._spec = spec
-        self._server = OpenAIServer(url, model=spec.model, api_key=key_of(spec, role))
+        self._server = OpenAIServer(
+            url,
+            model=spec.model,
+            api_key=key_of(spec, role),
+            answer_timeout_s=models.deployment.answer_timeout_s,
+        )
 
     @property
     def patience_s(self) -> float:
@@ -74,6 +85,11 @@ class RemoteServer:
     @patience_s.setter
     def patience_s(self, seconds: float) -> None:
         self._server.patience_s = seconds
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether it is sent one request after the other."""
+        return isinstance(self._spec, RemoteGenerator) and self._spec.in_flight_requests == 1
 
     async def probe(self) -> None:
         """Probe the server, and refuse one that cannot work.
@@ -109,7 +125,7 @@ class RemoteServer:
 
     def verifier(self) -> Verifier:
         """Its verifier, once it has answered. Raises ServerError, CheckpointError."""
-        spec = self._models.deployment.verifier
+        spec = self._models.deployment.verifier_model
         return self._server.verifier(tokenizer=Tokenizer(spec.tokenizer_folder), spec=spec)
 
     async def aclose(self) -> None:
@@ -191,7 +207,7 @@ class RemoteConnection:
         """The generator; see Connection."""
         if server := self._servers.get("generator"):
             making = partial(server.generator, end_id, step_stop_words, end_stop_words)
-            return _LateGenerator(making)
+            return _LateGenerator(server, making)
         assert self._beside is not None
         return self._beside.generator(
             end_id=end_id, step_stop_words=step_stop_words, end_stop_words=end_stop_words
@@ -217,7 +233,8 @@ class RemoteConnection:
 class _LateGenerator(StreamingGenerator):
     """A generator that is made when it is first asked: by then it is known how."""
 
-    def __init__(self, make: Callable[[], StreamingGenerator]) -> None:
+    def __init__(self, server: RemoteServer, make: Callable[[], StreamingGenerator]) -> None:
+        self._server = server
         self._made = cache(make)
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
@@ -225,6 +242,16 @@ class _LateGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         return await self._made().generate(call)
+
+    @property
+    def reads(self) -> bool:
+        known = self._server.capabilities
+        return known is not None and known.prompt_log_probs
+
+    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
+        made = self._made()
+        assert isinstance(made, ReadingGenerator)  # `reads` says so
+        return await made.log_probs(ids, top)
 
 
 class _LateVerifier:
@@ -301,7 +328,8 @@ async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
 
     Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
     """
-    remotes = Remotes(Models.load(deployment), deployment.remotes())
+    by_function = isinstance(deployment.verifier, FunctionVerifier)
+    remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
 
     async def one(server: RemoteServer) -> str | TtsError:
         try:
@@ -330,9 +358,10 @@ async def _failure(server: RemoteServer) -> TtsError | None:
 def _record(role: Role, servers: Sequence[RemoteServer]) -> RemoteEngine:
     found = [each.capabilities for each in servers if each.capabilities]
     drawn = role == "generator"  # of the other nothing is drawn
+    repeats = attrgetter("seeds" if servers[0].one_at_a_time else "seeds_beside_others")
     return RemoteEngine(
         url=[each.url for each in servers],
         model=found[0].model if found else None,
         servers=[each.describe() for each in found],
-        reproducible=all(each.seeds for each in found) if drawn and found else None,
+        reproducible=all(map(repeats, found)) if drawn and found else None,
     )

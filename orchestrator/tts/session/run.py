@@ -83,7 +83,7 @@ def open_run(
         check_same(plan.config.to_json(), before.to_json(), folder)
     with locked(folder):
         if not resume:
-            refuse_begun(folder)
+            refuse_begun(folder, in_python=not plan.asked.command)
         problems = {problem.id for problem in plan.problems}
         if repair and (repaired := repair_log(folder, problems)):
             say(str(repaired))

@@ -17,6 +17,8 @@ from tts.endpoints.functions import RewardFunction, TextFunction
 from .arguments import SolveOptions, check_arguments
 from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread, enough_files
+from .function_files import verifier_of
+from .plan import load_checked
 from .questions import Asked, Question, require_several
 from .result import Result
 
@@ -58,8 +60,8 @@ class Session:
             deployment: A bundled name, a file, or a Deployment.
             generator: Replaces the server's generator: a function `(prompt, ...) -> str`, or an
                 object with the methods of `tts.endpoints.base`.
-            verifier: Replaces the server's verifier: a function `(question, steps) -> float`, or
-                `(chains)` for a batch (`tts.endpoints.functions`), or an object as above. A
+            verifier: Replaces the deployment's verifier: a function `(question, steps) -> float`,
+                or `(chains)` for a batch (`tts.endpoints.functions`), or an object as above. A
                 function that is not async runs in a worker thread, one call at a time. With both
                 generator and verifier there is no server, and neither engines nor a GPU are needed.
             endpoints: Servers to use, each as HOST:PORT or unix:PATH. Each problem is solved on one
@@ -79,7 +81,7 @@ class Session:
                 session = AsyncSession(
                     deployment,
                     generator=generator,
-                    verifier=verifier,
+                    verifier=verifier_of(load_checked(deployment), verifier),
                     endpoints=endpoints,
                     server=server,
                     say=inbox.posting(say) if say else silent,
@@ -101,7 +103,11 @@ class Session:
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
         return AsyncSession(
-            deployment, generator=generator, verifier=verifier, endpoints=endpoints, server=server
+            deployment,
+            generator=generator,
+            verifier=verifier_of(load_checked(deployment), verifier),
+            endpoints=endpoints,
+            server=server,
         )
 
     def __enter__(self) -> Self:
@@ -139,7 +145,7 @@ class Session:
 
         Args:
             question: A text; a conversation: chat messages with `role` and `content`, the last one
-                the user's; a pair of either and the reference answer; or a Problem. The system
+                the user's; a tuple of either and the reference answer; or a Problem. The system
                 message of a conversation replaces the deployment's system prompt; the verifier
                 reads the earlier turns as text in front of the question.
             priority: Among searches at the same time, higher ones go first.

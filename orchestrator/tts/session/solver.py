@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tts.build.errors import EndpointUnavailable, TtsError
+from tts.build.errors import EndpointTimeout, EndpointUnavailable, TtsError
 from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.driver import Driver
 from tts.problem import Problem
@@ -220,10 +220,15 @@ class Solver:
         """Solve problems, oldest first, and hand each result over as soon as it is ready.
 
         A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
-        `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
-        fails ends the others, and its error is raised. `time_s` is that of `solve`.
+        `resumed` is what there is of begun problems; `progress` is kept up to date. `time_s` is
+        that of `solve`. The first that fails ends the others, and its error is raised; but a late
+        answer is the failure of its problem alone, and raised when the others are solved. It ends
+        them where the engines have answered nothing since another problem failed so, and with
+        `auto`, whose later problems depend on earlier ones.
         """
         resumed = resumed or {}
+        late: dict[str, EndpointTimeout] = {}
+        answers_before = -1
         waiting = asyncio.Semaphore(AHEAD)
         listed = iter(()) if isinstance(problems, AsyncIterator) else iter(problems)
 
@@ -233,6 +238,7 @@ class Solver:
             return next(listed, None)
 
         async def one(problem: Problem) -> None:
+            nonlocal answers_before
             waits = True
 
             def starts() -> None:
@@ -252,6 +258,12 @@ class Solver:
                 if progress:
                     progress.count(result.correct)
                 outbox.put(result)
+            except EndpointTimeout as error:
+                if task.allocation or self._journal.answers == answers_before:
+                    raise
+                answers_before = self._journal.answers
+                late[problem.id] = error
+                logger.warning("problem %s has failed: %s", problem.id, error.message)
             finally:
                 starts()
 
@@ -270,6 +282,11 @@ class Solver:
                 watch.cancel()
         except BaseExceptionGroup as failures:
             raise _most_telling(failures) from failures
+        if late:
+            error = next(iter(late.values()))
+            names = f"{', '.join(late):.100}"
+            failed = "1 problem has" if len(late) == 1 else f"{len(late)} problems have"
+            raise EndpointTimeout(f"{failed} failed ({names}): {error.message}", error.hint)
 
     async def _advisable(self, problem: Problem, task: Task) -> None:
         """Wait until the problems are solved whose decisions its advice depends on."""

@@ -50,6 +50,9 @@ class StandIn:
         self.hold = asyncio.Event()
         """Samples are answered while it is set."""
         self.hold.set()
+        self.repeats = True
+        """Whether a seed gives the same tokens beside other requests, too."""
+        self._in_flight = 0
         self.within_characters = set()
         """Places of tokens that llama.cpp's streams leave out: they end within a character."""
         self.failures = []
@@ -92,11 +95,21 @@ class StandIn:
         self.headers.append(dict(request.headers))
         if self.failures:
             return self.failures.pop(0)()
+        self._in_flight += 1
         try:
+            await asyncio.sleep(0 if self.repeats else 0.05)
             await self.hold.wait()
+            if self._in_flight > 1 and not self.repeats:
+                body["seed"] += self._in_flight
         except asyncio.CancelledError:
             self.given_up += 1
             raise
+        finally:
+            self._in_flight -= 1
+        if not 0 <= body.get("repeat_last_n", 0) <= 2**31 - 1:
+            words = "Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647"
+            error = {"code": 400, "message": words, "type": "invalid_request_error"}
+            return web.json_response({"error": error}, status=400)
         ids = body["prompt"]
         if len(ids) >= CONTEXT:
             return self._error("refused")

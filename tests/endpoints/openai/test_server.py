@@ -17,7 +17,7 @@ from tts.build.errors import (
     RequestRefused,
     ServerError,
 )
-from tts.endpoints.base import GenerateCall, stream_of
+from tts.endpoints.base import GenerateCall, Shaping, stream_of
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 
@@ -411,15 +411,41 @@ def test_a_url_may_end_with_v1(url):
     assert OpenAIServer(url).address == "http://h/a"
 
 
+def test_llama_takes_what_changes_the_distribution_over_the_whole_context():
+    shaping = Shaping(repetition_penalty=1.2, presence_penalty=0.5, min_p=0.1)
+    call = replace(CALL, shaping=replace(shaping, logit_bias=((5, 1.0),)))
+    ids, (body,) = generated(StandIn("llama"), call)
+    assert ids
+    assert body["repeat_last_n"] == len(PROMPT) + call.max_new_tokens
+    assert (body["repeat_penalty"], body["presence_penalty"], body["min_p"]) == (1.2, 0.5, 0.1)
+    assert body["logit_bias"] == [[5, 1.0]]
+
+
+def test_seeds_that_hold_one_at_a_time_are_told_from_those_that_hold_always():
+    async def known(repeats):
+        stand_in = StandIn("llama")
+        stand_in.repeats = repeats
+        async with stand_in as url, OpenAIServer(url) as server:
+            return await server.probe()
+
+    always, alone = asyncio.run(known(True)), asyncio.run(known(False))
+    assert always.seeds
+    assert always.seeds_beside_others
+    assert "seeds honoured;" in always.describe()
+    assert alone.seeds
+    assert not alone.seeds_beside_others
+    assert "seeds honoured one at a time, NOT with several in flight;" in alone.describe()
+
+
 def test_an_answer_that_does_not_come_in_time_is_given_up():
     async def go():
         stand_in = StandIn()
         stand_in.hold.clear()
         async with stand_in as url:
-            http = Http(url, None, 0, 0)
+            http = Http(url, None, 0, 0, answer_timeout_s=0.1)
             try:
-                with pytest.raises(EndpointTimeout, match="did not answer /v1/completions within"):
-                    await http.post("/v1/completions", {"prompt": [1]}, timeout_s=0.1)
+                with pytest.raises(EndpointTimeout, match=r"has answered nothing for 0\.1 s"):
+                    await http.post("/v1/completions", {"prompt": [1]})
                 while not stand_in.given_up:
                     await asyncio.sleep(0.01)
             finally:

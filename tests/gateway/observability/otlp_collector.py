@@ -5,19 +5,10 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-
-_KINDS = {
-    "/v1/traces": (ExportTraceServiceRequest, ExportTraceServiceResponse),
-    "/v1/metrics": (ExportMetricsServiceRequest, ExportMetricsServiceResponse),
-}
 
 
 class Collector:
@@ -32,7 +23,7 @@ class Collector:
         return [
             attributes(part.resource.attributes)
             for request in self.requests
-            for part in [*getattr(request, "resource_spans", [])]
+            for part in request.resource_spans
         ]
 
     @property
@@ -40,21 +31,10 @@ class Collector:
         return [
             span
             for request in self.requests
-            for part in getattr(request, "resource_spans", [])
+            for part in request.resource_spans
             for scope in part.scope_spans
             for span in scope.spans
         ]
-
-    @property
-    def metrics(self):
-        """The last state of each metric, by name."""
-        return {
-            metric.name: metric
-            for request in self.requests
-            for part in getattr(request, "resource_metrics", [])
-            for scope in part.scope_metrics
-            for metric in scope.metrics
-        }
 
 
 def attributes(pairs):
@@ -71,11 +51,11 @@ def collecting():
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
-            request, response = _KINDS[self.path]
-            collector.requests.append(request.FromString(body))
+            assert self.path == "/v1/traces"
+            collector.requests.append(ExportTraceServiceRequest.FromString(body))
             self.send_response(200)
             self.send_header("content-type", "application/x-protobuf")
-            answer = response().SerializeToString()
+            answer = ExportTraceServiceResponse().SerializeToString()
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)

@@ -4,6 +4,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -46,7 +47,7 @@ def test_keys_lie_in_the_users_home_of_the_toolkit(monkeypatch, tmp_path):
 
 def test_a_key_has_256_random_bits_behind_a_prefix_and_only_its_hash_is_kept(store, file):
     key, made = store.create("evaluation", KeyLimits(requests_per_minute=5))
-    other, _ = store.create("evaluation", KeyLimits())
+    other, _ = store.create("another", KeyLimits())
     assert re.fullmatch("tts_[0-9a-f]{64}", key)
     assert key != other
     assert store.all()[0] == made
@@ -115,9 +116,21 @@ def test_a_file_that_stays_is_opened_once(store, file, caplog):
     gateway.close()
 
 
-def test_keys_are_revoked_by_id_or_by_a_name_that_is_clear(store):
+def test_no_two_valid_keys_have_one_name(store):
     _, first = store.create("a", KeyLimits())
-    _, second = store.create("a", KeyLimits())
+    with pytest.raises(ConfigError, match=f"There is a key 'a' already: {first.id}"):
+        store.create("a", KeyLimits(), models=["demo"])
+    store.revoke("a")
+    store.create("a", KeyLimits(), expires=time.time() - 1)
+    store.create("a", KeyLimits())
+    assert len(store.all()) == 3
+
+
+def test_keys_are_revoked_by_id_or_by_a_name_that_is_clear(store, file):
+    _, first = store.create("a", KeyLimits())
+    _, second = store.create("b", KeyLimits())
+    with sqlite3.connect(file) as earlier:  # versions that let two have one name
+        earlier.execute("UPDATE keys SET name = 'a'")
     with pytest.raises(ConfigError, match="2 keys are named 'a'"):
         store.revoke("a")
     assert store.revoke(first.id).revoked

@@ -28,12 +28,11 @@ def test_a_refusal_says_when_to_come_back_and_coming_back_then_works():
         assert not isinstance(limiter.admit("k", limits, 0, tokens=1, search=False), Refusal)
     refused = limiter.admit("k", limits, 0, tokens=1, search=False)
     assert isinstance(refused, Refusal)
-    assert refused.retry_after_ns == 1_500_000_000
     assert headers_of(refused)["retry-after"] == "2"
     assert headers_of(refused)["retry-after-ms"] == "1500"
     assert headers_of(refused)["x-ratelimit-remaining-requests"] == "0"
     assert "40 requests per minute" in refused.message
-    again = limiter.admit("k", limits, refused.retry_after_ns, tokens=1, search=False)
+    again = limiter.admit("k", limits, 1_500_000_000, tokens=1, search=False)
     assert not isinstance(again, Refusal)
 
 
@@ -50,7 +49,6 @@ def test_a_request_larger_than_the_limit_gets_no_time_to_come_back():
     limits = KeyLimits(tokens_per_minute=100)
     refused = Limiter().admit("k", limits, 0, tokens=101, search=False)
     assert isinstance(refused, Refusal)
-    assert refused.retry_after_ns is None
     assert "retry-after" not in headers_of(refused)
 
 
@@ -69,7 +67,7 @@ def test_searches_are_limited_by_how_many_run():
     first = limiter.admit("k", limits, 0, tokens=1, search=True)
     refused = limiter.admit("k", limits, 0, tokens=1, search=True)
     assert isinstance(refused, Refusal)
-    assert refused.retry_after_ns is None
+    assert "retry-after" not in headers_of(refused)
     assert not isinstance(limiter.admit("k", limits, 0, tokens=1, search=False), Refusal)
     first.end(1, tokens=1)
     first.end(1, tokens=1)

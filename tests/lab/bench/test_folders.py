@@ -176,6 +176,14 @@ def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_
             read(group)
 
 
+def test_a_comparison_of_named_strategies_has_their_runs_and_can_be_continued(engines, tmp_path):
+    names = ("rebase", "greedy")
+    group = run_all(ALL, tmp_path / "group", Observer(), names=names)
+    members = [member.strategy for member in read_group(group)[1]]
+    assert members == list(names)
+    assert resume_group(group, None, Observer()) == group
+
+
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):
     none, scripted = engines
     folder = run_bench(WANTED, tmp_path / "run", Observer())

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.bench.routing import Prompts, simulate_generation
 
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
-from tts.lab.simulation.fleet import ServerGroup, connected, fleet_of
+from tts.lab.simulation.fleet import ServerGroup, connected
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
@@ -118,50 +117,6 @@ def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expec
         for request in gpus.run(now):
             done[ends[request]] = now
     assert tuple(done[number] for number in range(len(devices))) == pytest.approx(expected)
-
-
-def test_of_several_replicas_of_an_engine_the_least_loaded_is_asked():
-    pair = placed(generator=((0,), (1,)), verifier=((2,),))
-    prompts = Prompts(8, prompt_tokens=64, answer_tokens=64)
-    both = simulate_generation([ServerGroup(pair)], prompts, 8)
-    alone = simulate_generation([ServerGroup(placed(verifier=((1,),)))], prompts, 8)
-    assert both.tokens == alone.tokens
-    assert both.wall_s < alone.wall_s
-    fleet = fleet_of([ServerGroup(pair)], "time-sliced", 0.0, 0.0)
-    assert [len(fleet.pairs[0].generators), len(fleet.server.gpus)] == [2, 3]
-
-
-def test_plain_generation_answers_every_request():
-    pair = simulated_deployment("h100", 1)
-    prompts = Prompts(30, prompt_tokens=100, answer_tokens=20)
-    for concurrency in (1, 7, 64):
-        done = simulate_generation([ServerGroup(pair, 2)], prompts, concurrency)
-        assert len(done.latencies_s) == 30
-        assert 30 * 10 <= done.tokens <= 30 * 30
-        assert max(done.latencies_s) <= done.wall_s
-    one = simulate_generation([ServerGroup(pair)], prompts, 1)
-    assert sum(one.latencies_s) == pytest.approx(one.wall_s)
-
-
-def test_few_requests_are_faster_on_a_wide_server_and_many_on_narrow_ones():
-    """And the router takes the better of both on either side, at the right threshold."""
-    models = {"generator": "Llama-3.1-8B-Instruct", "verifier": "Qwen2.5-1.5B-Instruct"}
-    every = (tuple(range(8)),)
-    wide = ServerGroup(placed(every, every, "l40s", models), name="wide")
-    narrow = ServerGroup(placed(gpu="l40s", models=models), 8, name="narrow")
-
-    def speed(*groups, concurrency):
-        prompts = Prompts(2 * concurrency + 8, prompt_tokens=2048, answer_tokens=64)
-        return simulate_generation(
-            groups, prompts, concurrency, routing="by-concurrency", threshold=24
-        ).tokens_per_s
-
-    few = [speed(*groups, concurrency=8) for groups in ([wide], [narrow], [wide, narrow])]
-    many = [speed(*groups, concurrency=128) for groups in ([wide], [narrow], [wide, narrow])]
-    assert few[0] > 1.3 * few[1]
-    assert many[1] > 1.3 * many[0]
-    assert few[2] == few[0]
-    assert many[2] > 1.1 * many[0]
 
 
 def _ids(count):

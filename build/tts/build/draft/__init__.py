@@ -11,7 +11,7 @@ config.json of its checkpoints, as they always do.
 | text | `as_text`: the YAML, each field below the description that its model has in the source |
 """
 
-from .facts import Answers, CompiledModel, Machine, Model, ServedModel
+from .facts import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
 from .text import as_text
 from .values import Draft, draft
 
@@ -19,6 +19,7 @@ __all__ = [
     "Answers",
     "CompiledModel",
     "Draft",
+    "FunctionModel",
     "Machine",
     "Model",
     "ServedModel",

@@ -65,6 +65,14 @@ class ServedModel:
         return self.tokenizer.rstrip("/").rpartition("/")[2]
 
 
+@dataclass(frozen=True)
+class FunctionModel:
+    """A Python function in the place of a verifier."""
+
+    name: str
+    """FILE.py:NAME as the file is to give it."""
+
+
 Model = CompiledModel | ServedModel
 
 
@@ -76,14 +84,12 @@ class Answers:
     """The name of the deployment."""
     target: Target
     generator: Model
-    verifier: Model
+    verifier: Model | FunctionModel
     format: str = "rlhflow"
     """How the verifier is asked: a key of `FORMATS`."""
     why_format: str = ""
     """Why this one, as a sentence."""
     prompt: str = ""
     """The text of format prompted."""
-    function: str = ""
-    """FILE.py:NAME of the function that scores instead of the verifier."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""

@@ -16,7 +16,7 @@ from ..spec import (
     VerifierSpec,
 )
 from ..tensorrt.gpus import gpus_of
-from .facts import Answers, CompiledModel, Machine, Model, ServedModel
+from .facts import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool
 
 Place = tuple[str, ...]
@@ -87,7 +87,10 @@ def deployment_of(new: Draft, answers: Answers) -> Deployment:
 
 def _compiled(answers: Answers) -> dict[Role, CompiledModel]:
     """The models that are compiled, generator first."""
-    both: dict[Role, Model] = {"generator": answers.generator, "verifier": answers.verifier}
+    both: dict[Role, Model | FunctionModel] = {
+        "generator": answers.generator,
+        "verifier": answers.verifier,
+    }
     return {role: model for role, model in both.items() if isinstance(model, CompiledModel)}
 
 
@@ -142,9 +145,8 @@ def _title(answers: Answers) -> str:
         "llmapi": "on TensorRT-LLM's PyTorch backend",
         "openai": "on servers that run already",
     }[answers.target]
-    judge = answers.function or (
-        "itself" if answers.verifier.name == answers.generator.name else answers.verifier.name
-    )
+    judge = answers.verifier.name
+    judge = "itself" if judge == answers.generator.name else judge
     return (
         f"{answers.generator.name} guided by {judge}, {how}. Written by `tts init`; the fields "
         "left out have defaults (docs/reference/deployment.md). Relative paths start at this file."
@@ -163,8 +165,9 @@ def _generator(
     answers: Answers, machine: Machine, notes: dict[Place, str], suggested: dict[Place, Any]
 ) -> dict[str, Any]:
     model = answers.generator
-    # the verifier has to read all that is written
-    length = min(_length(model, CONTEXT), _length(answers.verifier, CONTEXT))
+    length = _length(model, CONTEXT)
+    if not isinstance(answers.verifier, FunctionModel):  # it has to read all that is written
+        length = min(length, _length(answers.verifier, CONTEXT))
     values = _model("generator", model, length, machine, answers, notes, suggested)
     values["in_flight_requests"] = values.get("max_batch_size", 64)
     if answers.system_prompt:
@@ -179,10 +182,10 @@ def _verifier(
     answers: Answers, machine: Machine, notes: dict[Place, str], suggested: dict[Place, Any]
 ) -> dict[str, Any]:
     model, form = answers.verifier, answers.format
+    if isinstance(model, FunctionModel):
+        return {"function": model.name}
     length = _length(model, CONTEXT + (_PROMPT if form == "prompted" else 0))
     values = _model("verifier", model, length, machine, answers, notes, suggested)
-    if answers.function:
-        notes["verifier",] = f"Not asked while --verifier {answers.function} is given."
     on_gpu = answers.target != "openvino" or "url" in values
     budget = 65536 if on_gpu else 8192
     if "checkpoint" in values:

@@ -8,7 +8,7 @@ Each section of the file is in the module that has its name:
 | role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
-| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt |
+| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
 | remote | either of them with a `url`: `RemoteSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
@@ -21,7 +21,7 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
-from .deployment import PRECISIONS, Deployment
+from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
 from .generator import GeneratorRole, GeneratorSpec
 from .load import (
@@ -36,10 +36,18 @@ from .role import Role, RoleSpec
 from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
-from .verifier import PROMPT_PLACES, Labels, Template, VerifierRole, VerifierSpec
+from .verifier import (
+    PROMPT_PLACES,
+    FunctionVerifier,
+    Labels,
+    Template,
+    VerifierRole,
+    VerifierSpec,
+)
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 
 __all__ = [
+    "ANSWER_TIMEOUT_S",
     "ENDPOINT",
     "FORMATS",
     "PORT_STEP",
@@ -50,6 +58,7 @@ __all__ = [
     "Deployment",
     "EngineSpec",
     "FormatFacts",
+    "FunctionVerifier",
     "GeneratorRole",
     "GeneratorSpec",
     "Gpu",

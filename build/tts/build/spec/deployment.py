@@ -19,7 +19,7 @@ from .role import Role, RoleSpec
 from .section import Section, Target
 from .server import PORT_STEP, Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
-from .verifier import VerifierSpec
+from .verifier import FunctionVerifier, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
@@ -27,6 +27,7 @@ PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
     "openai": (),  # whoever started the server has chosen one
 }
+ANSWER_TIMEOUT_S = 600.0
 OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
 
@@ -82,12 +83,18 @@ Compiled = TypeVar("Compiled", bound=EngineSpec)
 Remote = TypeVar("Remote", bound=RemoteSpec)
 
 
-def _section(compiled: type[Compiled], remote: type[Remote]) -> WrapValidator:
-    """A section is remote if it has `url`: its mistakes are explained as those of one model."""
+def _section(
+    compiled: type[Compiled], remote: type[Remote], function: type[FunctionVerifier] | None = None
+) -> WrapValidator:
+    """A section is remote if it has `url`, or has a `function`: its mistakes are explained as those
+    of one kind.
+    """
 
-    def read(value: object, _: object) -> Compiled | Remote:
-        if isinstance(value, (compiled, remote)):
+    def read(value: object, _: object) -> Compiled | Remote | FunctionVerifier:
+        if isinstance(value, (compiled, remote)) or (function and isinstance(value, function)):
             return value
+        if function and isinstance(value, dict) and "function" in value:
+            return function.model_validate(value)
         is_remote = isinstance(value, dict) and "url" in value
         return remote.model_validate(value) if is_remote else compiled.model_validate(value)
 
@@ -100,15 +107,20 @@ class Deployment(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     """Names its engines, server and default run folders."""
     target: Target
-    """The target that engines are compiled for; `openai` if both models have a `url`."""
+    """The target that engines are compiled for; `openai` if none is compiled."""
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
     """The model that writes steps."""
-    verifier: Annotated[VerifierSpec | RemoteVerifier, _section(VerifierSpec, RemoteVerifier)]
-    """The process reward model that scores steps."""
+    verifier: Annotated[
+        VerifierSpec | RemoteVerifier | FunctionVerifier,
+        _section(VerifierSpec, RemoteVerifier, FunctionVerifier),
+    ]
+    """The process reward model that scores steps; or a Python function that does."""
     server: ServerSpec = ServerSpec()
     """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
     """gRPC addresses (HOST:PORT) of servers on other machines; clients use all of them."""
+    answer_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = ANSWER_TIMEOUT_S
+    """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
     """GPU and container; required by targets tensorrt and llmapi."""
     strategies: dict[str, dict[str, Parameter]] = Field(default={})
@@ -182,13 +194,14 @@ class Deployment(Section):
                     f"{role} has no url, so it is compiled: target openai is for deployments that "
                     "compile nothing; set target to openvino, tensorrt or llmapi, or give a url"
                 )
-        elif target != "openvino" and self.remotes():
-            raise ValueError(
-                f"target is {target}: beside an engine with a url one can be compiled for target "
-                "openvino only, so far; serve it by itself, and give its url"
-            )
         elif not engines:
-            raise ValueError(f"both engines have a url, so target must be openai, not {target}")
+            raise ValueError(f"no engine is compiled, so target must be openai, not {target}")
+        elif target != "openvino" and len(engines) == 1:
+            other = "an engine with a url" if self.remotes() else "a function"
+            raise ValueError(
+                f"target is {target}: beside {other} one can be compiled for target openvino only, "
+                "so far; serve it by itself, and give its url"
+            )
         if self.endpoints and not engines:
             raise ValueError("endpoints are those of servers of compiled engines; name all in url")
         for role, engine in engines.items():
@@ -217,24 +230,39 @@ class Deployment(Section):
         return self
 
     def roles(self) -> dict[Role, RoleSpec]:
-        """What the orchestrator needs of both models by role, generator first."""
+        """What the orchestrator needs of the models by role, generator first."""
+        if isinstance(self.verifier, FunctionVerifier):
+            return {"generator": self.generator}
         return {"generator": self.generator, "verifier": self.verifier}
 
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""
         return {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
 
+    @property
+    def verifier_model(self) -> VerifierSpec | RemoteVerifier:
+        """The verifier where it is a model; raises ConfigError where it is a function."""
+        if isinstance(self.verifier, FunctionVerifier):
+            raise ConfigError(
+                f"Deployment {self.name!r}: the verifier is {self.verifier.function}, and this "
+                "needs one that is a model."
+            )
+        return self.verifier
+
     def compiled_pair(self) -> tuple[GeneratorSpec, VerifierSpec]:
         """Both engines for what has to know their weights, pools and batches.
 
-        Raises ConfigError if one of them runs on a server of its own.
+        Raises ConfigError if one of them runs on a server of its own, or is a function.
         """
         generator, verifier = self.generator, self.verifier
         if isinstance(generator, GeneratorSpec) and isinstance(verifier, VerifierSpec):
             return generator, verifier
-        elsewhere = " and ".join(
+        others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
-        )
+        ]
+        if isinstance(verifier, FunctionVerifier):
+            others.append(f"the verifier is {verifier.function}")
+        elsewhere = " and ".join(others)
         raise ConfigError(
             f"Deployment {self.name!r}: {elsewhere}, and this needs engines whose weights, memory "
             "and batches are known: both compiled.",

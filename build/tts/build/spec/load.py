@@ -17,7 +17,7 @@ from ..yaml_text import parse_yaml
 from .deployment import Deployment
 from .engine import EngineSpec
 from .remote import RemoteSpec
-from .verifier import checked_prompt
+from .verifier import FunctionVerifier, checked_prompt
 
 MAX_BYTES = 1_000_000
 """The largest deployment file that is read."""
@@ -94,7 +94,7 @@ def bundled_deployments() -> list[str]:
 def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
     """The deployment with the text of its verifier's prompt file."""
     verifier = deployment.verifier
-    if verifier.prompt_file is None:
+    if isinstance(verifier, FunctionVerifier) or verifier.prompt_file is None:
         return deployment
     if verifier.prompt is not None:
         raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
@@ -128,7 +128,9 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
         return checkpoint_folder(absolute, say)
 
-    update: dict[str, EngineSpec | RemoteSpec] = {}
+    update: dict[str, EngineSpec | RemoteSpec | FunctionVerifier] = {}
+    if isinstance(deployment.verifier, FunctionVerifier):
+        update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
         checkpoint = folder(engine.checkpoint, "checkpoint")
         update[role] = engine.model_copy(update={"checkpoint": checkpoint})
@@ -208,6 +210,10 @@ def _shown(value: object) -> str:
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
+_KINDS = (EngineSpec, FunctionVerifier, RemoteSpec)
+"""What a section is: with neither, with `function`, with `url`."""
+
+
 def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
     """The fields of whatever models may stand at a place below `model`, made of `data`."""
     return list(
@@ -225,8 +231,9 @@ def models_at(
         if fields:  # otherwise an item of a list, a key, or which one of a union was tried
             models = [each for field in fields for each in _models_in(field.annotation)]
         data = data.get(part) if isinstance(data, dict) else None
-        is_remote = isinstance(data, dict) and "url" in data
-        models = [each for each in models if issubclass(each, RemoteSpec) == is_remote] or models
+        given = data if isinstance(data, dict) else {}
+        kind = _KINDS[("function" in given) - ("url" in given)]
+        models = [each for each in models if issubclass(each, kind)] or models
     return models
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tts.compat import Self
 
+from ..input_files import require_path
 from .engine import EngineSpec
 from .role import RoleSpec
 from .section import Count, FilePath, Section
@@ -163,6 +166,36 @@ class VerifierRole(RoleSpec):
                 f"{self.max_seq_len}; the budget must let one full request through"
             )
         return self
+
+
+_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class FunctionVerifier(Section):
+    """A Python function that scores steps in the program's own process: no model, and no engine."""
+
+    function: str
+    """FILE.py:NAME, relative to the deployment file: (question, steps) -> score of the last step,
+    or (chains) for a batch (docs/start/your-own-models.md)."""
+
+    # as VerifierRole has them: nothing but its own speed limits a function
+    in_flight_tokens: ClassVar[int] = 1 << 20
+    group_tokens: ClassVar[int | None] = None
+    group_wait_ms: ClassVar[float] = 10.0
+
+    @field_validator("function")
+    @classmethod
+    def _names_one(cls, function: str) -> str:
+        require_path(function)
+        if not _FUNCTION.fullmatch(function):
+            raise ValueError("must be FILE.py:NAME, such as my_prm.py:score")
+        return function
+
+    def below(self, folder: Path) -> FunctionVerifier:
+        """The same with an absolute path, from the folder where a relative one starts."""
+        file, _, name = self.function.rpartition(":")
+        path = (folder / Path(file).expanduser()).resolve()
+        return self.model_copy(update={"function": f"{path}:{name}"})
 
 
 class VerifierSpec(VerifierRole, EngineSpec):

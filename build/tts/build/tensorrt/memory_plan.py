@@ -333,7 +333,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
     else:
         # a prompt's text before the steps is shared, and the text behind them asked for each score
-        before, _, asked = (deployment.verifier.prompt or "").partition("{steps}")
+        before, _, asked = (deployment.verifier_model.prompt or "").partition("{steps}")
         prompt = QUESTION + len(before) // CHARACTERS_PER_TOKEN
         own, decoded = STEPS // 2 * (STEP + TEMPLATE), 0
         new = STEP + TEMPLATE + len(asked) // CHARACTERS_PER_TOKEN

@@ -8,8 +8,9 @@ of one fixed length. Its authors find that likelihoods of steps of different len
 as means: docs/reference/verifiers.md.
 
 The path is the running chat: the question's turn, then the steps as the assistant's text with an
-empty line behind each. That line is part of the context and not of the score: the last step of a
-solution has none.
+empty line between two. That line is part of the context and not of the score. Its tokens may depend
+on what follows (SmolLM2's are one before a digit and two before a letter), so they come with the
+step behind it; only what one token holds together with the end of a step comes with that.
 
 Which tokens make up a step is written into the ids, so that the engine needs nothing else and a
 longer path extends a shorter one exactly: an id is TOKEN + vocabulary size x CODE. The code is 0
@@ -36,6 +37,8 @@ up to 524,287 tokens."""
 MOST_STEPS = CODES // 2 - 1
 """Any text after the step of this number is scored together with it."""
 STEP_END = "\n\n"
+_LETTER = "A"
+"""What the encoding of an empty line finds at its sides."""
 _MARK = "\ue000question\ue001"
 
 
@@ -69,12 +72,25 @@ class Continuation:
         """See VerifierDialogue. An empty step is scored by its end alone."""
         above = int(scored[-1]) // self.vocab_size // 2
         number = min(above + 1, MOST_STEPS)
-        before = STEP_END if above else self.turn
-        tokens = self.tokenizer.encode_after(before, step + STEP_END)
-        content = _shared(tokens, self.tokenizer.encode_after(before, step)) or len(tokens)
-        codes = np.full(len(tokens), 2 * number, dtype=np.int32)
-        codes[:content] += 1
-        return np.concatenate((scored, np.asarray(tokens, np.int32) + codes * self.vocab_size))
+        before, line = self.turn, ""
+        if above:
+            tail = self.decode(scored[-len(STEP_END) :])
+            line = STEP_END[len(tail) - len(tail.rstrip("\n")) :]
+            before = _LETTER + STEP_END.removesuffix(line)
+        text = line + (step or STEP_END)
+        decode, alone = self.tokenizer.decode, self.tokenizer.encode_after(before, text)
+        *tokens, _ = self.tokenizer.encode_after(before, text + STEP_END + _LETTER)
+        lead, end = 0, _shared(tokens, alone)
+        content, step_text = end, decode(alone)
+        while end < len(tokens) and not decode(tokens[:end]).startswith(step_text):
+            end += 1
+        while lead < end and line.startswith(decode(tokens[: lead + 1])):
+            lead += 1
+        codes = np.full(end, 2 * number, dtype=np.int32)
+        codes[lead : content if content > lead else end] += 1
+        codes[:lead] = 2 * above
+        ids = np.asarray(tokens[:end], np.int32)
+        return np.concatenate((scored, ids + codes * self.vocab_size))
 
 
 def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:

@@ -71,8 +71,8 @@ def scrubbed(text: str, deployment: Deployment) -> str:
 
 def _prompts(deployment: Deployment) -> Iterator[str]:
     """The texts of a deployment that go into prompts, whole and by line, plain and quoted."""
-    template = deployment.verifier.template
-    verifier = deployment.verifier
+    verifier = deployment.verifier_model
+    template = verifier.template
     texts = [deployment.generator.system_prompt, verifier.system_prompt, verifier.prompt]
     texts += [template.head, template.answer, template.turn] if template else []
     for text in filter(None, texts):

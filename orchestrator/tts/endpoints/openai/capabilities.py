@@ -37,7 +37,9 @@ class Capabilities:
     streams: bool = False
     """Tokens can be had one by one; else an output comes in one piece."""
     seeds: bool = False
-    """The same seed gave the same tokens twice."""
+    """The same seed gave the same tokens twice, one request after the other."""
+    seeds_beside_others: bool = False
+    """And also while others were in flight."""
     log_probs: bool = False
     """Log-probabilities of generated tokens."""
     prompt_log_probs: bool = False
@@ -55,7 +57,7 @@ class Capabilities:
         says = [f"context {self.context:,}"] if self.context else []
         if self.generates:
             says.append(self._tokens())
-            says.append("seeds honoured" if self.seeds else "seeds NOT honoured")
+            says.append(self._seeds())
             read = [
                 *(["tokens"] if self.log_probs else []),
                 *(["prompts"] if self.prompt_log_probs else []),
@@ -66,6 +68,11 @@ class Capabilities:
         if self.pooling:
             says.append("scores of a head")
         return f"{name} serving {self.model}: " + "; ".join(says)
+
+    def _seeds(self) -> str:
+        if self.seeds and not self.seeds_beside_others:
+            return "seeds honoured one at a time, NOT with several in flight"
+        return "seeds honoured" if self.seeds else "seeds NOT honoured"
 
     def _tokens(self) -> str:
         if self.ids_in and self.ids_out:

@@ -385,16 +385,17 @@ _LLAMA_CHAIN: Body = {
 }
 
 
-def _llama_penalties(shaping: Mapping[str, Any]) -> Body:
-    if not shaping:
+def _llama_penalties(ask: Ask) -> Body:
+    if not ask.shaping:
         return {}
-    body = dict(shaping)
+    body = dict(ask.shaping)
     if "repetition_penalty" in body:
         body["repeat_penalty"] = body.pop("repetition_penalty")
     if "logit_bias" in body:
         body["logit_bias"] = [list(each) for each in body["logit_bias"]]
     chain = ["penalties", *_LLAMA_CHAIN["samplers"], "min_p"]
-    return body | {"samplers": chain, "repeat_last_n": -1}  # all of the context
+    # all of the prompt and the output; some versions refuse -1, which would say so
+    return body | {"samplers": chain, "repeat_last_n": len(ask.prompt) + ask.max_tokens}
 
 
 def _llama_sample(model: str, ask: Ask) -> Body:
@@ -409,7 +410,7 @@ def _llama_sample(model: str, ask: Ask) -> Body:
         "return_tokens": True,
         "ignore_eos": ask.ignore_end,
         **_LLAMA_CHAIN,
-        **_llama_penalties(ask.shaping),
+        **_llama_penalties(ask),
         **_guide({"grammar": ask.guide}, ask),
     }
     if ask.stream:

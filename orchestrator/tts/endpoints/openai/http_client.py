@@ -19,8 +19,10 @@ from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
 from tts.build.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
+from tts.build.spec import ANSWER_TIMEOUT_S
 
-from ..retry import REQUEST_TIMEOUT_S, retried
+from ..retry import retried
+from ..silence import Silence
 from .errors import error_of_answer, error_of_event
 
 MOST_BYTES = 64 << 20
@@ -38,7 +40,12 @@ class Http:
     """One server. Everything that goes wrong with a request is raised as EndpointError."""
 
     def __init__(
-        self, url: str, api_key: str | None, patience_s: float, most_connections: int
+        self,
+        url: str,
+        api_key: str | None,
+        patience_s: float,
+        most_connections: int,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         """`url` is what stands before the paths; 0 connections: as many as there are requests.
 
@@ -49,6 +56,7 @@ class Http:
         """For people."""
         self.patience_s = patience_s
         """How long a request is sent again."""
+        self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
         self._most_connections = most_connections
         self._session: aiohttp.ClientSession | None = None
@@ -67,21 +75,21 @@ class Http:
         except msgspec.DecodeError:
             return None
 
-    async def post(self, path: str, body: object, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+    async def post(self, path: str, body: object) -> Any:
         """The whole answer to a request. Raises EndpointError; cancelling it ends the request."""
-        async with self._answer("POST", path, body, timeout_s) as answer:
+        async with self._answer("POST", path, body) as answer:
             return self._json(await self._whole(answer, path), path)
 
     async def events(
         self, path: str, body: object, *, closed: bool = False
     ) -> AsyncGenerator[Any, None]:
-        """The events of a streamed answer, without an overall timeout; see `post`.
+        """The events of a streamed answer; see `post`.
 
         `closed`: by a connection of its own, for a server that closes it at a stream's end.
         """
-        async with self._answer("POST", path, body, None, closed=closed) as answer:
+        async with self._answer("POST", path, body, closed=closed) as answer:
             size = 0
-            async for line in _lines(answer):
+            while line := await self._line(answer):
                 size += len(line)
                 if size > MOST_BYTES:
                     raise EndpointError(self._too_long(path))
@@ -124,25 +132,21 @@ class Http:
         method: str,
         path: str,
         body: object,
-        timeout_s: float | None,
+        total_s: float | None = None,
         *,
         closed: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request that was taken; without a timeout, one between two reads."""
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_s,
-            sock_connect=_CONNECT_S,
-            sock_read=REQUEST_TIMEOUT_S if timeout_s is None else None,
+        """The answer to a request that was taken, within `total_s` seconds if that is given."""
+        asked = self._opened().request(
+            method,
+            self._url.joinpath(path.lstrip("/")),
+            data=None if body is None else _encode(body),
+            headers={"Connection": "close"} if closed else None,
+            timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_S),
+            allow_redirects=False,
         )
         try:
-            async with self._opened().request(
-                method,
-                self._url.joinpath(path.lstrip("/")),
-                data=None if body is None else _encode(body),
-                headers={"Connection": "close"} if closed else None,
-                timeout=timeout,
-                allow_redirects=False,
-            ) as answer:
+            async with await self._heard(asked) as answer:
                 if answer.status != 200:
                     said = self._hidden(await self._whole(answer, path))
                     raise error_of_answer(self.address, path, answer.status, said, answer.headers)
@@ -150,9 +154,8 @@ class Http:
         except aiohttp.ConnectionTimeoutError:
             raise EndpointUnavailable(f"Nothing answers at {self.address}.") from None
         except asyncio.TimeoutError:
-            late = timeout_s or REQUEST_TIMEOUT_S
             raise EndpointTimeout(
-                f"The server at {self.address} did not answer {path} within {late:.0f} s."
+                f"The server at {self.address} did not answer {path} within {total_s:g} s."
             ) from None
         except aiohttp.ClientConnectorError as error:
             why = os.strerror(error.errno) if error.errno else error
@@ -164,11 +167,27 @@ class Http:
 
     async def _whole(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
         data = bytearray()
-        async for part in answer.content.iter_any():
+        while part := await self._heard(answer.content.readany()):
             data += part
             if len(data) > MOST_BYTES:
                 raise EndpointError(self._too_long(path))
         return bytes(data)
+
+    async def _line(self, answer: aiohttp.ClientResponse) -> bytes:
+        """The next line; empty at the end."""
+        try:
+            return await self._heard(answer.content.readline())
+        except LineTooLong:
+            raise EndpointError(
+                f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
+            ) from None
+
+    async def _heard(self, coming: Awaitable[T]) -> T:
+        """Something from the server, unless it is silent for too long."""
+        async with self._silence.limited():
+            came = await coming
+        self._silence.broken()
+        return came
 
     def _json(self, data: bytes, path: str) -> Any:
         try:
@@ -184,16 +203,6 @@ class Http:
     def _hidden(self, words: bytes) -> bytes:
         """A server's words without the key, which some repeat."""
         return words.replace(self._key.encode(), b"***") if self._key else words
-
-
-async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for line in answer.content:
-            yield line
-    except LineTooLong:
-        raise EndpointError(
-            f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
-        ) from None
 
 
 def _checked(url: str) -> URL:

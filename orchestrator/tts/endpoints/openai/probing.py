@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,8 @@ from .http_client import Http
 _IDS = [10, 11, 12, 13]
 """A prompt in any vocabulary."""
 _TEXT = "Once upon a time"
+_BESIDE = 4
+"""How many equal samples are asked for at once, beside as many others."""
 _LABELS = (14, 15)
 _GRAMMAR = 'root ::= "7" "7"'
 _OWNERS: dict[str, Kind] = {
@@ -117,10 +120,18 @@ async def _dialect(http: Http, model: str, hint: Kind | None) -> tuple[Dialect |
 async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabilities:
     prompt: list[int] | str = _IDS if dialect.ids else _TEXT
     model = known.model
-    wild = Ask(prompt, 8, seed=7, temperature=1.5, log_probs=dialect.ids, ignore_end=dialect.ids)
-    drawn = [await _sample(http, dialect, model, wild) for _ in range(2)]
-    first, second = (each if isinstance(each, Piece) else Piece(None) for each in drawn)
-    same = (first.ids, first.text) == (second.ids, second.text) and bool(first.ids or first.text)
+    wild = Ask(prompt, 16, seed=7, temperature=1.5, log_probs=dialect.ids, ignore_end=dialect.ids)
+    others = [replace(wild, seed=seed, max_tokens=12 + seed) for seed in range(_BESIDE)]
+    alone = [await _sample(http, dialect, model, wild) for _ in range(2)]
+    beside = await asyncio.gather(
+        *(_sample(http, dialect, model, each) for each in (*[wild] * _BESIDE, *others)),
+        return_exceptions=True,  # of a server that takes fewer at a time
+    )
+    first, second, *several = (
+        each if isinstance(each, Piece) else Piece(None) for each in (*alone, *beside[:_BESIDE])
+    )
+    drawn = first.ids, first.text
+    same = drawn == (second.ids, second.text) and any(drawn)
     grammar = False
     if dialect.grammar:
         held = await _sample(http, dialect, model, Ask(prompt, 2, guide=_GRAMMAR))
@@ -132,6 +143,7 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     return replace(
         known,
         seeds=same,
+        seeds_beside_others=same and all((each.ids, each.text) == drawn for each in several),
         log_probs=bool(first.ids) and len(first.log_probs) == len(first.ids or ()),
         labels=labels.by
         if labels and await _can(http, dialect.path, label_body, labels.read)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError
-from tts.build.spec import VerifierRole
+from tts.build.spec import ANSWER_TIMEOUT_S, VerifierRole
 from tts.build.tokenizer import Tokenizer
 from tts.compat import Self
 
@@ -35,13 +35,14 @@ class OpenAIServer:
         api_key: str | None = None,
         patience_s: float = PATIENCE_S,
         most_connections: int = 0,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         """`url` is what stands before /v1; `model` may be left out where only one is served.
 
         `most_connections` are opened at a time, 0: one for each request in flight. Raises
         ConfigError for anything but an address.
         """
-        self._http = Http(url, api_key, patience_s, most_connections)
+        self._http = Http(url, api_key, patience_s, most_connections, answer_timeout_s)
         self._model = model
         self._known: tuple[Capabilities, Dialect] | None = None
 

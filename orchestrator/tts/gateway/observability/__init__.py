@@ -7,7 +7,7 @@
 | `request_log` | records on disk: SQLite segments |
 | `request_reader` | reading them, also meanwhile; as JSON lines and CSV |
 | `metrics` | the gateway's metrics, by name, for Prometheus |
-| `telemetry` | spans and measurements for an OpenTelemetry collector |
+| `telemetry` | spans for an OpenTelemetry collector |
 """
 
 from .record import STAGES, ServedRequest

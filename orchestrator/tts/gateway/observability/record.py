@@ -5,7 +5,7 @@
 | t0 | it arrived |
 | t1 | it was admitted: read, its key known, within its limits, its prompt through the filters |
 | t2 | its first request was sent to an engine |
-| t3 | the engine gave the first thing that the client is sent something of |
+| t3 | the engine gave the first output that reaches the client |
 | t4 | that came out of the output filters |
 | t5 | the first byte of the answer was handed to the HTTP server |
 | t6 | the last byte was |

@@ -22,13 +22,13 @@ from tts.build.errors import (
 )
 from tts.endpoints.base import FieldRefused
 
-from ..safety import KeysUnusable, LimitsUnusable
+from ..safety import KeysUnusable
 
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
 
-BACK_S = 5
-"""When a client may come back whose request found no engine: a small one has loaded by then."""
+RETRY_AFTER_S = 5
+"""`retry-after` where no engine is available: a small one has loaded by then."""
 
 
 MOST_SAID = 2000
@@ -109,10 +109,6 @@ def api_error(error: TtsError) -> ApiError:
             return error
         case KeysUnusable():
             return ApiError(503, "The gateway cannot read its keys now.", code="keys_unusable")
-        case LimitsUnusable():
-            return ApiError(
-                503, "The gateway cannot read its keys' limits now.", code="limits_unusable"
-            )
         case FieldRefused():
             return bad_request(str(error), error.name, "unsupported_parameter")
         case ConfigError() | DatasetError() | RequestError() | RequestRefused():
@@ -134,7 +130,7 @@ def api_error(error: TtsError) -> ApiError:
                 503,
                 "The engines do not answer now.",
                 code="engine_unavailable",
-                headers={"retry-after": str(BACK_S)},
+                headers={"retry-after": str(RETRY_AFTER_S)},
             )
         case _:
             return ApiError(500, "The gateway cannot do this: its log says why.", headers=NO_RETRY)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import bad_request
 
-HONOURED_ONLY_AS: dict[str, tuple[Any, ...]] = {
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "tools": ([],),  # of texts; chats have tools
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": (True, False),  # says nothing without tools
@@ -50,7 +50,7 @@ WITHOUT_EFFECT = frozenset(
 """Fields that need nothing of us: they tell a provider who asks, or what it may charge."""
 
 
-def settled(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
+def split_fields(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
     """The fields that say something, and the names of those that are ignored.
 
     A literal `extra_body`, which belongs into OpenAI's Python client and is sent as it stands by
@@ -66,7 +66,7 @@ def settled(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, An
             continue
         if name in known:
             said[name] = value
-        elif name in HONOURED_ONLY_AS:
+        elif name in NEUTRAL_VALUES:
             _require_neutral(name, value)
         elif name not in WITHOUT_EFFECT:
             ignored.append(name)
@@ -74,7 +74,7 @@ def settled(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, An
 
 
 def _require_neutral(name: str, value: Any) -> None:
-    neutral = HONOURED_ONLY_AS[name]
+    neutral = NEUTRAL_VALUES[name]
     if value in neutral:
         return
     allowed = f"; it may only be {' or '.join(map(repr, neutral))}" if neutral else ""

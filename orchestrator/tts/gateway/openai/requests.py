@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from tts.endpoints.base import Shaping
 
 from .errors import MOST_QUOTED, bad_request, quoted
-from .fields import settled
+from .fields import split_fields
 from .formats import ResponseFormat, StructuredOutputs
 from .messages import ChatMessage
 from .tools import NamedTool, Tool
@@ -56,8 +56,6 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     progress: Literal["steps", "reasoning", "none"] | None = None
     """What a stream holds before the answer: the tree's steps in a field `tts`, the text of the
     best chain so far as reasoning, or nothing."""
-    report: bool = False
-    """Keep the run's self-contained report; the answer's field `tts` says at which path."""
     parameters: dict[str, Any] = {}
     """Parameters of the strategy, by the names of docs/reference/strategies.md."""
 
@@ -212,7 +210,7 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
         raise bad_request(f"The body is not JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise bad_request("The body is no JSON object.")
-    said, ignored = settled(fields, _fields(kind))
+    said, ignored = split_fields(fields, _fields(kind))
     try:
         return msgspec.convert(said, kind), ignored
     except msgspec.ValidationError:

@@ -1,14 +1,12 @@
-"""The page at `/`: chats and searches, with the trees that grow, scores, and reports to share.
+"""The page at `/`: chats and searches, with the trees that grow, and scores.
 
     browser ──► /v1/models/NAME: what can be set, as a form
             ──► /v1/chat/completions, streamed ──► text, or steps ──► the report's own tree viewer
             ──► /pooling: the scores of an answer that has none
-            ──► /reports/ID.json, .html: the tree with what became of each step, to keep or to share
 
 | module | job |
 |---|---|
 | files | the page's files: its own, and the viewer's of `tts.reports.page` |
-| kept_reports | reports of searches on disk: written when a request asks; the oldest go |
 
 In the browser (`static/`, modules): `main.js` holds the conversation, `settings.js` the form,
 `asking.js` gets an answer through `api.js`, `turn.js` and `live_tree.js` show it, `markdown.js` and

@@ -65,12 +65,13 @@ _ADDED = (
 )
 """Columns that a file may lack which an earlier version made."""
 _LIMITS = ", ".join(field.name for field in fields(KeyLimits))
+_VALID = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
 _COLUMNS = f"id, name, created, revoked, expires, models, {_LIMITS}"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key, without its secret. The key itself is not."""
+    """What is stored of a key; never its secret."""
 
     id: str
     """Public: what logs and `tts gateway keys` call it."""
@@ -84,6 +85,10 @@ class ApiKey:
     """Unix time after which it is refused; None: never."""
     models: tuple[str, ...] = ()
     """Names of models that it may use, `*` for any characters; none: all."""
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it lets anybody in at this Unix time."""
+        return self.revoked is None and (self.expires is None or self.expires > now)
 
     def may_use(self, model: str) -> bool:
         """Whether it may use the model of this name."""
@@ -128,13 +133,17 @@ class KeyStore:
         expires: float | None = None,
         models: Sequence[str] = (),
     ) -> tuple[str, ApiKey]:
-        """A new key, which is not kept and can never be shown again, and what is known of it."""
+        """A new key, which is not kept and can never be shown again, and what is known of it.
+
+        Raises ConfigError if a valid key has this name.
+        """
         key = PREFIX + secrets.token_hex(32)
         now = time.time()
         made = ApiKey(secrets.token_hex(4), name, limits, now, None, expires, tuple(models))
         with self._usable(), self._writing() as connection:
-            connection.execute(
-                f"INSERT INTO keys ({_COLUMNS}, sha256) VALUES ({', '.join('?' * 12)})",
+            done = connection.execute(
+                f"INSERT INTO keys ({_COLUMNS}, sha256) SELECT {', '.join('?' * 12)} "
+                f"WHERE NOT EXISTS (SELECT * FROM keys WHERE name = ? AND {_VALID})",
                 (
                     made.id,
                     name,
@@ -144,7 +153,15 @@ class KeyStore:
                     json.dumps(made.models),
                     *astuple(limits),
                     _digest(key),
+                    name,
+                    now,
                 ),
+            )
+        if not done.rowcount:
+            there = next(each for each in self.all() if each.name == name and each.is_valid(now))
+            raise ConfigError(
+                f"There is a key {name!r:.100} already: {there.id}.",
+                hint="Give another name, or revoke that key: two of a name cannot be told apart.",
             )
         return key, made
 

@@ -7,8 +7,7 @@ Pure: times, and what was used before, are given.
     admitted.end(now_ns, tokens=used)
 
 Limits per minute and of searches hold for one gateway process; several behind one address each
-grant them, unless they share them (shared_limits.py). Budgets per day and month hold for all of
-them, since what was used is kept (usage.py).
+grant them. Budgets per day and month hold for all of them, since what was used is kept (usage.py).
 
 A limit of r units per minute is a leaky bucket that holds r units and leaks r a minute (the generic
 cell rate algorithm). Its whole state is one time, the *theoretical arrival time* (TAT): when the
@@ -20,12 +19,7 @@ r, so that a unit is 60e9.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from tts.build.errors import ConfigError
 
 _MINUTE_NS = 60_000_000_000
 
@@ -49,18 +43,14 @@ class Bucket:
 
     __slots__ = ("_empty_at", "_refunded", "per_minute")
 
-    def __init__(self, per_minute: int, state: tuple[int, int] = (0, 0)) -> None:
-        """`state` is that of an earlier bucket with the same limit."""
+    def __init__(self, per_minute: int) -> None:
         if per_minute < 1:
             raise ValueError(f"a limit must be above 0, not {per_minute}")
         self.per_minute = per_minute
-        self._empty_at, self._refunded = state
-        """The TAT, times `per_minute`; and what was refunded in all."""
-
-    @property
-    def state(self) -> tuple[int, int]:
-        """All that it remembers."""
-        return self._empty_at, self._refunded
+        self._empty_at = 0
+        """The TAT, times `per_minute`."""
+        self._refunded = 0
+        """In all."""
 
     def wait_ns(self, now_ns: int, units: int) -> int | None:
         """How long until `units` would be admitted: 0 now, None never, as the bucket is smaller."""
@@ -148,8 +138,7 @@ class Refusal:
     message: str
     """A sentence for the client."""
     headers: Headers
-    retry_after_ns: int | None
-    """When it would be admitted if nothing else came; None if time alone does not admit it."""
+    """`x-ratelimit-*`; with `retry-after`, if it will be admitted by then unless others come."""
     code: str = "rate_limit_exceeded"
     """The kind of it, in OpenAI's words."""
 
@@ -185,14 +174,7 @@ class KeyUsage:
         charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
         self.searches += search
         self.reserved += tokens
-        return Admission(_headers(self, now_ns), tokens, search, charge)
-
-    def settle(self, admitted: Admission, now_ns: int, tokens: int) -> None:
-        """A request has ended that has truly used so many tokens."""
-        self.searches -= admitted.search
-        self.reserved -= admitted.held
-        if self.tokens and admitted.charge:
-            self.tokens.settle(admitted.charge, now_ns, tokens)
+        return Admission(_headers(self, now_ns), self, tokens, search, charge)
 
 
 @dataclass(slots=True)
@@ -201,52 +183,29 @@ class Admission:
 
     headers: Headers
     """`x-ratelimit-*` for its answer."""
+    usage: KeyUsage | None = None
+    """Of its key, until it ends; None: nothing limits it."""
     held: int = 0
     """The most tokens that it may use."""
     search: bool = False
     charge: Charge | None = None
     """The charge for its tokens, per minute."""
-    settled_by: Callable[[Admission, int, int], None] | None = None
-    """Called once at its end with the time and the tokens that it has truly used."""
 
     def end(self, now_ns: int, tokens: int) -> None:
         """Settle on the tokens that the request has truly used; further calls change nothing."""
-        settle, self.settled_by = self.settled_by, None
-        if settle:
-            settle(self, now_ns, tokens)
-
-
-class LimitsUnusable(ConfigError):
-    """The limits that gateways share cannot be read or written."""
-
-
-class Limits(Protocol):
-    """Usage of every key so far, here or in all gateways; `Limiter` says what it does."""
-
-    @property
-    def clock(self) -> Callable[[], int]:
-        """What gives `now_ns`."""
-        ...
-
-    def admit(
-        self,
-        key: str | None,
-        limits: KeyLimits,
-        now_ns: int,
-        *,
-        tokens: int,
-        search: bool,
-        spent: Spent = ...,
-    ) -> Admission | Refusal:
-        """Admit a request, or say why not."""
-        ...
+        usage, self.usage = self.usage, None
+        if usage is None:
+            return
+        usage.searches -= self.search
+        usage.reserved -= self.held
+        if usage.tokens and self.charge:
+            usage.tokens.settle(self.charge, now_ns, tokens)
 
 
 @dataclass(slots=True)
 class Limiter:
-    """Usage of every key so far, of this gateway."""
+    """Usage of every key so far."""
 
-    clock: Callable[[], int] = time.monotonic_ns
     _keys: dict[str, KeyUsage] = field(default_factory=dict)
 
     def admit(
@@ -269,10 +228,7 @@ class Limiter:
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = KeyUsage.of(limits)
-        admitted = usage.admit(now_ns, tokens=tokens, search=search, spent=spent)
-        if isinstance(admitted, Admission):
-            admitted.settled_by = usage.settle
-        return admitted
+        return usage.admit(now_ns, tokens=tokens, search=search, spent=spent)
 
 
 UNLIMITED = KeyLimits()
@@ -349,7 +305,7 @@ def _refused(
     if wait_ns is not None:
         headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
         headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
-    return Refusal(message, headers, wait_ns, code)
+    return Refusal(message, headers, code)
 
 
 def _headers(usage: KeyUsage, now_ns: int) -> Headers:

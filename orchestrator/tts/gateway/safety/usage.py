@@ -130,18 +130,18 @@ class UsageBook:
         self._file = file
         self._clock = clock
         self._lock = threading.Lock()
-        """Of what is in memory; never held while the disk is waited for."""
-        self._database = threading.Lock()
-        """Of the connection, and of what the file says together with what is not written yet."""
+        """Of what is in memory; never held while something is written."""
         self._unwritten: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0] * 5)
+        self._writing = False
+        """Whether the file may have what is in `_unwritten`."""
         self._seen: dict[str, tuple[float, tuple[int, int]]] = {}
-        """By key: when the file was asked, and what it said of this day and this month."""
-        self._connection: sqlite3.Connection | None = None
-        self._files: Identity = ()
+        """By key: when the file was asked, and what it said of that day and month, with what was
+        written here since."""
+        self._reads, self._writes = _Database(file), _Database(file)
         self._complained = False
         try:
-            with self._database:
-                self._open()
+            self._reads.open()
+            self._writes.open()
         except (OSError, sqlite3.Error) as error:
             raise _unusable(file, error) from error
 
@@ -156,61 +156,77 @@ class UsageBook:
         """Usage of a key today and this month, including unwritten records."""
         now = self._clock()
         day = _day(now)
-        with self._database:
+        with self._lock:
             asked, seen = self._seen.get(key, (float("-inf"), (0, 0)))
-            if not 0 <= now - asked < SEES_OTHERS_S or _day(asked) != day:
+            known = _day(asked) == day
+            fresh = known and 0 <= now - asked < SEES_OTHERS_S
+            if not fresh and not (known and self._writing):
                 try:
-                    seen = self._read(key, day)
+                    seen = _read(self._reads.open(), key, day)
                 except (OSError, sqlite3.Error) as error:
                     self._complain(error)
                 self._seen[key] = now, seen
-            with self._lock:
-                for (of_day, of_key, _), (_, prompt, answer, search, _) in self._unwritten.items():
-                    if of_key == key and of_day[:7] == day[:7]:
-                        more = prompt + answer + search
-                        seen = seen[0] + (more if of_day == day else 0), seen[1] + more
+            for (of_day, of_key, _), counts in self._unwritten.items():
+                if of_key == key:
+                    seen = _more(seen, day, of_day, counts)
         return Spent(*seen, *_left_s(now))
 
     def write(self) -> None:
         """Write what has not been written."""
-        with self._database:
-            with self._lock:
-                writing = {names: list(counts) for names, counts in self._unwritten.items()}
-            if not writing:
-                return
-            try:
-                with self._open() as connection:  # all of it, or none
-                    connection.executemany(
-                        _ADD, [(*names, *counts) for names, counts in writing.items()]
-                    )
-            except (OSError, sqlite3.Error) as error:
-                self._complain(error)
-                return
-            with self._lock:
-                for names, counts in writing.items():
-                    left = [a - b for a, b in zip(self._unwritten[names], counts, strict=True)]
-                    self._unwritten[names] = left
-                    if not any(left):
-                        del self._unwritten[names]
-            self._seen.clear()
+        with self._lock:
+            writing = {names: list(counts) for names, counts in self._unwritten.items()}
+            self._writing = bool(writing)
+        if not writing:
+            return
+        try:
+            with self._writes.open() as connection:  # all of it, or none
+                connection.executemany(
+                    _ADD, [(*names, *counts) for names, counts in writing.items()]
+                )
             self._complained = False
+        except (OSError, sqlite3.Error) as error:
+            self._complain(error)
+            writing = {}
+        with self._lock:
+            self._writing = False
+            for (day, key, model), counts in writing.items():
+                row = self._unwritten[day, key, model]
+                row[:] = [a - b for a, b in zip(row, counts, strict=True)]
+                if not any(row):
+                    del self._unwritten[day, key, model]
+                if key in self._seen:
+                    asked, seen = self._seen[key]
+                    self._seen[key] = asked, _more(seen, _day(asked), day, counts)
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
         self.write()
-        with self._database:
-            if self._connection:
-                self._connection.close()
-                self._connection = None
+        self._reads.close()
+        self._writes.close()
 
-    def _open(self) -> sqlite3.Connection:
-        """The connection to the file that is there now."""
+    def _complain(self, error: Exception) -> None:
+        if not self._complained:
+            self._complained = True
+            logger.warning(
+                "usage cannot be kept in %s: %s; it is kept in memory until then", self._file, error
+            )
+
+
+class _Database:
+    """A connection to the file that is there now; for one thread at a time."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+        self._files: Identity = ()
+
+    def open(self) -> sqlite3.Connection:
+        """The connection."""
         if self._connection and identity(self._file) == self._files:
             return self._connection
         if self._connection:
             logger.warning("%s is another file than before: usage goes on there", self._file)
-            self._connection.close()
-            self._connection = None
+            self.close()
         private_folder(self._file.parent)
         # a short wait, as the event loop may wait for it
         connection = sqlite3.connect(self._file, timeout=0.2, check_same_thread=False)
@@ -225,24 +241,29 @@ class UsageBook:
         self._connection, self._files = connection, identity(self._file)
         return connection
 
-    def _read(self, key: str, day: str) -> tuple[int, int]:
-        today, month = (
-            self._open()
-            .execute(
-                f"SELECT coalesce(sum(CASE WHEN day = ?1 THEN {_SPENT} END), 0), "
-                f"coalesce(sum({_SPENT}), 0) FROM usage WHERE key = ?2 AND day BETWEEN ?3 AND ?4",
-                (day, key, f"{day[:7]}-01", f"{day[:7]}-31"),
-            )
-            .fetchone()
-        )
-        return int(today), int(month)
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
 
-    def _complain(self, error: Exception) -> None:
-        if not self._complained:
-            self._complained = True
-            logger.warning(
-                "usage cannot be kept in %s: %s; it is kept in memory until then", self._file, error
-            )
+
+def _read(connection: sqlite3.Connection, key: str, day: str) -> tuple[int, int]:
+    """The tokens of a key on a day, and in its month."""
+    today, month = connection.execute(
+        f"SELECT coalesce(sum(CASE WHEN day = ?1 THEN {_SPENT} END), 0), "
+        f"coalesce(sum({_SPENT}), 0) FROM usage WHERE key = ?2 AND day BETWEEN ?3 AND ?4",
+        (day, key, f"{day[:7]}-01", f"{day[:7]}-31"),
+    ).fetchone()
+    return int(today), int(month)
+
+
+def _more(spent: tuple[int, int], day: str, of_day: str, counts: Sequence[int]) -> tuple[int, int]:
+    """The tokens of a day and of its month, with those of a row of `of_day`."""
+    _, prompt, answer, search, _ = counts
+    more = prompt + answer + search
+    today, month = spent
+    return today + more * (of_day == day), month + more * (of_day[:7] == day[:7])
 
 
 def _day(unix: float) -> str:

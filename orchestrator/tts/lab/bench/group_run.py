@@ -1,4 +1,4 @@
-"""`tts bench --strategy all`: one run after the other, in a group that can be continued.
+"""`tts bench` with several strategies: one run after the other, in a group that can be continued.
 
 Each run finds cold engines, as `ColdSessions` opens them; so do those of a study.
 """
@@ -94,9 +94,16 @@ async def _emptied(session: AsyncSession) -> bool:
 
 
 def run_all(
-    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+    config: RunConfig,
+    out: Path | None,
+    observer: Observer,
+    *,
+    names: Sequence[str] = (),
+    endpoints: tuple[str, ...] = (),
 ) -> Path:
-    """Run every strategy on the same problems, after checking all of them; the group's folder.
+    """Run strategies on the same problems, after checking all of them; the group's folder.
+
+    `names` are the strategies; none: every one there is.
 
     Limits without an n are the mean cost of a problem to which the n of each strategy is fitted.
     """
@@ -104,16 +111,16 @@ def run_all(
         config = msgspec.structs.replace(config, limits=Limits(), fitted_to=config.limits)
     config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)
-    configs = configure_all(spec, config.parameters)
+    configs = configure_all(spec, config.parameters, names)
     members, chosen = members_of(configs), _chosen(configs)
     first = chosen[members[0].strategy]
     plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
-    folder = folder_of(plan, config.strategy, out)
+    folder = folder_of(plan, "comparison" if names else config.strategy, out)
     with locked(folder):
         if config.fitted_to:
             refuse_begun(folder)
-            names = [tuple(member.votes) for member in members]
-            fitting = _fitted(plan, names, endpoints, observer)
+            searches = [tuple(member.votes) for member in members]
+            fitting = _fitted(plan, searches, endpoints, observer)
             shares = interruptible(fitting, observer.say)
             configs = {name: each.config for name, each in shares.items()}
             members, chosen = members_of(configs), _chosen(configs)

@@ -14,7 +14,7 @@ import msgspec
 from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import ConfigError, RunError, TtsError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, bundled_deployments
+from tts.build.spec import Deployment, FunctionVerifier, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_dataset, problems_of_run
 from tts.datasets.options import DatasetOptions
@@ -274,6 +274,12 @@ def plan_with(
     """
     loaded = load_all(config.sources) if loaded is None else loaded
     own = loaded["verifier"].value if "verifier" in loaded else None
+    if own is None and isinstance(spec.verifier, FunctionVerifier):
+        raise ConfigError(
+            f"Steps are scored by {spec.verifier.function}, as {config.deployment_source} says; "
+            "code is executed only if the command names what it stands in.",
+            hint=f"Add the deployment, {config.deployment_source}, or --verifier to the command.",
+        )
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
         if not (endpoints or spec.endpoints):
             require_gpu(spec)

@@ -77,12 +77,6 @@ def pack(tree: ProblemTree) -> PackedTree:
     return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))
 
 
-def unpack(packed: str) -> dict[str, Any]:
-    """The result of `pack`, as the page reads it."""
-    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
-    return data
-
-
 def lay_out(
     runs: Sequence[Sequence[PackedTree]],
     inline_bytes: int = INLINE_BYTES,

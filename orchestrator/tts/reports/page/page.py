@@ -77,15 +77,6 @@ def write_page(
     return file
 
 
-def page_of_trees(
-    title: str, facts: Facts, runs: Mapping[str, Sequence[PackedTree]], *, lead: str = ""
-) -> str:
-    """A page of search trees alone, by the names of their runs: one file, whatever its size."""
-    packed = list(runs.values())
-    size = sum(len(tree.packed) for trees in packed for tree in trees)
-    return _page(title, lead, (), facts, (), list(runs), packed, lay_out(packed, size), "")
-
-
 def _page(
     title: str,
     lead: str,

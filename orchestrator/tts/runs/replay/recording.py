@@ -141,7 +141,7 @@ def _context(
         if len(ids) != asked.prompt_tokens:
             where = _other_prompt(problem, asked.node, len(ids), asked.prompt_tokens)
             raise _other_tokenizer(folder, "generator", models, where)
-    limit = models.deployment.verifier.max_seq_len
+    limit = models.deployment.verifier_model.max_seq_len
     for _, score in state.scored:
         if score.cached:
             continue
@@ -173,11 +173,11 @@ def _check_config(
     for role, fields in config.prompting.items():
         spec = getattr(models.deployment, role).model_dump(mode="json")
         for name, value in fields.items():
-            if spec[name] != value:
+            if spec.get(name) != value:
                 raise RunError(
                     f"The run in {folder} cannot be replayed on deployment "
                     f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "
-                    f"{spec[name]!r:.100} here.",
+                    f"{spec.get(name)!r:.100} here.",
                     hint="Both must prompt alike, or token ids would not mean the same.",
                 )
 

@@ -34,7 +34,7 @@ for package, folder in ((tts.build, "build/tts/build"), (tts.engines, "engines/t
     package.__path__.append(str(ROOT / folder))
 sys.path.append(str(ROOT))
 
-from scripts.bench.engine_host import EngineHost  # noqa: E402
+from tests.engines.engine_host import EngineHost  # noqa: E402
 
 from tts.build.manifest import read_engine_config  # noqa: E402
 from tts.engines.generate_request import GenerateRequest, Limits  # noqa: E402

@@ -2,8 +2,12 @@
 
 The Python backend runs an *isolated* embedded interpreter: PYTHONPATH is ignored, and packages are
 found from the `python3` that comes first on PATH. So each server gets a tiny virtual environment
-of links whose .pth file names every folder of this process's sys.path: what is importable here is
-importable in the models, installed or not. It is cheap, and made for each start.
+of links whose .pth file leads to every folder of this process's sys.path: what is importable here
+is importable in the models, installed or not. It is cheap, and made for each start.
+
+The server runs in the folder above and is told its paths relative to that, and each folder outside
+by a link: the backend hands paths to a shell unquoted, a colon ends a folder in LD_LIBRARY_PATH,
+and the isolated interpreter takes names for ASCII. So a folder on the way may have any name.
 
 Temporary files of the server and its models belong to this environment too, so that the next start
 removes those of a killed server.
@@ -14,6 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +42,7 @@ class ServerEnvironment:
     """What to launch a server with."""
 
     backends: Path
-    """The --backend-directory."""
+    """The --backend-directory, as a server in the folder above the environment's sees it."""
     variables: dict[str, str]
     """The whole environment."""
 
@@ -48,8 +53,8 @@ def folder(deployment: Deployment) -> Path:
 
 
 def backends(server: TritonServer, folder: Path) -> Path:
-    """The --backend-directory of a server whose environment is made in `folder`."""
-    return server.backends if server.stub is None else folder / "backends"
+    """The --backend-directory of a server whose environment is made in `folder`; see above."""
+    return server.backends if server.stub is None else Path(folder.name, "backends")
 
 
 def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
@@ -57,15 +62,19 @@ def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if server.stub is not None:
-        _link_backend(server, backends(server, folder) / "python")
+        _link_backend(server, folder / "backends" / "python")
     temporary = folder / _TEMPORARY
     temporary.mkdir(mode=0o700)
     variables = os.environ | {"TMPDIR": str(temporary)}
     if server.shares_python:  # another version would not find its standard library
         variables.pop("PYTHONHOME", None)
-        variables["PATH"] = _prepend([_link_interpreter(folder / "python")], variables.get("PATH"))
+        _link_interpreter(folder / "python")
+        variables["PATH"] = variables.get("PATH") or os.defpath  # a shell starts the models
+        _prepend(variables, "PATH", [f"{folder.name}/python/bin"])
     if server.libraries:
-        variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
+        links = _links(folder / "libraries", server.libraries)
+        found = [f"{folder.name}/libraries/{link}" for link in links]
+        _prepend(variables, "LD_LIBRARY_PATH", found)
     return ServerEnvironment(backends(server, folder), variables)
 
 
@@ -81,20 +90,29 @@ def _link_backend(server: TritonServer, folder: Path) -> None:
     (folder / STUB).symlink_to(server.stub)
 
 
-def _link_interpreter(folder: Path) -> Path:
+def _link_interpreter(folder: Path) -> None:
     binaries, packages = folder / "bin", folder / "lib" / f"python{PYTHON}" / "site-packages"
     binaries.mkdir(parents=True)
-    packages.mkdir(parents=True)
     real = Path(sys.executable).resolve()
+    (folder / "base").symlink_to(real.parents[1])
     for name in ("python", "python3"):
         (binaries / name).symlink_to(real)
     (folder / "pyvenv.cfg").write_text(
-        f"home = {real.parent}\ninclude-system-site-packages = false\n", encoding="utf-8"
+        f"home = {folder.parent.name}/python/base/bin\ninclude-system-site-packages = false\n"
     )
-    folders = [str(Path(entry).resolve()) for entry in sys.path if Path(entry or ".").is_dir()]
-    (packages / "importable-here.pth").write_text("\n".join(folders) + "\n", encoding="utf-8")
-    return binaries
+    links = _links(packages, [Path(entry) for entry in sys.path if Path(entry or ".").is_dir()])
+    (packages / "importable-here.pth").write_text("\n".join(links) + "\n", encoding="ascii")
 
 
-def _prepend(folders: list[Path] | tuple[Path, ...], value: str | None) -> str:
-    return os.pathsep.join([*map(str, folders), *([value] if value else [])])
+def _links(folder: Path, targets: Iterable[Path]) -> list[str]:
+    """Names of links to the targets, made in a new folder."""
+    folder.mkdir(parents=True)
+    names = []
+    for number, target in enumerate(targets):
+        (folder / str(number)).symlink_to(target.resolve())
+        names.append(str(number))
+    return names
+
+
+def _prepend(variables: dict[str, str], name: str, folders: list[str]) -> None:
+    variables[name] = os.pathsep.join([*folders, *filter(None, [variables.get(name)])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from dataclasses import dataclass
@@ -49,9 +50,12 @@ class ServerCommand:
     """Name of the container that it runs in, if any."""
     socket: str = ""
     """Path of the Unix domain socket of gRPC, if it listens on one."""
+    folder: Path | None = None
+    """The working directory that it needs, if any."""
 
     def __str__(self) -> str:
-        setting = [f"{key}={value}" for key, value in self.variables.items()]
+        setting = [f"--chdir={self.folder}"] if self.folder else []
+        setting += [f"{key}={value}" for key, value in self.variables.items()]
         return shlex.join([*(["env", *setting] if setting else []), *self.words])
 
 
@@ -68,10 +72,12 @@ def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresse
         words = runtime.run(name, addresses, folders, variables, words)
         return ServerCommand(words, {}, shm_prefix, name, addresses.socket)
     backends = environment.backends(runtime, environment.folder(deployment))
-    served = arguments(repository, addresses, shm_prefix)
+    folder = paths.server_dir(deployment.server_name)
+    near = Path(os.path.relpath(repository, folder))  # why: see `environment`
+    served = arguments(near, addresses, shm_prefix)
     served.append(f"--backend-directory={backends}")
     words, variables = served_by(deployment, str(runtime.binary), served)
-    return ServerCommand(words, variables, shm_prefix, socket=addresses.socket)
+    return ServerCommand(words, variables, shm_prefix, socket=addresses.socket, folder=folder)
 
 
 def arguments(repository: Path, addresses: Addresses, shm_prefix: str) -> list[str]:

@@ -164,10 +164,30 @@ def _bundled() -> TritonServer:
             f"{PACKAGE} {release} has no Python backend for Python {PYTHON} (it has {have}).",
             hint="Install the toolkit for one of these Python versions.",
         )
+    _require_numpy_1(release)
     libraries = (package.parent / "nvidia_pytriton.libs", *_python_library())
     version = PACKAGE_VERSIONS.get(release, "of unknown version")
     source = f"{version} in {PACKAGE} {release}"
     return TritonServer(binary, backends, stub, libraries, True, source)
+
+
+def _require_numpy_1(release: str) -> None:
+    """Raise ServerError for a numpy whose arrays the bundled stub would misread.
+
+    It was compiled for the structures of numpy 1: it starts, takes every array for empty, and then
+    requests wait for ever. pip replaces numpy with no more than a warning.
+    """
+    numpy = importlib.metadata.version("numpy")
+    bound = any(need.startswith("numpy<2") for need in importlib.metadata.requires(PACKAGE) or ())
+    if not bound or int(numpy.partition(".")[0]) < 2:
+        return
+    pandas = " 'pandas<3'" if importlib.util.find_spec("pandas") else ""  # 3 needs numpy 2
+    raise ServerError(
+        f"The tritonserver of {PACKAGE} {release} cannot read the arrays of numpy {numpy}, which "
+        f"is installed for {sys.executable}.",
+        hint=f"Install numpy 1 again: {sys.executable} -m pip install 'numpy<2'{pandas}\n"
+        f"Or {WITHOUT}.",
+    )
 
 
 def _python_library() -> tuple[Path, ...]:

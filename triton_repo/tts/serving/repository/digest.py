@@ -18,6 +18,7 @@ DIGEST = "deployment_digest"
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "endpoints": True,
+    "answer_timeout_s": True,
     "strategies": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
     "verifier": {
@@ -40,9 +41,10 @@ def deployment_digest(deployment: Deployment) -> str:
     Addresses and what only the orchestrator reads are left out. Clients compare it with the
     parameter `deployment_digest` of a server's configurations.
     """
-    remote = dict.fromkeys(deployment.remotes(), True)  # served by others
-    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED | remote)}
-    for role in deployment.engines():
+    engines = deployment.engines()
+    others = {role: True for role in ("generator", "verifier") if role not in engines}
+    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED | others)}
+    for role in engines:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())

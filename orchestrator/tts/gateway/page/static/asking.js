@@ -41,26 +41,26 @@ export async function search(turn, view, body, signal, onProgress) {
     const leads = best ? `; best so far: ${best.answer}${best.score == null ? "" : ` (${best.score.toFixed(3)})`}` : "";
     onProgress(`${steps} steps in ${seconds.toFixed(1)} s${leads}`, best);
   });
-  view.setPane(tree.pane);
   let outcome = null;
+  let usage = null;
   let text = "";
-  let whole = null;
   try {
-    for await (const { choices, tts } of chunks(await request("/v1/chat/completions", body, signal))) {
+    for await (const chunk of chunks(await request("/v1/chat/completions", body, signal))) {
+      const { choices, tts } = chunk;
+      usage = chunk.usage ?? usage;
       text += choices[0]?.delta?.content ?? "";
       if (tts?.answers !== undefined) outcome = tts;
       if (tts?.steps) tree.grow(tts);
     }
-    if (outcome?.report) whole = await view.loadTree(outcome.report, signal);
   } finally {
-    tree.end({ replaced: whole !== null });
+    tree.end();
   }
   turn.text = text;
   if (!outcome) return;
-  const { answer, answers, vote, score, completions, report: path, limit, warnings } = outcome;
-  turn.search = { answer, answers, vote, score, completions, report: path };
+  const { answer, answers, vote, score, completions, limit, warnings } = outcome;
+  turn.search = { answer, answers, vote, score, completions };
   turn.warnings = warnings;
   if (limit) turn.notes.push(limit === "tokens" ? "Its budget of tokens ended the search" : "Its deadline ended the search");
-  if (whole) turn.notes.push(`${ENGLISH.format(whole.entry.thoughts)} steps and ${ENGLISH.format(whole.entry.tokens)} tokens in ${whole.entry.seconds} s`);
+  if (usage) turn.notes.push(`${ENGLISH.format(usage.completion_tokens)} tokens in ${usage.tts.seconds} s`);
   if (turn.search.score == null && text.trim()) await scoreText(turn, body, signal);
 }

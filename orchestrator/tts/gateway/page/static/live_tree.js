@@ -9,7 +9,8 @@ let count = 0;
 export function newLiveTree(question, place, onDraw) {
   const began = performance.now();
   const thoughts = new Map();
-  const pane = newPane(place);
+  const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "", write: rendered });
+  place.replaceChildren(pane.article);
   let best = null;
   let next = 0; // when it may be drawn again
   let timer = null;
@@ -50,25 +51,11 @@ export function newLiveTree(question, place, onDraw) {
     timer ??= setTimeout(draw, Math.max(0, next - performance.now()));
   }
 
-  // It grows no more; drawn as far as it is known, unless the whole tree has taken its place.
-  function end({ replaced }) {
+  // It grows no more; drawn as far as it is known.
+  function end() {
     clearTimeout(timer);
-    if (thoughts.size && !replaced) draw();
+    if (thoughts.size) draw();
   }
 
-  return { pane, grow, end };
-}
-
-export function newPane(place) {
-  const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "", write: rendered });
-  place.replaceChildren(pane.article);
-  return pane;
-}
-
-// The whole tree with what became of each step, as the gateway has kept it.
-export function showWhole(pane, { entry, tree }) {
-  pane.tell(entry, entry.question ?? "");
-  pane.show(entry, tree);
-  pane.draw();
-  pane.open();
+  return { grow, end };
 }

@@ -112,9 +112,9 @@ export function bodyOf(card, messages) {
   const body = {
     model: card.model, stream: true, ...changed("sampling"),
     messages: system ? [{ role: "system", content: system }, ...messages] : messages,
+    stream_options: { include_usage: true },
   };
-  if (card.strategy) return { ...body, tts: { report: true, progress: "steps", parameters: changed("parameters") } };
-  return { ...body, stream_options: { include_usage: true } };
+  return card.strategy ? { ...body, tts: { progress: "steps", parameters: changed("parameters") } } : body;
 }
 
 export function onModel(listener) {

@@ -1,11 +1,8 @@
 // One turn of the conversation on the page: the question, the answer, what the verifier says of it.
-import { json, told } from "./api.js";
-import { newPane, showWhole } from "./live_tree.js";
 import { rendered, renderedAnswer } from "./markdown.js";
 
 const { element } = ttsReport;
 const RULES = { weighted: "weighted vote", majority: "majority vote", best: "best score" };
-const REPORT = /^\/reports\/[0-9a-f]{32}\.html$/;
 const SHARE = 10; // of the time, at most, one part goes into drawing a text that grows
 
 export function newTurnView({ question, model }) {
@@ -15,7 +12,6 @@ export function newTurnView({ question, model }) {
   part("who").textContent = model;
   let drawnUntil = 0;
   let pending = null;
-  let pane = null;
 
   // The text so far, as often as drawing it is cheap.
   function grow(text) {
@@ -54,27 +50,6 @@ export function newTurnView({ question, model }) {
         : `Chosen by ${RULES[search.vote] ?? search.vote} from ${search.completions} completions`,
       ...(agree ? [] : others.map(([rule, each]) => `${RULES[rule]}: ${each}`)),
     ].join(" · ");
-    part("tree-box").hidden = false;
-    if (!REPORT.test(search.report ?? "")) {
-      if (!pane) part("tree-box").hidden = true;
-      return;
-    }
-    for (const link of [part("report"), part("save")]) link.href = search.report;
-    part("share").hidden = false;
-    part("tree-box").addEventListener("toggle", () => { if (part("tree-box").open && !pane) loadTree(search.report); });
-  }
-
-  // The tree as the gateway has kept it, in the place of the one that grew. Returns what it says.
-  async function loadTree(report, signal) {
-    try {
-      const whole = await json(report.replace(/html$/, "json"), null, signal);
-      pane ??= newPane(part("tree-place"));
-      showWhole(pane, whole);
-      return whole;
-    } catch (error) {
-      if (!pane) part("tree-place").replaceChildren(element("p", { class: "hint" }, told(error)));
-      return null;
-    }
   }
 
   function showScores({ text, scores }) {
@@ -90,24 +65,13 @@ export function newTurnView({ question, model }) {
     part("warnings").replaceChildren(...warnings.map((each) => element("p", { class: "warning" }, each)));
   }
 
-  part("copy").addEventListener("click", async () => {
-    const link = part("report").href;
-    try {
-      await navigator.clipboard.writeText(link);
-      part("copy").textContent = "Copied";
-    } catch { // without HTTPS there is no clipboard
-      part("copy").replaceWith(element("code", {}, link));
-    }
-  });
-
   return {
-    view, grow, finish, loadTree,
+    view, grow, finish,
     treePlace() {
       part("tree-box").hidden = false;
       part("tree-box").open = true;
       return part("tree-place");
     },
-    setPane(made) { pane = made; },
     // The turn has ended without a text; what there is of it stays in view.
     drop(message) {
       clearTimeout(pending);

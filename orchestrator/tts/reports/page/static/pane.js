@@ -117,7 +117,7 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
     move();
     const wanted = selected;
     drawn.select(wanted ?? chosen ?? "");
-    if (!before) open();
+    if (!before && selected === null) drawn.open(); // the root and the path to the answer in view
     if (before && (wanted !== null || chosen === null)) place.scrollTo(scrollLeft, scrollTop);
     if (wanted === null) selected = null; // which thought gives the answer may change yet
   }
@@ -219,15 +219,10 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
     for (const rest of article.querySelectorAll(".time, .zoom, .legend, .cancelled")) rest.remove();
   }
 
-  // As a tree opens: the root and the path to the answer in view.
-  function open() {
-    if (selected === null) drawn.open();
-  }
-
   function step(by) {
     slider.value = Number(slider.value) + by;
     move();
   }
 
-  return { article, tell, show, draw, open, step, fail, key: (event) => drawn?.key(event) ?? false };
+  return { article, tell, show, draw, step, fail, key: (event) => drawn?.key(event) ?? false };
 };

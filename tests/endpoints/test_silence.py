@@ -1,0 +1,83 @@
+"""When a request is given up, on virtual time."""
+
+import asyncio
+
+import pytest
+
+from tts.build.errors import EndpointTimeout
+from tts.endpoints.silence import Silence
+from tts.lab.simulation.virtual_time import run_virtual
+
+SILENT = "The server has answered nothing for 10 s."
+
+
+def ends(scene, limit_s=10.0):
+    """When the wait for an answer ends that takes 35 s, and the error."""
+
+    async def go():
+        silence = Silence("The server", limit_s)
+        beside = asyncio.create_task(scene(silence))
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            async with silence.limited():
+                await asyncio.sleep(35)
+            return now() - began, ""
+        except EndpointTimeout as error:
+            return now() - began, error.message
+        finally:
+            beside.cancel()
+
+    return run_virtual(go())
+
+
+def test_an_answer_may_take_any_time_while_others_are_answered():
+    async def others(silence):
+        while True:
+            await asyncio.sleep(9)
+            silence.broken()
+
+    assert ends(others) == (pytest.approx(35), "")
+
+
+def test_the_limit_begins_with_the_last_sign_of_work():
+    async def one_other(silence):
+        await asyncio.sleep(4)
+        silence.broken()
+
+    async def none(silence):
+        pass
+
+    assert ends(one_other) == (pytest.approx(14), SILENT)
+    assert ends(none) == (pytest.approx(10), SILENT)
+    assert ends(none, limit_s=40.0) == (pytest.approx(35), "")
+
+
+def test_silence_before_a_request_does_not_count_and_a_single_wait_may_be_longer():
+    async def go():
+        silence = Silence("The server", 10.0)
+        silence.broken()
+        await asyncio.sleep(100)
+        async with silence.limited():
+            await asyncio.sleep(9)
+        async with silence.limited(least_s=60.0):
+            await asyncio.sleep(59)
+
+    run_virtual(go())
+
+
+def test_a_cancelled_wait_is_no_late_answer():
+    async def go():
+        silence = Silence("The server", 10.0)
+
+        async def wait():
+            async with silence.limited():
+                await asyncio.sleep(100)
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_virtual(go())
