@@ -34,7 +34,7 @@ SCHEMA = json.dumps(
 )
 FORMS = {"answer_regex": r"\d{3}", "answer_schema": SCHEMA}
 STRATEGIES = {
-    "beam-search": {"answer_regex": FORMS["answer_regex"], "beam_width": 2, "lookahead": 1},
+    "beam-search": {"answer_regex": FORMS["answer_regex"], "beam_width": 2},
     "weighted-best-of-n": {"answer_schema": SCHEMA},
 }
 

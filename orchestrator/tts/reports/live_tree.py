@@ -21,7 +21,7 @@ from tts.session import Result, RunProgress, Step
 from .console import consoles, redraw_after_resize
 from .waiting import StartLines
 
-_MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.LOOKAHEAD, Fate.PRUNED)
+_MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.PRUNED)
 
 
 @dataclass(eq=False)
@@ -101,7 +101,6 @@ FATE_STYLE = {
     Fate.PRUNED: "dim strike",
     Fate.COMPLETED: "green",
     Fate.SURPLUS: "dim green",
-    Fate.LOOKAHEAD: "dim italic",
 }
 
 _LIMITED: dict[Limit, tuple[str, str]] = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS, STOPPING, same_scores
+from tests.driver.test_driver import CONFIGS, same_scores
 from tests.runs.replay.recordings import FEW, load, record, replay
 
 from tts.build.errors import RunError
@@ -29,7 +29,7 @@ from tts.search import BeamSearchConfig, Stop
 SCHEDULES = get_args(ScheduleName)
 
 
-@pytest.mark.parametrize("config", CONFIGS + STOPPING)
+@pytest.mark.parametrize("config", CONFIGS)
 @FEW
 @given(jitter=st.integers(0, 10**6))
 def test_a_replay_grows_the_recorded_trees(
