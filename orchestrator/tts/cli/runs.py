@@ -245,10 +245,6 @@ def bench(
             "while they work at its lengths.",
         ),
     ] = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Show load, rates and recent problems while the run goes on."),
-    ] = False,
     out: _Out = None,
     resume: Annotated[
         Path | None,
@@ -279,7 +275,6 @@ def bench(
     from tts.lab.bench.single_run import resume_bench, run_bench
     from tts.reports.comparison import report_comparison
     from tts.reports.console import say
-    from tts.reports.live_screen import WatchedBench
     from tts.reports.progress import BenchProgress
     from tts.reports.runs import print_report
     from tts.runs.config import Limits, RunConfig
@@ -295,12 +290,11 @@ def bench(
         raise typer.BadParameter(
             "what is replayed has its verifier already", param_hint="--verifier"
         )
-    progress = WatchedBench if watch else BenchProgress
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        with progress() as observer:
+        with BenchProgress() as observer:
             folder = carry_on(
                 resume,
                 deployment,
@@ -337,7 +331,7 @@ def bench(
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
-        with progress() as observer:
+        with BenchProgress() as observer:
             if config.strategy == ALL and not ray:
                 folder = run_all(config, out, observer, names=compared, endpoints=servers)
             else:

@@ -5,11 +5,10 @@ The log is the single source: results, what a resumed run goes on from, measures
 | module | job |
 |---|---|
 | events | the events, typed, with their one codec and the schema's version |
-| log | appending to the log, and its readers: of a whole one, of one that is still being written |
+| log | appending to the log, and reading it |
 | folder | the files of a run folder: names, create, read, write |
 | config | what a run is asked to be: run.json |
 | listing | the runs in a folder at a glance |
-| going_on | which runs go on, and which of them is meant |
 | groups | a folder of several runs that are compared |
 | files | opening the files of a folder that may be somebody else's |
 | lock, durable | one process at a time; writing what is still there after the power has failed |

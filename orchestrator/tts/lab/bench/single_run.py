@@ -409,7 +409,7 @@ async def run_in(
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """`run_plan` in a session that is open, and stays so."""
-    observer.began(progress, title, run.folder)
+    observer.began(progress, title)
     showing = asyncio.ensure_future(_show(session, progress, observer))
     try:
         async for result in session.carry_out(run, progress=progress, on_step=on_step):

@@ -229,13 +229,16 @@ def _listed(names: Sequence[str]) -> str:
 
 def _of_run(folder: Path, config: RunConfig) -> Report:
     run = MeasuredRun.load(folder)
-    solved = len(run.measures.problems)
+    finished = has_finished(folder)
+    solved = number(len(run.measures.problems))
+    if not finished:
+        solved += f" of {number(len(config.problem_ids))}"
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    warning = warning_of(read_summary(folder)) if has_finished(folder) else None
+    warning = warning_of(read_summary(folder)) if finished else None
     return Report(
         folder / FILE,
         f"{config.strategy} on {config.deployment}",
-        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}."
+        f"{solved} problems of {config.dataset}{right}, in {folder.resolve().name}."
         + (f" {warning[0].upper()}{warning[1:]}" if warning else ""),
         figures_of(run),
         [folder],
