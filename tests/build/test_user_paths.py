@@ -18,7 +18,7 @@ from tts.lab.tuning.result import read_fits
 from tts.runs.folder import has_begun, has_finished, refuse_begun
 from tts.runs.lock import locked
 from tts.runs.measured_run import expand_groups
-from tts.runs.replay.source import open_source
+from tts.runs.replay import open_recording
 from tts.session.plan import findable
 from tts.session.run import unused_folder
 
@@ -57,7 +57,7 @@ def lock(folder):
         lock,
         is_study,
         read_fits,
-        open_source,
+        open_recording,
         lambda path: expand_groups([path]),
         lambda path: load_problems(str(path)),
         lambda path: load_deployment(str(path)),

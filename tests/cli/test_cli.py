@@ -324,7 +324,6 @@ def test_a_home_that_cannot_be_is_named(home, complaint):
     [
         ("report",),
         ("bench", "--resume"),
-        ("bench", "demo", "--replay"),
         ("bench", "demo", "--out"),
         ("simulate", "--replay"),
     ],

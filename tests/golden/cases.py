@@ -11,7 +11,7 @@ COMPARED = {
     "versions": ("v2-beam", "v1-beam", "v0-beam"),
     "votes": ("budget", "early-stop"),
     "limits": ("decoupled", "budget", "deadline"),
-    "answers": ("decoupled", "constrained", "replayed"),
+    "answers": ("decoupled", "constrained"),
     "unfinished": ("resumed", "interrupted", "torn"),
     "groups": ("group", "v2-group"),
     "a-run-and-a-group": ("lookahead", "group"),

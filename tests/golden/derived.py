@@ -52,7 +52,7 @@ from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.replay import open_source
+from tts.runs.replay import in_recorded_context, open_recording, read_recording
 from tts.runs.resume import ResumedWork, read_resume_point, repair_log
 from tts.runs.run import Run
 from tts.runs.summary import summarise
@@ -570,12 +570,12 @@ def _problems(folder):
 
 
 def _replay(folder):
-    source = open_source(folder)
-    recording = source.script(source.limited(_models()), source.problems(_problems(folder)))
+    path, config = open_recording(folder)
+    models = in_recorded_context(path, config, _models())
+    recording = read_recording(path, config, models, _problems(folder))
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
-        "description": {**msgspec.to_builtins(source.description), "digest": None},
         "answers": [
             len(recording.answers),
             _hash(json.dumps(sorted(recording.answers.items())).encode()),

@@ -25,5 +25,5 @@ The log is the single source: results, what a resumed run goes on from, measures
 | paged_cache | what a KV cache of any size makes of a run's requests |
 | compare, curves | runs side by side and problem by problem; accuracy over n |
 | statistics | quantiles, intervals, paired differences, pass@k, the Pareto front |
-| replay | a recorded run in the engines' place |
+| replay | a recorded run as a script, which answers in the engines' place |
 """
