@@ -63,7 +63,7 @@ def _on_copy(derive, name, where):
 
 
 def _traced(name, where):
-    return derived.of_trace(unpacked(name, where), where / "trace.pftrace")
+    return derived.of_trace(unpacked(name, where), where / "trace.json")
 
 
 def _together(derive, names, where):

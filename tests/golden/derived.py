@@ -20,7 +20,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import msgspec
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
@@ -132,21 +131,17 @@ def of_trace(folder, file):
     printed = command("runs", "trace", folder, "--to", file)
     if not file.exists():
         return printed
-    trace = perfetto.Trace.FromString(file.read_bytes())
     names = {}
     events = defaultdict(Counter)
-    for packet in trace.packet:
-        track = packet.track_descriptor
-        if packet.HasField("track_descriptor"):
-            parent = names.get(track.parent_uuid, "")
-            own = track.process.process_name if track.HasField("process") else track.name
-            names[track.uuid] = f"{parent}/{own}" if parent else own
-        elif packet.HasField("track_event"):
-            event = packet.track_event
-            kind = perfetto.TrackEvent.Type.Name(event.type).removeprefix("TYPE_")
-            track = re.sub(r"\d+$", "N", names[event.track_uuid])
-            events[track][kind] += 1
-            events[track]["flows"] += len(event.flow_ids)
+    for event in json.loads(file.read_text())["traceEvents"]:
+        process, thread = event["pid"], (event["pid"], event.get("tid"))
+        if event["name"] == "process_name":
+            names[process] = event["args"]["name"]
+        elif event["name"] == "thread_name":
+            names[thread] = f"{names[process]}/{event['args']['name']}"
+        else:
+            track = names.get(thread) or f"{names[process]}/{event['name']}"
+            events[re.sub(r"\d+$", "N", track)][event["ph"]] += 1
     return {
         "printed": printed,
         "names": len(names),

@@ -196,7 +196,7 @@ for _name, _function, *_lines in (
     ("list", report.list_recorded, "tts runs list --json"),
     ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
-    ("trace", report.trace, "tts runs trace runs/RUN --to run.pftrace"),
+    ("trace", report.trace, "tts runs trace runs/RUN --to run.json"),
 ):
     _runs.command(_name, cls=Command, epilog=_examples(*_lines), **_HELP)(_function)
 app.add_typer(_runs, name="runs", rich_help_panel=_LOOK)

@@ -255,7 +255,7 @@ def trace(
             callback=usable,
             metavar="FILE",
             help="Where to write it.",
-            show_default="trace.pftrace in the run's folder",
+            show_default="trace.json in the run's folder",
         ),
     ] = None,
     out: OldOut = None,
