@@ -10,7 +10,7 @@ COMPARED = {
     "schedules": ("decoupled", "lockstep", "batched", "alternating"),
     "versions": ("v2-beam", "v1-beam", "v0-beam"),
     "limits": ("decoupled", "budget", "deadline"),
-    "answers": ("decoupled", "constrained", "replayed"),
+    "answers": ("decoupled", "constrained"),
     "unfinished": ("resumed", "interrupted", "torn"),
     "groups": ("group", "v2-group"),
     "a-run-and-a-group": ("budget", "group"),
@@ -62,7 +62,7 @@ def _on_copy(derive, name, where):
 
 
 def _traced(name, where):
-    return derived.of_trace(unpacked(name, where), where / "trace.pftrace")
+    return derived.of_trace(unpacked(name, where), where / "trace.json")
 
 
 def _together(derive, names, where):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -127,7 +126,7 @@ class LiveTree(StartLines, Observer):
         self._out, _ = consoles()
         self._size = self._console.size
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+    def began(self, run: RunProgress, title: str) -> None:
         """See Observer; draws if there is a terminal to draw on."""
         self._waiting.end()
         if self._console.is_terminal:
