@@ -76,7 +76,7 @@ class OneLine(Observer):
         self._title = title
         self._over(title)
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+    def began(self, run: RunProgress, title: str) -> None:
         """A run begins."""
         self._progress = run
 

@@ -16,10 +16,9 @@ from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
 from tts.lab.tuning.result import read_fits
 from tts.runs.folder import has_begun, has_finished, refuse_begun
-from tts.runs.going_on import current_run, newest_unfinished
 from tts.runs.lock import locked
 from tts.runs.measured_run import expand_groups
-from tts.runs.replay.source import open_source
+from tts.runs.replay import open_recording
 from tts.session.plan import findable
 from tts.session.run import unused_folder
 
@@ -57,10 +56,8 @@ def lock(folder):
         refuse_begun,
         lock,
         is_study,
-        current_run,
-        newest_unfinished,
         read_fits,
-        open_source,
+        open_recording,
         lambda path: expand_groups([path]),
         lambda path: load_problems(str(path)),
         lambda path: load_deployment(str(path)),
@@ -87,8 +84,6 @@ def test_among_runs_those_of_others_are_passed_over(closed):
     (closed / "run.json").write_text("{}")
     mine = closed.parent / "mine"
     mine.mkdir()
-    (mine / "run.json").write_text("{}")
-    assert said_by_a_stranger(lambda: newest_unfinished(closed.parent)) == str(mine)
     assert said_by_a_stranger(lambda: [is_closed(closed), is_closed(mine)]) == "[True, False]"
 
 

@@ -66,7 +66,6 @@ def deployment(tmp_path, **changes):
         "bench",
         "report",
         "runs compare",
-        "runs watch",
         "doctor",
     ],
 )
@@ -96,8 +95,6 @@ def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
     ("old", "new"),
     [
         (("deploy", "/nowhere"), "tts render"),
-        (("top", "/nowhere"), "tts runs watch"),
-        (("watch", "/nowhere"), "tts runs watch"),
         (("keys", "list"), "tts gateway keys"),
         (("requests",), "tts gateway requests"),
         (("compare", "/nowhere", "/nowhere/else"), "tts runs compare"),
@@ -135,7 +132,7 @@ def test_the_version_is_that_of_the_package(tmp_path):
 
 
 def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(tmp_path):
-    _, out, err = tts("-q", "top", home=tmp_path)
+    _, out, err = tts("-q", "compare", "/nowhere", "/nowhere/else", home=tmp_path)
     assert (out, "is now" in err, "error: " in err) == ("", False, True)
     words = [Path(sys.executable).with_name("tts"), "-v", "report", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -327,7 +324,6 @@ def test_a_home_that_cannot_be_is_named(home, complaint):
     [
         ("report",),
         ("bench", "--resume"),
-        ("bench", "demo", "--replay"),
         ("bench", "demo", "--out"),
         ("simulate", "--replay"),
     ],

@@ -19,7 +19,7 @@ def run(tmp_path):
 def test_a_run_of_an_old_version_has_a_timeline(run, tmp_path):
     code, out, err = tts("runs", "trace", run, home=tmp_path)
     assert code == 0, err
-    assert (run / "trace.pftrace").stat().st_size > 10_000
+    assert (run / "trace.json").stat().st_size > 10_000
     assert "requests" in out + err
     assert "ui.perfetto.dev" in out + err
 
@@ -36,7 +36,7 @@ def test_a_comparisons_folder_stands_for_its_runs(run, tmp_path):
     (group / "group.json").write_text(json.dumps({"runs": [member, member | {"folder": "none"}]}))
     code, _, err = tts("runs", "trace", group, home=tmp_path)
     assert code == 0, err
-    assert (group / "one" / "trace.pftrace").exists()
+    assert (group / "one" / "trace.json").exists()
     assert not (group / "none").exists()
 
 

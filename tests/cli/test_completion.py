@@ -37,7 +37,7 @@ def test_deployments_are_bundled_ones_and_files_here(folder):
 def test_strategies():
     assert completion.strategies("") == list(STRATEGY_NAMES)
     assert completion.strategies("be") == ["best-of-n", "beam-search"]
-    assert completion.strategies_or_all("a") == ["adaptive-vote", "ab-mcts", "auto", "all"]
+    assert completion.strategies_or_all("a") == ["adaptive-vote", "auto", "all"]
 
 
 def test_datasets(folder):

@@ -48,7 +48,7 @@ def kept(tmp_path_factory):
     where = tmp_path_factory.mktemp("runs")
     for name in ("decoupled", "lockstep", "budget", "servers", "v1-beam", "interrupted", "group"):
         unpacked(name, where)
-    for name in ("unreferenced", "replayed", "program"):
+    for name in ("unreferenced", "program"):
         unpacked(name, where)
     return where
 
@@ -194,7 +194,7 @@ def test_requests_and_keys_of_the_gateway():
 
 
 def test_report_of_runs_old_and_new(kept):
-    names = ("decoupled", "budget", "servers", "v1-beam", "unreferenced", "replayed")
+    names = ("decoupled", "budget", "servers", "v1-beam", "unreferenced")
     for name in names:
         found = printed("tts report", kept / name)
         (run,) = found["runs"]

@@ -1,18 +1,15 @@
 """How run.json keeps the way a dataset is read, and what runs of before it kept that have."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tts.build.errors import ConfigError, DatasetError
+from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems, problems_of_run
 from tts.datasets.options import DatasetOptions, Shard
-from tts.lab.bench import replayed_run
 from tts.lab.bench.single_run import problems_of
-from tts.runs.config import ReplaySource, RunConfig, parse_config
+from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
 from tts.session.plan import Plan
 from tts.session.strategy import choose
@@ -82,20 +79,6 @@ def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny
     drawn = kept(replace(COT, dataset_seed=3, per_level=2))
     assert (drawn["seed"], drawn["dataset_seed"], drawn["per_level"]) == (7, 3, 2)
     assert "dataset_seed" not in kept(replace(COT, dataset=PROBLEMS))
-
-
-def test_a_replay_is_refused_another_draw_than_was_recorded(monkeypatch, tmp_path):
-    source = SimpleNamespace(
-        path="runs/old",
-        recorded=parse_config(OLD, tmp_path / "run.json"),
-        description=ReplaySource(source="runs/old", text="recorded"),
-    )
-    monkeypatch.setattr(replayed_run, "open_source", lambda path: source)
-    same = replace(COT, dataset_seed=7)
-    assert replayed_run.as_recorded(same, "runs/old", {"dataset_seed"}).replay.source == "runs/old"
-    for name, value in (("dataset_seed", 8), ("per_level", 1)):
-        with pytest.raises(ConfigError, match=f"{name} is"):
-            replayed_run.as_recorded(replace(COT, **{name: value}), "runs/old", {name})
 
 
 @pytest.mark.parametrize("limit", [0, -1])

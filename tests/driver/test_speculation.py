@@ -21,7 +21,7 @@ from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, St
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
     BeamSearchConfig(n=4, beam_width=2, num_iterations=6, agg_strategy="prod"),
-    DvtsConfig(n=6, beam_width=2, num_iterations=4, lookahead=1),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4),
 ]
 THOUGHT = (Thought((1,), "a", Stop.STEP),)
 

@@ -14,6 +14,7 @@ from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, answering
 from tts.build import paths
 from tts.session import Run
 
+SEARCH_AND_LEARN = ("BEAM_SEARCH", "DVTS", "BEST_OF_N")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 MATH = ROOT.parent / "shared" / "data" / "math500_dev.jsonl"
@@ -67,6 +68,16 @@ def test_a_strategy_of_ones_own_spends_fewer_tokens_than_the_vote(example):
     assert own.startswith("two-agree")
     assert vote.startswith("majority vote")
     assert int(own.split()[-1]) < int(vote.split()[-1])
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["ab_mcts.py:AB_MCTS", *(f"search_and_learn.py:{name}" for name in SEARCH_AND_LEARN)],
+)
+def test_a_strategy_is_taken_from_its_file(example, strategy):
+    printed = example("-m", "tts", "bench", "demo", "--server", "embedded", "--limit", 2,
+                      "--n", 4, "--strategy", EXAMPLES / strategy)  # fmt: skip
+    assert "2 problems" in printed
 
 
 def test_a_running_server_answers(example):

@@ -41,7 +41,7 @@ class Following(Observer):
         if (number := line.partition("/")[0]).isdigit() and "already" not in line:
             self._at_title(int(number))
 
-    def began(self, run, title, folder):
+    def began(self, run, title):
         self.began_at.append(time.time())
 
 

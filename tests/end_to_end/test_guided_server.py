@@ -1,4 +1,4 @@
-"""Answers held to a form, end to end: on a real server, under every schedule, resumed, replayed."""
+"""Answers held to a form, end to end: on a real server, under every schedule, resumed."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ SCHEMA = json.dumps(
 )
 FORMS = {"answer_regex": r"\d{3}", "answer_schema": SCHEMA}
 STRATEGIES = {
-    "beam-search": {"answer_regex": FORMS["answer_regex"], "beam_width": 2, "lookahead": 1},
+    "beam-search": {"answer_regex": FORMS["answer_regex"], "beam_width": 2},
     "weighted-best-of-n": {"answer_schema": SCHEMA},
 }
 
@@ -80,7 +80,7 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path,
 
 
 @pytest.mark.slow  # its forms are kept by default; resume: test_embedded.py
-def test_a_run_with_a_form_is_killed_continued_and_replayed(served, tmp_path):
+def test_a_run_with_a_form_is_killed_and_continued(served, tmp_path):
     (tmp_path / "form.json").write_text(SCHEMA)
     options = ("--limit", 3, "--n", 8, "--set", f"answer_schema={tmp_path / 'form.json'}")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -93,15 +93,7 @@ def test_a_run_with_a_form_is_killed_continued_and_replayed(served, tmp_path):
     (tmp_path / "form.json").unlink()  # the run has kept what it says
     code, _, err = served.run("bench", "--resume", killed)
     assert code == 0, err
-    again = tmp_path / "again"
-    kept = json.loads((whole / "run.json").read_text())["parameters"]["answer_schema"]
-    code, _, err = served.run(
-        *("bench", "demo", "--limit", 3, "--n", 8, "--replay", whole, "--out", again),
-        *("--set", f"answer_schema={kept}"),
-    )
-    assert code == 0, err
-    digests = {summary(folder)["tree_digest"] for folder in (whole, killed, again)}
-    assert len(digests) == 1
+    assert summary(killed)["tree_digest"] == summary(whole)["tree_digest"]
 
 
 def test_a_wrong_form_ends_the_command_before_any_work(served, tmp_path):

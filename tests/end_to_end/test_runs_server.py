@@ -95,13 +95,12 @@ VARIANTS = {
     "greedy": {},
     "adaptive-vote": {"n": 6, "batch": 2},
     "weighted-adaptive-vote": {"n": 6, "batch": 3, "threshold": 0.8},
-    "weighted-best-of-n": {"n": 4, "agg_strategy": "min", "early_stop": True},
+    "weighted-best-of-n": {"n": 4, "agg_strategy": "min"},
     "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
-    "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},
-    "rebase": {"n": 4, "granularity": 2, "finish": "eos", "num_iterations": 4},
+    "dvts": {"n": 4, "beam_width": 2},
+    "rebase": {"n": 4, "finish": "eos", "num_iterations": 4},
     "particle-filtering": {"n": 4, "ess_threshold": 1},
     "mcts": {"n": 4, "width": 2, "parallel": 2},
-    "ab-mcts": {"n": 6, "parallel": 2},
     "auto": {},
 }
 

@@ -9,12 +9,11 @@ from tests.golden.folders import GROUPS, run_names, unpacked
 COMPARED = {
     "schedules": ("decoupled", "lockstep", "batched", "alternating"),
     "versions": ("v2-beam", "v1-beam", "v0-beam"),
-    "votes": ("budget", "early-stop"),
     "limits": ("decoupled", "budget", "deadline"),
-    "answers": ("decoupled", "constrained", "replayed"),
+    "answers": ("decoupled", "constrained"),
     "unfinished": ("resumed", "interrupted", "torn"),
     "groups": ("group", "v2-group"),
-    "a-run-and-a-group": ("lookahead", "group"),
+    "a-run-and-a-group": ("budget", "group"),
     "nothing-in-common": ("program", "decoupled"),
     "without-references": ("unreferenced", "unreferenced"),
 }
@@ -63,7 +62,7 @@ def _on_copy(derive, name, where):
 
 
 def _traced(name, where):
-    return derived.of_trace(unpacked(name, where), where / "trace.pftrace")
+    return derived.of_trace(unpacked(name, where), where / "trace.json")
 
 
 def _together(derive, names, where):

@@ -20,7 +20,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import msgspec
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
@@ -52,7 +51,7 @@ from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.replay import open_source
+from tts.runs.replay import in_recorded_context, open_recording, read_recording
 from tts.runs.resume import ResumedWork, read_resume_point, repair_log
 from tts.runs.run import Run
 from tts.runs.summary import summarise
@@ -132,21 +131,17 @@ def of_trace(folder, file):
     printed = command("runs", "trace", folder, "--to", file)
     if not file.exists():
         return printed
-    trace = perfetto.Trace.FromString(file.read_bytes())
     names = {}
     events = defaultdict(Counter)
-    for packet in trace.packet:
-        track = packet.track_descriptor
-        if packet.HasField("track_descriptor"):
-            parent = names.get(track.parent_uuid, "")
-            own = track.process.process_name if track.HasField("process") else track.name
-            names[track.uuid] = f"{parent}/{own}" if parent else own
-        elif packet.HasField("track_event"):
-            event = packet.track_event
-            kind = perfetto.TrackEvent.Type.Name(event.type).removeprefix("TYPE_")
-            track = re.sub(r"\d+$", "N", names[event.track_uuid])
-            events[track][kind] += 1
-            events[track]["flows"] += len(event.flow_ids)
+    for event in json.loads(file.read_text())["traceEvents"]:
+        process, thread = event["pid"], (event["pid"], event.get("tid"))
+        if event["name"] == "process_name":
+            names[process] = event["args"]["name"]
+        elif event["name"] == "thread_name":
+            names[thread] = f"{names[process]}/{event['args']['name']}"
+        else:
+            track = names.get(thread) or f"{names[process]}/{event['name']}"
+            events[re.sub(r"\d+$", "N", track)][event["ph"]] += 1
     return {
         "printed": printed,
         "names": len(names),
@@ -570,12 +565,12 @@ def _problems(folder):
 
 
 def _replay(folder):
-    source = open_source(folder)
-    recording = source.script(source.limited(_models()), source.problems(_problems(folder)))
+    path, config = open_recording(folder)
+    models = in_recorded_context(path, config, _models())
+    recording = read_recording(path, config, models, _problems(folder))
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
-        "description": {**msgspec.to_builtins(source.description), "digest": None},
         "answers": [
             len(recording.answers),
             _hash(json.dumps(sorted(recording.answers.items())).encode()),

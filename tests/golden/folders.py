@@ -16,7 +16,6 @@
 | `unreferenced` | of a program that gave no reference answers |
 | `servers` | on two servers |
 | `shard-1`, `shard-2`, `merged` | two shards and their merge |
-| `replayed` | a replay of `decoupled` |
 | the others | named for their option |
 | `study`, `tune` | a tiny study of real servers, a short `tts tune` |
 

@@ -75,8 +75,8 @@ def _compare(work: Path) -> object:
 
 
 def _trace(work: Path) -> object:
-    _tts("runs", "trace", work / RUN, "--to", work / "out.pftrace")
-    return (work / "out.pftrace").read_bytes()
+    _tts("runs", "trace", work / RUN, "--to", work / "out.json")
+    return (work / "out.json").read_bytes()
 
 
 def _merge(work: Path) -> object:

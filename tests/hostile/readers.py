@@ -25,6 +25,7 @@ from tts.build.tensorrt.engine_files import engine_problems
 from tts.build.tokenizer import Tokenizer
 from tts.build.weights import Weights
 from tts.datasets.load import load_problems
+from tts.lab.simulation.workload import read_chains
 from tts.lab.tuning.result import RESULT, read_fits
 from tts.reports.runs import print_report
 from tts.runs.compare import read_rows
@@ -32,7 +33,6 @@ from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
-from tts.runs.replay import read_chains
 from tts.runs.summary import read_summary
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state

@@ -1,7 +1,6 @@
 """The live tree: equal siblings on one line, and what grows now on a screen that is too low."""
 
 import io
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,7 +106,7 @@ def test_a_chain_deeper_than_the_screen_shows_its_end():
 def test_the_tree_is_erased_at_the_end_and_the_screen_cleared_when_it_changes_its_size():
     out = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
     live = LiveTree("Compute 1.", out)
-    live.began(RunProgress(1), "solve", Path("run"))
+    live.began(RunProgress(1), "solve")
     live.changed()
     assert "\x1b[2J" not in out.file.getvalue()
     out.width = 50

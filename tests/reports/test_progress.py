@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -29,7 +28,7 @@ def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
     out = console(terminal=False)
     observer: Observer = BenchProgress(out)
     run = RunProgress(8)
-    observer.began(run, "dvts", Path("run"))
+    observer.began(run, "dvts")
     for problem in range(8):
         clock[0] += PLAIN_INTERVAL_S / 4
         run.count(problem % 2 == 0)
@@ -49,7 +48,7 @@ def test_a_terminal_is_shown_a_bar_for_each_run():
     observer: Observer = BenchProgress(out)
     for title in ("1/2 cot", "2/2 dvts"):
         run = RunProgress(4)
-        observer.began(run, title, Path("run"))
+        observer.began(run, title)
         run.count(None)
         observer.changed()
         observer.ended()
@@ -63,7 +62,7 @@ def test_a_pipe_is_told_which_engine_is_measured():
     with TuneProgress(out) as tuning:
         observer: Observer = tuning
         run = RunProgress(2)
-        observer.began(run, "recording", Path("run"))
+        observer.began(run, "recording")
         run.count(None)
         observer.changed()
         observer.ended()
@@ -77,7 +76,7 @@ def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
     out = console(terminal=True)
     with TuneProgress(out) as observer:
         run = RunProgress(2)
-        observer.began(run, "recording", Path("run"))
+        observer.began(run, "recording")
         run.count(None)
         observer.changed()
         observer.ended()
@@ -101,7 +100,7 @@ def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
     observer = BenchProgress(out)
     run = RunProgress(1_000, done=17, judged=17, right=17)
     run.in_flight = (128, 65_536)
-    observer.began(run, "12/12 best-of-n and weighted-best-of-n", Path("run"))
+    observer.began(run, "12/12 best-of-n and weighted-best-of-n")
     observer.changed()
     observer.ended()
     text = out.file.getvalue()
@@ -114,7 +113,7 @@ def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
 def test_a_terminal_of_another_size_is_cleared_before_the_next_line():
     out = console(terminal=True)
     observer = BenchProgress(out)
-    observer.began(RunProgress(4), "greedy", Path("run"))
+    observer.began(RunProgress(4), "greedy")
     observer.changed()
     clear = "\x1b[2J"
     assert clear not in out.file.getvalue()

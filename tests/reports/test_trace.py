@@ -1,5 +1,6 @@
-"""The trace parsed back with Perfetto's own protobuf classes: it says what the log says."""
+"""The trace read back: it says what the log says, in the terms of Chrome's trace event format."""
 
+import json
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 from tests.runs.logs import (
     LOGS,
     PROBLEMS,
@@ -28,55 +28,51 @@ from tts.runs.events import Cancelled, encode
 from tts.runs.folder import EVENTS, create_run
 from tts.runs.requests import requests_of
 
-KINDS = proto.TrackEvent
-
 
 class Parsed:
-    """What a trace holds: tracks by name, the slices of each, instants, counters."""
+    """What a trace holds: tracks by name, the slices of each, instants, counters, flows."""
 
     def __init__(self, file: Path):
-        trace = proto.Trace()
-        trace.ParseFromString(file.read_bytes())
-        self.names, self.processes, self.parents = {}, {}, {}
+        trace = json.loads(file.read_text())
+        self.other = trace["otherData"]
+        self.processes, self.threads = {}, {}
         self.slices, self.instants, self.counters = defaultdict(list), [], defaultdict(list)
-        self.flows, self.ending_flows = defaultdict(list), defaultdict(list)
-        interned, events = {}, []
-        for packet in trace.packet:
-            interned |= {
-                name.iid: name.name for name in packet.interned_data.debug_annotation_names
-            }
-            if packet.HasField("track_descriptor"):
-                track = packet.track_descriptor
-                if track.HasField("process"):
-                    self.processes[track.uuid] = track.process.process_name
-                else:
-                    self.names[track.uuid] = track.name
-                    self.parents[track.uuid] = track.parent_uuid
-            elif packet.HasField("track_event"):
-                events.append((packet.timestamp, packet.track_event))
-        began = {}
-        for ns, event in sorted(events, key=lambda each: each[0]):  # stable, as Perfetto's sorter
-            track, t = event.track_uuid, ns / 1e9
-            said = {interned[a.name_iid]: value(a) for a in event.debug_annotations}
-            if event.type == KINDS.TYPE_SLICE_BEGIN:
-                assert track not in began, "no slice is within another"
-                began[track] = (t, event.name, said)
-                for flow in event.flow_ids:
-                    self.flows[flow].append((t, said))
-                for flow in event.terminating_flow_ids:
-                    self.ending_flows[flow].append((t, said))
-            elif event.type == KINDS.TYPE_SLICE_END:
-                since, name, what = began.pop(track)
-                self.slices[self.name(track)].append((since, t, name, what))
-            elif event.type == KINDS.TYPE_INSTANT:
-                self.instants.append((t, event.name, said))
-            else:
-                number = event.counter_value or event.double_counter_value
-                self.counters[self.name(track)].append((t, number))
-        assert not began, "every slice ends"
+        self.flows, self.ending_flows = {}, {}
+        events = trace["traceEvents"]
+        for event in events:
+            if event["ph"] == "M":
+                ids = [self.processes, self.threads][event["name"] == "thread_name"]
+                key = event["pid"] if ids is self.processes else (event["pid"], event["tid"])
+                assert key not in ids, "a number is one thing's"
+                ids[key] = event["args"]["name"]
+        at = defaultdict(list)
+        for event in events:
+            t, said = event["ts"] / 1e6, event.get("args")
+            match event["ph"]:
+                case "X":
+                    until = (event["ts"] + event["dur"]) / 1e6
+                    self.slices[self.name(event)].append((t, until, event["name"], said))
+                    at[self.name(event), event["ts"]].append(said)
+                case "i":
+                    self.instants.append((t, event["name"], said))
+                case "C":
+                    name = f"{self.processes[event['pid']]}/{event['name']}"
+                    self.counters[name].append((event["ts"], said["value"]))
+                case "s" | "f" as kind:
+                    flows = self.flows if kind == "s" else self.ending_flows
+                    assert event["id"] not in flows
+                    assert kind == "s" or event["bp"] == "e"
+                    # those that begin there: the slices that it is bound to
+                    flows[event["id"]] = (t, at[self.name(event), event["ts"]])
+        for track in self.slices.values():
+            track.sort(key=lambda each: each[:2])
+            assert all(a[1] <= b[0] for a, b in pairwise(track)), "no slice is within another"
+        for name, counted in self.counters.items():
+            counted.sort(key=lambda each: each[0])  # stable, as viewers sort
+            self.counters[name] = [(t / 1e6, value) for t, value in counted]
 
-    def name(self, track):
-        return f"{self.processes[self.parents[track]]}/{self.names[track]}"
+    def name(self, event):
+        return f"{self.processes[event['pid']]}/{self.threads[event['pid'], event['tid']]}"
 
     def slots(self, engine):
         return {
@@ -84,10 +80,6 @@ class Parsed:
             for name, slices in self.slices.items()
             if name.startswith(f"{engine}/slot ")
         }
-
-
-def value(annotation):
-    return getattr(annotation, annotation.WhichOneof("value"))
 
 
 def trace_of(folder, *events, config=None):
@@ -130,11 +122,14 @@ def test_slices_nest_flows_have_two_ends_and_counts_are_the_logs(
     )
     assert sum(name.startswith("send ") for _, name, _ in parsed.instants) == len(requests)
     assert parsed.flows.keys() == parsed.ending_flows.keys() == set(range(1, counts.flows + 1))
-    for flow, ((score_began, score),) in parsed.flows.items():
-        ((sent, grown),) = parsed.ending_flows[flow]
+    for flow, (score_began, scores) in parsed.flows.items():
+        sent, grown = parsed.ending_flows[flow]
         assert score_began <= sent
-        assert score["problem"] == grown["problem"]
-        assert grown["node"].rpartition(".")[0] == score["node"]
+        assert any(
+            (new["problem"], new["node"].rpartition(".")[0]) == (score["problem"], score["node"])
+            for score in scores
+            for new in grown
+        )
 
 
 def test_a_flow_leads_from_a_score_to_each_expansion_that_waited_for_it(tmp_path):
@@ -148,7 +143,8 @@ def test_a_flow_leads_from_a_score_to_each_expansion_that_waited_for_it(tmp_path
         expansion((0, 2), 2.25, 3.0, tokens=4),
     )
     assert counts.flows == 2
-    assert {grown["node"] for ((_, grown),) in parsed.ending_flows.values()} == {"0.0", "0.2"}
+    assert {grown["node"] for _, (grown,) in parsed.ending_flows.values()} == {"0.0", "0.2"}
+    assert {score["score"] for _, (score,) in parsed.flows.values()} == {0.5}
     ((_, _, name, said),) = parsed.slots("verifier")["verifier/slot 0"]
     assert (name, said["score"]) == ("0", 0.5)
 
@@ -227,7 +223,7 @@ def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
             ]
         )
     log.close()
-    file, counts = write_trace(folder, tmp_path / "elsewhere" / "of.pftrace")
+    file, counts = write_trace(folder, tmp_path / "elsewhere" / "of.json")
     counters = Parsed(file).counters
     assert counts.steps == 3
     assert counters["generator/KV blocks in use"] == [(0.02, 3), (0.04, 5)]
@@ -237,22 +233,37 @@ def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
     assert "verifier/batch" not in counters
 
 
-def test_the_clock_of_a_trace_is_that_of_its_first_session(tmp_path):
-    create_run(tmp_path, {})
-    (tmp_path / EVENTS).write_bytes(encode(SESSION) + b"\n")
-    trace = proto.Trace()
-    trace.ParseFromString(write_trace(tmp_path)[0].read_bytes())
-    (snapshot,) = [p.clock_snapshot for p in trace.packet if p.HasField("clock_snapshot")]
-    clocks = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
-    assert clocks[proto.BUILTIN_CLOCK_BOOTTIME] == 0
-    assert clocks[proto.BUILTIN_CLOCK_REALTIME] == 1767225600 * 10**9
+def test_a_trace_says_when_its_first_session_began(tmp_path):
+    parsed, _ = trace_of(tmp_path / "run", SESSION)
+    assert parsed.other == {"began": SESSION.time}
+
+
+def test_processes_and_tracks_have_their_names(tmp_path):
+    parsed, _ = trace_of(
+        tmp_path / "run",
+        SESSION,
+        started("a", 0.0),
+        expansion((0,), 0.0, 1.0, tokens=4),
+        scoring((0,), 1.0, 2.0),
+        idle("verifier", 0.0, 1.0, "budget"),
+        solved("a", 2.0),
+    )
+    assert list(parsed.processes.values()) == ["orchestrator", "generator", "verifier"]
+    assert parsed.slices.keys() == {
+        "orchestrator/problems 0",
+        "generator/slot 0",
+        "verifier/slot 0",
+        "verifier/idle",
+    }
+    assert "scheduler" in parsed.threads.values()
+    assert len(set(parsed.processes) | {tid for _, tid in parsed.threads}) == 8, "all differ"
 
 
 def test_a_run_that_has_not_begun_has_no_trace(tmp_path):
     create_run(tmp_path, {})
     with pytest.raises(RunError, match="has not begun"):
         write_trace(tmp_path)
-    assert not list(tmp_path.glob("*pftrace*"))
+    assert not list(tmp_path.glob("*trace*"))
     assert not list(tmp_path.glob(".*part"))
 
 

@@ -127,14 +127,6 @@ def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
     assert "best-of-n: at its own n only, since its log is from a version" in text
 
 
-def test_a_run_that_stops_early_has_no_curve(tiny_deployment):
-    config = run_config("best-of-n", {"n": N, "early_stop": True})
-    summary = summarise(RunConfig(**config), [solved("a", 1)])
-    stopped = make_row(summary, [solved("a", 1)], "/run", "best-of-n", "best")
-    assert stopped.no_curve == "early_stop"
-    assert label(stopped, ()) == "best-of-n (early_stop)"
-
-
 def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
     event = solved("a", 1, correct=None, any_correct=None)
     config = run_config("best-of-n", {"n": N})

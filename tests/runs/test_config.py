@@ -48,7 +48,6 @@ def test_a_field_that_is_missing_or_of_a_wrong_type_is_named(tmp_path, name):
         ({"runs": [{"folder": "greedy"}]}, "votes"),
         ({**WHOLE, "runs": []}, "runs"),
         ({"runs": [MEMBER]}, "missing required field"),
-        ({**WHOLE, "runs": [MEMBER], "replay": {"source": 1}}, "replay"),
     ],
 )
 def test_a_group_that_is_not_whole_is_named(tmp_path, changed, said):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tts.build.errors import RunError
-from tts.runs.lock import LOCK, locked
+from tts.runs.lock import LOCK, is_worked_on, locked
 
 HOLD = (
     "import sys, time; from pathlib import Path; from tts.runs.lock import locked\n"
@@ -99,3 +99,20 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written: Not a directory"):
         locked(tmp_path / "file" / "run").__enter__()
+
+
+def test_a_folder_is_worked_on_while_a_process_has_its_lock(tmp_path):
+    assert not is_worked_on(tmp_path)
+    with locked(tmp_path):
+        assert is_worked_on(tmp_path)
+    assert not is_worked_on(tmp_path)
+
+
+def test_the_lock_of_a_killed_process_counts_no_more_but_that_of_another_host_does(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    (tmp_path / LOCK).write_text(f"process {gone.pid} on {socket.gethostname()}")
+    assert not is_worked_on(tmp_path)
+    for held in (f"process {gone.pid} on elsewhere", f"process {os.getpid()} on elsewhere", ""):
+        (tmp_path / LOCK).write_text(held)
+        assert is_worked_on(tmp_path)

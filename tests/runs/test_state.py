@@ -51,7 +51,7 @@ def test_sessions_are_laid_end_to_end_and_a_problem_of_two_has_been_resumed():
     (problem,) = solved_problems(first + second, run)
     assert (run.sessions, run.began, run.wall_s, run.limits) == (2, 3.0, 7.0, (4, 40))
     assert (problem.first_started, problem.started, problem.ended) == (1.0, 4.0, 7.0)
-    assert (problem.resumed, problem.session, problem.seconds) == (True, 2, 3.0)
+    assert (problem.resumed, problem.seconds) == (True, 3.0)
 
 
 def test_what_comes_after_a_solution_counts_for_the_run_and_opens_no_problem():

@@ -118,7 +118,7 @@ def changed(tmp_path):
 
 
 def test_a_summary_of_an_older_version_is_read_as_it_is(changed):
-    folder = changed(context=..., replay=..., **dict.fromkeys(LATER, ...))
+    folder = changed(context=..., **dict.fromkeys(LATER, ...))
     assert read_summary(folder) == json.loads((folder / "summary.json").read_text())
 
 

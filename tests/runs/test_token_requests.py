@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from examples.search_and_learn import BeamSearchConfig
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
 
@@ -11,9 +12,8 @@ from tts.build.tokenizer import Tokenizer
 from tts.prompting import Models
 from tts.runs.events import Cancelled, ProblemStarted, Session
 from tts.runs.token_requests import requests_with_ids
-from tts.search import BeamSearchConfig
 
-SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4, semantics="search-and-learn")
+SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4)
 
 
 @pytest.fixture(scope="module")

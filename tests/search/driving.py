@@ -2,10 +2,10 @@
 
 import random
 
+from examples.ab_mcts import AbMctsConfig
 from hypothesis import strategies as st
 
 from tts.search import (
-    AbMctsConfig,
     AdaptiveVoteConfig,
     Advice,
     AutoConfig,
@@ -30,15 +30,11 @@ from tts.strategies.catalog import new_search
 
 AGGREGATIONS = st.sampled_from(["last", "min", "prod", "mean"])
 
-AGREE = st.sampled_from([None, None, 2, 3])
-
 ANSWERS = (r"\boxed{5}", r"\boxed{7}", r"\boxed{\frac{1}{2}}", r"\boxed{0.5}", "no answer")
 
 step_parameters = {
     "num_iterations": st.integers(1, 5),
     "finish": st.sampled_from(["depth", "eos"]),
-    "granularity": st.sampled_from([1, 1, 2, 3]),
-    "lookahead": st.sampled_from([0, 0, 1, 2]),
     "agg_strategy": AGGREGATIONS,
 }
 
@@ -54,20 +50,16 @@ def widths(kind, **rest):
     )
 
 
-beam_configs = st.one_of(
-    widths(BeamSearchConfig, filter_duplicates=st.booleans(), sort_completed=st.booleans()),
-    widths(BeamSearchConfig, early_stop=st.just(True)),
-    widths(BeamSearchConfig, agree=st.integers(1, 4)),
+beam_configs = widths(
+    BeamSearchConfig, filter_duplicates=st.booleans(), sort_completed=st.booleans()
 )
 
-dvts_configs = widths(DvtsConfig, early_stop=st.booleans(), agree=AGREE)
+dvts_configs = widths(DvtsConfig)
 
 rebase_configs = st.builds(
     RebaseConfig,
     n=st.integers(1, 9),
     softmax_temperature=st.sampled_from([1e-3, 0.2, 1.0, 50.0]),
-    early_stop=st.booleans(),
-    agree=AGREE,
     **step_parameters,
 )
 
@@ -84,8 +76,6 @@ sample_configs = st.builds(
     n=st.integers(1, 9),
     scored=st.booleans(),
     agg_strategy=AGGREGATIONS,
-    early_stop=st.booleans(),
-    agree=AGREE,
 )
 
 adaptive_configs = st.builds(
@@ -95,8 +85,6 @@ adaptive_configs = st.builds(
     threshold=st.sampled_from([0.5, 0.7, 0.8, 0.95, 1.0]),
     scored=st.booleans(),
     agg_strategy=AGGREGATIONS,
-    early_stop=st.booleans(),
-    agree=AGREE,
 )
 
 mcts_configs = st.builds(
@@ -105,8 +93,6 @@ mcts_configs = st.builds(
     width=st.integers(1, 4),
     exploration=st.sampled_from([0.0, 0.5, 1.0, 10.0]),
     parallel=st.integers(1, 5),
-    early_stop=st.booleans(),
-    agree=AGREE,
     **step_parameters,
 )
 
@@ -115,8 +101,6 @@ ab_mcts_configs = st.builds(
     n=st.integers(1, 12),
     parallel=st.integers(1, 5),
     agg_strategy=AGGREGATIONS,
-    early_stop=st.booleans(),
-    agree=AGREE,
 )
 
 tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs, mcts_configs)
@@ -170,16 +154,11 @@ def answer(work: Work, world: int) -> Generated | Scored:
 
 def may_stop_early(config) -> bool:
     """Whether fewer than n completions may come out."""
-    stops = (getattr(config, name, None) for name in ("early_stop", "agree"))
-    return any(stops) or getattr(config, "threshold", 1.0) < 1
+    return getattr(config, "threshold", 1.0) < 1
 
 
 def build(config) -> Search:
     return new_search(config, lambda node: node_seed(7, "p", node))
-
-
-SETTLED_BY_ASKING = (Fate.LOOKAHEAD, Fate.COMPLETED)
-"""Fates that a node may have when work on it is asked for, besides open and expanded."""
 
 
 def drive(search: Search, world: int, order: random.Random | None = None) -> list[Work]:
@@ -195,7 +174,7 @@ def drive(search: Search, world: int, order: random.Random | None = None) -> lis
     while True:
         wanted = search.ask()
         for work in wanted:
-            assert search.tree[work.node].fate in (Fate.OPEN, Fate.EXPANDED, *SETTLED_BY_ASKING)
+            assert search.tree[work.node].fate in (Fate.OPEN, Fate.EXPANDED, Fate.COMPLETED)
             for depth in range(1, len(work.node)):
                 assert search.tree[work.node[:depth]].fate is not Fate.PRUNED, "work for a pruned"
         asked += wanted

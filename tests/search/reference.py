@@ -24,8 +24,6 @@ def sample(params: Params, seed: Seed, world: World) -> Outcome:
     completed: list[NodePath] = []
     for index in range(params.n):
         completed.append(run.grow_whole((index,), params.scored))
-        if run.may_stop(completed, params.scored):
-            break
     return run.outcome(completed, params.scored)
 
 
@@ -33,12 +31,9 @@ def adaptive_vote(params: Params, seed: Seed, world: World) -> Outcome:
     """adaptive-vote (not scored), weighted-adaptive-vote."""
     run = Run(params, seed, world)
     completed: list[NodePath] = []
-    # rounds are whole: an early stop takes chains away again that it did without
     while len(completed) < params.n:
         for _ in range(min(params.batch, params.n - len(completed))):
             completed.append(run.grow_whole((len(completed),), params.scored))
-            if run.may_stop(completed, params.scored):
-                return run.outcome(completed, params.scored)
         first, second = run.first_and_second(completed, params.scored)
         if params.threshold < 1 and confidence(first, second) >= params.threshold - 1e-9:
             break
@@ -85,8 +80,6 @@ def beam_search(params: Params, seed: Seed, world: World) -> Outcome:
             break
         if len(completed) >= params.n and not params.sort_completed:
             break
-        if run.may_stop(completed):
-            break
 
         if params.filter_duplicates:
             distinct: list[NodePath] = []
@@ -132,8 +125,6 @@ def dvts(params: Params, seed: Seed, world: World) -> Outcome:
             run.set_fates([choice], Fate.EXPANDED)
             firsts = [(*choice, index) for index in range(width)]
         completed += candidates
-        if run.may_stop(completed):
-            break
     return run.outcome(completed)
 
 
@@ -151,8 +142,6 @@ def rebase(params: Params, seed: Seed, world: World) -> Outcome:
             else:
                 active.append(path)
         if not active:
-            break
-        if run.may_stop(completed):
             break
 
         left = params.n - len(completed)
@@ -288,7 +277,7 @@ def mcts(params: Params, seed: Seed, world: World) -> Outcome:
         while len(waiters) < params.parallel and begun < params.n:
             begun += 1
             walk([()])
-        if not waiters or run.may_stop(completed):
+        if not waiters:
             break
         for parent in dict.fromkeys(way[-1] for way in waiters):
             first = len(children[parent])
@@ -307,76 +296,4 @@ def mcts(params: Params, seed: Seed, world: World) -> Outcome:
             run.nodes[path].fate = Fate.EXPANDED
         else:
             run.nodes[path].fate = Fate.SURPLUS if is_end(path) else Fate.PRUNED
-    return run.outcome(completed)
-
-
-def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
-    run = Run(params, seed, world)
-    # Values seen, of a node: of chains that branched off there, further down, and through it.
-    wider: dict[NodePath, list[float]] = {(): []}
-    deeper: dict[NodePath, list[float]] = {(): []}
-    through: dict[NodePath, list[float]] = {}
-    followed: dict[NodePath, list[NodePath]] = {(): []}  # children that are not ends
-    children: dict[NodePath, int] = {(): 0}  # how many have been begun
-    completed: list[NodePath] = []
-    starts: list[NodePath] = []
-
-    def mean_drawn(trial: int, number: int, seen: list[float]) -> float:
-        """See the definition: normal-inverse-chi-squared, m = 0, kappa = 1, nu = 1, tau^2 = 0.1."""
-        n = len(seen)
-        average = math.fsum(seen) / n if n else 0.0
-        kappa, nu = 1 + n, 1 + n
-        m = n * average / kappa
-        spread = math.fsum((value - average) ** 2 for value in seen)
-        tau_squared = (0.1 + spread + n / kappa * average**2) / nu
-        u, v = ((seed((-1, trial, 2 * number + i)) + 1) / 2**63 for i in (0, 1))
-        t = math.cos(2 * math.pi * v) * math.sqrt(nu * (u ** (-2 / nu) - 1))
-        return twelve_digits(m + t * math.sqrt(tau_squared / kappa))
-
-    def branch_of(trial: int) -> NodePath:
-        path: NodePath = ()
-        number = 0
-        while followed[path]:
-            goes_wider = mean_drawn(trial, number, wider[path])
-            goes_deeper = mean_drawn(trial, number + 1, deeper[path])
-            number += 2
-            if goes_wider >= goes_deeper:
-                break
-            drawn = []
-            for child in followed[path]:
-                drawn.append(mean_drawn(trial, number, through[child]))
-                number += 1
-            path = followed[path][drawn.index(max(drawn))]
-        return path
-
-    def begin() -> None:
-        parent = branch_of(len(starts))
-        starts.append((*parent, children[parent]))
-        children[parent] += 1
-
-    for _ in range(min(params.parallel, params.n)):
-        begin()
-    while len(completed) < params.n:
-        start = starts[len(completed)]
-        end = run.grow_whole(start, scored=True)
-        completed.append(end)
-        value = run.path_score(end)
-        for depth in range(1, len(start)):
-            deeper[start[: depth - 1]].append(value)
-            through[start[:depth]].append(value)
-        wider[start[:-1]].append(value)
-        for depth in range(len(start), len(end)):
-            path = end[:depth]
-            children[path] = 1
-        for depth in range(len(start), len(end)):
-            path = end[:depth]
-            if run.ended(path):
-                break
-            followed[path[:-1]].append(path)
-            through[path], wider[path], deeper[path] = [value], [value], []
-            followed[path] = []
-        if run.may_stop(completed):
-            break
-        if len(starts) < params.n:
-            begin()
     return run.outcome(completed)

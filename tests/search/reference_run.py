@@ -8,9 +8,6 @@ from typing import Protocol
 
 from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
-LOOKAHEAD = "lookahead"
-"""Fate of a look-ahead node."""
-
 
 @dataclass(frozen=True)
 class Params:
@@ -22,12 +19,8 @@ class Params:
     max_tokens: int = 64
     agg_strategy: str = "last"
     scored: bool = True
-    early_stop: bool = False
-    agree: int | None = None
     num_iterations: int = 40
     finish: str = "depth"
-    granularity: int = 1
-    lookahead: int = 0
     beam_width: int = 2
     filter_duplicates: bool = False
     sort_completed: bool = False
@@ -199,43 +192,12 @@ class Run:
         if last_iteration and params.finish == "eos":
             return self.grow_whole(first, scored=True)
 
-        step = first
-        self.generate(step, params.temperature, whole=False)
-        for _ in range(params.granularity - 1):
-            if self.ended(step):
-                break
-            self.nodes[step].fate = Fate.EXPANDED
-            step = (*step, 0)
-            self.generate(step, params.temperature, whole=False)
-
-        to_score = step
-        if not last_iteration:
-            for _ in range(params.lookahead):
-                if self.ended(to_score):
-                    break
-                to_score = (*to_score, -1)
-                self.generate(to_score, 0.0, whole=False)
-                self.nodes[to_score].fate = LOOKAHEAD
-        # The score is the candidate's; the look-ahead node keeps none.
-        self.nodes[step].score = self.score(to_score)
-        return step
+        self.generate(first, params.temperature, whole=False)
+        self.nodes[first].score = self.score(first)
+        return first
 
     def grow(self, firsts: list[NodePath], iteration: int) -> list[NodePath]:
         return [self.grow_candidate(first, iteration) for first in firsts]
-
-    def may_stop(self, completed: list[NodePath], scored: bool = True) -> bool:
-        """Early stop, by either rule."""
-        forms = [self.world.answer_form(self.text(path)) for path in completed]
-        largest = max((forms.count(form) for form in forms if form), default=0)
-        if self.params.agree is not None and largest >= self.params.agree:
-            return True
-        return self.params.early_stop and self.answer_is_settled(completed, scored)
-
-    def answer_is_settled(self, completed: list[NodePath], scored: bool = True) -> bool:
-        """Early stop: whether no completion that is still missing could change the answer."""
-        missing = self.params.n - len(completed)
-        first, second = self.first_and_second(completed, scored)
-        return first - second > missing + 1e-9
 
     def first_and_second(self, completed: list[NodePath], scored: bool) -> tuple[float, float]:
         """The weights of the leading answer and of its rivals."""

@@ -1,12 +1,12 @@
 """AB-MCTS: which trials are in flight, and what each of them knows."""
 
+from examples.ab_mcts import AbMctsConfig, Branching, back_up, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.search.driving import ab_mcts_configs, build, drive, may_stop_early, worlds
 
-from tts.search import AbMctsConfig, Expand, Generated, Scored, Stop, Thought
-from tts.search.ab_mcts import Branching, back_up, walk
+from tts.search import Expand, Generated, Scored, Stop, Thought
 
 CHAIN = (Thought((1,), "a\n\n", Stop.STEP), Thought((2,), "b", Stop.END))
 

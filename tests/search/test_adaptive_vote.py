@@ -47,7 +47,6 @@ def test_a_runner_up_that_may_be_larger_leaves_it_open():
 @settings(max_examples=amount(100, 1000), deadline=None)
 @given(adaptive_configs, worlds, st.integers(0, 10**6))
 def test_it_stops_after_the_first_round_that_decides_the_vote(config, world, shuffle):
-    config = config.model_copy(update={"early_stop": False, "agree": None})
     search, full = build(config), build(SampleSearchConfig(n=config.n, scored=config.scored))
     drive(search, world, random.Random(shuffle))
     drive(full, world)

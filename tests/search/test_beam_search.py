@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from tests.amounts import amount
 from tests.search.driving import answer, beam_configs, build, drive, worlds
 
-from tts.grading.votes import answer_form
 from tts.search import BeamSearchConfig, Fate, Generated, Score, Scored, Stop, Thought, node_seed
 from tts.search.beam_search import UNREACHABLE, BeamSearch
 from tts.search.candidates import State
@@ -15,7 +14,7 @@ from tts.search.candidates import State
 @settings(max_examples=amount(50, 200), deadline=None)
 @given(beam_configs, worlds)
 def test_beam_search_keeps_its_best(config, world):
-    if config.granularity > 1 or config.finish == "eos" or config.filter_duplicates:
+    if config.finish == "eos" or config.filter_duplicates:
         return
     search = build(config)
     drive(search, world)
@@ -123,7 +122,7 @@ def test_what_is_outranked_is_pruned_as_soon_as_if_every_candidate_were_looked_a
 ):
     runs = []
     for kind in (BeamSearch, LooksAtAll):
-        search = kind(config, lambda node: node_seed(7, "p", node), answer_form)
+        search = kind(config, lambda node: node_seed(7, "p", node))
         asked = drive(search, world, random.Random(shuffle))
         runs.append((asked, [(node.path, node.fate, node.score) for node in search.tree]))
     assert runs[0] == runs[1]

@@ -1,6 +1,7 @@
 """What holds for the tree of every strategy."""
 
 import pytest
+from examples.ab_mcts import AbMctsConfig
 from hypothesis import given, settings
 from pydantic import ValidationError
 from tests.amounts import amount
@@ -15,7 +16,6 @@ from tests.search.driving import (
 )
 
 from tts.search import (
-    AbMctsConfig,
     AutoConfig,
     BeamSearchConfig,
     DvtsConfig,
@@ -56,19 +56,12 @@ def test_exactly_n_completions_come_out(config, world):
 @settings(max_examples=amount(75, 300), deadline=None)
 @given(tree_configs, worlds)
 def test_the_budget_of_samples_is_kept(config, world):
-    """At most n candidates an iteration, of at most granularity steps and lookahead steps each.
-
-    Under MCTS n times width: a simulation expands a node of each depth at most.
-    """
+    """At most n an iteration; under MCTS n times width, a node of each depth by each simulation."""
     search = build(config)
     expansions = [work for work in drive(search, world) if isinstance(work, Expand)]
     assert len({work.seed for work in expansions}) == len(expansions)
-    greedy = [work for work in expansions if work.node[-1] == -1]
-    assert all(work.sampling.temperature == 0 for work in greedy)
-    per_iteration = candidates_per_depth(config) * (config.granularity + config.lookahead)
-    assert len(expansions) <= config.num_iterations * per_iteration
-    deepest = max(sum(index >= 0 for index in work.node) for work in expansions)
-    assert deepest <= config.num_iterations * config.granularity
+    assert len(expansions) <= config.num_iterations * candidates_per_depth(config)
+    assert max(len(work.node) for work in expansions) <= config.num_iterations
     whole = {len(work.node) for work in expansions if work.whole}
     assert not whole or config.finish == "eos"
     scored = [node for node in search.tree if node.score is not None]
@@ -100,16 +93,10 @@ def test_a_score_that_is_no_probability_is_refused(config):
 PINNED = {
     SampleSearchConfig(n=4): "5032e8a7390cd243",
     BeamSearchConfig(n=8, beam_width=4, num_iterations=4): "cdc4e992b2a02085",
-    BeamSearchConfig(
-        n=4, beam_width=2, num_iterations=3, lookahead=1, granularity=2
-    ): "1ef65a5cf5cb8f5b",
     DvtsConfig(n=6, beam_width=3, num_iterations=4, finish="eos"): "95f2a698a9cc4652",
     RebaseConfig(n=6, num_iterations=4): "55fe0f0c2848d437",
     ParticleConfig(n=6, num_iterations=4): "381ad1b9280746b6",
     MctsConfig(n=8, width=3, num_iterations=5): "0a66290ce0eeb540",
-    MctsConfig(
-        n=6, width=2, num_iterations=4, parallel=3, lookahead=1, granularity=2
-    ): "077ed6591f66fd15",
     AbMctsConfig(n=12, parallel=3): "233e577276d13488",
     AutoConfig(n=6): "e0d22f66b0679a67",
 }
@@ -131,8 +118,6 @@ def test_trees_are_those_of_earlier_versions(config):
         (SampleSearchConfig, "top_p", [0.01, 1], [0, 1.01]),
         (SampleSearchConfig, "max_tokens", [1], [0]),
         (BeamSearchConfig, "num_iterations", [1], [0]),
-        (BeamSearchConfig, "granularity", [1], [0]),
-        (BeamSearchConfig, "lookahead", [0], [-1]),
         (BeamSearchConfig, "beam_width", [1, 16], [0, 3, 32]),
         (DvtsConfig, "beam_width", [1, 16], [0, 3, 32]),
         (RebaseConfig, "softmax_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
@@ -156,25 +141,14 @@ def test_defaults_are_those_of_the_documentation():
     sampling = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048}
     form = {"answer_regex": None, "answer_schema": None}
     common = sampling | form | {"agg_strategy": "last"}
-    steps = {"num_iterations": 40, "finish": "depth", "granularity": 1, "lookahead": 0}
+    steps = {"num_iterations": 40, "finish": "depth"}
     tree = common | steps
-    voting = tree | {"early_stop": False, "agree": None}
-    assert SampleSearchConfig().model_dump() == common | {
-        "scored": True,
-        "early_stop": False,
-        "agree": None,
-        "semantics": "native",
-    }
-    assert DvtsConfig().model_dump() == voting | {"beam_width": 4, "semantics": "native"}
-    assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
+    assert SampleSearchConfig().model_dump() == common | {"scored": True}
+    assert DvtsConfig().model_dump() == tree | {"beam_width": 4}
+    assert RebaseConfig().model_dump() == tree | {"softmax_temperature": 0.2}
     particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
     assert ParticleConfig().model_dump() == tree | particles
     simulations = {"width": 16, "exploration": 0.2, "parallel": 4}
-    assert MctsConfig().model_dump() == voting | simulations
-    assert AbMctsConfig().model_dump() == common | {
-        "parallel": 4,
-        "early_stop": False,
-        "agree": None,
-    }
+    assert MctsConfig().model_dump() == tree | simulations
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
-    assert BeamSearchConfig().model_dump() == voting | beams | {"semantics": "native"}
+    assert BeamSearchConfig().model_dump() == tree | beams

@@ -21,7 +21,6 @@ from tts.search import (
     Expand,
     Fate,
     Generated,
-    Score,
     Scored,
     Stop,
     Thought,
@@ -63,7 +62,7 @@ def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
         work = pending.pop(order.randrange(len(pending)))
         search.tell(answer(work, world))
         gone = {path for path in expandable if path not in search.expandable()}
-        left = (search.tree.get(path) for path in gone)  # an early stop drops whole subtrees
+        left = (search.tree.get(path) for path in gone)  # subtrees may be dropped
         ruled_out |= {node.path for node in left if node and node.fate is not Fate.EXPANDED}
     asked = {node.path for node in search.tree}
     for node, guess in foreseen.items():
@@ -100,14 +99,12 @@ def test_foresight_covers_the_next_expansions_of_a_decided_search():
     assert search.ask() == [g.work for g in guesses]
 
 
-def candidates_answered(**parameters):
+def candidates_answered():
     """A search whose four candidates wait for their scores."""
-    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=4, **parameters))
-    asked = search.ask()
-    while not any(isinstance(work, Score) for work in asked):
-        for work in asked:
-            search.tell(Generated(work.node, thought(Stop.STEP)))
-        asked = search.ask()
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=4))
+    for work in search.ask():
+        search.tell(Generated(work.node, thought(Stop.STEP)))
+    search.ask()
     return search
 
 
@@ -128,20 +125,6 @@ def test_nothing_is_foreseen_below_a_chain_that_has_ended(ended):
     search = candidates_answered()
     assert below(search, (0, 0), {(0, 0): thought(Stop.STEP)})
     assert not below(search, (0, 0), {(0, 0): ended})
-
-
-def test_a_candidate_that_ends_at_its_first_step_has_no_second_one_foreseen():
-    search = candidates_answered(granularity=2)
-    start = (0, 0, 0)
-    assert below(search, start, {start: thought(Stop.STEP)}) == [(*start, 0)]
-    assert not below(search, start, {start: thought(Stop.END)})
-
-
-@pytest.mark.parametrize("stop", [Stop.STEP, Stop.END])
-def test_a_chain_whose_lookahead_ends_may_be_expanded_all_the_same(stop):
-    search = candidates_answered(lookahead=1)
-    answered = {(0, 0): thought(Stop.STEP), (0, 0, -1): thought(stop)}
-    assert below(search, (0, 0), answered) == [(0, 0, child) for child in range(4)]
 
 
 def test_nothing_is_foreseen_beyond_the_last_iteration():

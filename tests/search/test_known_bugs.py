@@ -112,8 +112,8 @@ def test_an_end_of_sequence_several_steps_ahead_does_not_end_the_beam():
     "config",
     [
         BeamSearchConfig(n=4, beam_width=2, num_iterations=3, finish="eos"),
-        DvtsConfig(n=4, beam_width=2, num_iterations=15, lookahead=2),
-        RebaseConfig(n=4, num_iterations=2, granularity=3, finish="eos"),
+        DvtsConfig(n=4, beam_width=2, num_iterations=15),
+        RebaseConfig(n=4, num_iterations=2, finish="eos"),
         SampleSearchConfig(n=4),
     ],
 )

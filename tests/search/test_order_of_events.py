@@ -46,7 +46,7 @@ def scores(search: Search, other: Search):
 
 
 def needed(asked: list[Work], search: Search) -> set[tuple[type, tuple[int, ...]]]:
-    """What was asked for, without the scores of pruned nodes (and of look-ahead below them)."""
+    """What was asked for, without the scores of pruned nodes."""
     return {
         (type(work), work.node)
         for work in asked

@@ -5,10 +5,10 @@ import random
 import statistics
 
 import pytest
+from examples.ab_mcts import Posterior, student_t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.search.ab_mcts import Posterior, student_t
 from tts.search.seeds import node_seed, unit_interval
 
 values = st.lists(st.floats(0, 1), max_size=30)

@@ -5,18 +5,15 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from examples.search_and_learn import BeamSearchConfig, DvtsConfig, SalConfig, extract_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.amounts import amount
-from tests.search.driving import drive
 
 from tts.search import (
-    BeamSearchConfig,
-    DvtsConfig,
     Fate,
     Generated,
-    SampleSearchConfig,
     Score,
     Scored,
     Stop,
@@ -69,7 +66,7 @@ class Theirs:
 
     def all_scores(self, text):
         pieces = text.split(DELIMITER)
-        if self.config.semantics == "search-and-learn-stripped" and len(pieces) > 1:
+        if self.config.strip and len(pieces) > 1:
             pieces = pieces if pieces[-1] else pieces[:-1]
         return [self.engines.score(tuple(pieces[: i + 1])) for i in range(len(pieces))]
 
@@ -130,30 +127,37 @@ class Theirs:
         return [self.extend(Beam(), chain, last=True)[0] for chain in range(self.config.n)]
 
 
-def run(config, world, order=None):
+def run(config, world, order=None, twice=False):
     """The search, answered by the same engines."""
     engines = Engines(world)
     search = new_search(config, lambda node: node_seed(7, "p", node))
-    pending = []
+    pending, told = [], []
     while not search.done:
         pending += search.ask()
         work = pending.pop(order.randrange(len(pending)) if order else 0)
+        if twice:
+            for result in told[-3:]:
+                search.tell(result)
         if not isinstance(work, Score):
             steps = engines.whole(work.node) if work.whole else [engines.step(work.node)]
-            search.tell(Generated(work.node, tuple(steps)))
+            told.append(Generated(work.node, tuple(steps)))
+            search.tell(told[-1])
             continue
-        texts = [node.thought.text for node in search.tree.chain(work.node)]
+        path = work.node[:-1] if work.node[-1] < 0 else work.node
+        texts = [node.thought.text for node in search.tree.chain(path)]
+        texts += [""] if path != work.node else []
         pieces = [text.removesuffix(DELIMITER) for text in texts]
         if not pieces[-1] and len(pieces) > 1 and not work.own_turn:
             pieces.pop()  # a step without text adds nothing
-        search.tell(Scored(work.node, engines.score(tuple(pieces))))
+        told.append(Scored(work.node, engines.score(tuple(pieces))))
+        search.tell(told[-1])
     return search
 
 
 def literal(kind, **parameters):
     return st.builds(
         kind,
-        semantics=st.sampled_from(["search-and-learn", "search-and-learn-stripped"]),
+        strip=st.booleans(),
         **parameters,
     )
 
@@ -180,7 +184,7 @@ subtrees = st.integers(1, 4).flatmap(
         **common,
     )
 )
-chains = literal(SampleSearchConfig, n=st.integers(1, 6), agg_strategy=common["agg_strategy"])
+chains = literal(SalConfig, n=st.integers(1, 6), agg_strategy=common["agg_strategy"])
 
 
 def their_completions(config, world):
@@ -207,37 +211,36 @@ def test_completions_their_order_and_their_weights_are_search_and_learns(config,
 @settings(max_examples=amount(75, 300), deadline=None)
 @given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_what_is_late_or_told_twice_changes_nothing(config, world, shuffle):
-    plain, shuffled = (new_search(config, lambda node: node_seed(7, "p", node)) for _ in range(2))
-    drive(plain, world)
-    drive(shuffled, world, random.Random(shuffle))
-    assert plain.tree.digest() == shuffled.tree.digest()
-    assert plain.result().completions == shuffled.result().completions
+    plain, told_twice = run(config, world), run(config, world, random.Random(shuffle), twice=True)
+    assert plain.tree.digest() == told_twice.tree.digest()
+    assert plain.result().completions == told_twice.result().completions
 
 
-@pytest.mark.parametrize(
-    ("parameters", "named"),
-    [
-        ({"finish": "depth"}, "finish=eos"),
-        ({"lookahead": 1}, "lookahead=0"),
-        ({"granularity": 2}, "granularity=1"),
-        ({"agg_strategy": "mean"}, "mean"),
-        ({"early_stop": True}, "early_stop"),
-        ({"agree": 2}, "agree"),
-        ({"beam_width": 17}, "beam_width"),
-        ({"semantics": "theirs"}, "semantics"),
-    ],
-)
-def test_what_search_and_learn_does_not_have_is_refused(parameters, named):
-    with pytest.raises(ValidationError, match=named):
-        BeamSearchConfig(**{"semantics": "search-and-learn", **parameters})
+@pytest.mark.parametrize("parameters", [{"agg_strategy": "mean"}, {"beam_width": 17}])
+def test_what_search_and_learn_does_not_have_is_refused(parameters):
+    with pytest.raises(ValidationError, match=next(iter(parameters))):
+        BeamSearchConfig(**parameters)
 
 
 def test_only_beam_search_takes_any_n():
-    assert BeamSearchConfig(n=7, beam_width=4, semantics="search-and-learn").n == 7
+    assert BeamSearchConfig(n=7, beam_width=4).n == 7
     with pytest.raises(ValidationError, match="multiple"):
-        DvtsConfig(n=7, beam_width=4, semantics="search-and-learn")
+        DvtsConfig(n=7, beam_width=4)
 
 
-def test_nothing_of_the_semantics_is_kept_where_it_is_not_set():
-    assert "semantics" not in BeamSearchConfig().to_json()
-    assert BeamSearchConfig(semantics="search-and-learn").to_json()["finish"] == "eos"
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Therefore, the final answer is: $\\boxed{8}$. I hope it is correct.", "8"),
+        ("the final answer is $12$. I hope it is correct", "12"),
+        ("first \\boxed{3}, the answer is 4", "3"),
+        ("So the answer is 42.", "42"),
+        ("final answer is x + 1", "x + 1"),
+        ("2 apples and 3,500 pears", "3500"),
+        ("it falls by -0.5", "-0.5"),
+        ("no number at all", None),
+        ("an empty \\boxed{}", None),
+    ],
+)
+def test_a_text_without_a_box_has_an_answer_too(text, answer):
+    assert extract_answer(text) == answer

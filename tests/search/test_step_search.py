@@ -1,4 +1,4 @@
-"""Candidates: how they grow, look ahead and are scored."""
+"""Candidates: how they grow and are scored."""
 
 import random
 
@@ -11,8 +11,6 @@ from tts.search import (
     BeamSearch,
     BeamSearchConfig,
     DvtsSearch,
-    Expand,
-    Fate,
     Generated,
     ParticleSearch,
     RebaseSearch,
@@ -24,45 +22,6 @@ from tts.search import (
 )
 from tts.search.candidates import Candidate, Pool
 from tts.search.tree import Node
-
-
-def test_a_candidate_of_two_steps_is_scored_once():
-    search = build(BeamSearchConfig(n=1, beam_width=1, granularity=2, num_iterations=2))
-    (first,) = search.ask()
-    search.tell(Generated(first.node, (Thought((1,), "a\n\n", Stop.STEP),)))
-    (second,) = search.ask()
-    assert (type(second), second.node) == (Expand, (0, 0))
-    search.tell(Generated(second.node, (Thought((2,), "b\n\n", Stop.STEP),)))
-    assert [(type(w), w.node) for w in search.ask()] == [(Score, (0, 0))]
-    search.tell(Scored((0, 0), 0.5))
-    assert [work.node for work in search.ask()] == [(0, 0, 0)]
-
-
-def test_a_look_ahead_is_greedy_and_its_score_counts_for_the_step():
-    search = build(BeamSearchConfig(n=2, beam_width=2, lookahead=2, num_iterations=2))
-    for work in search.ask():
-        search.tell(Generated(work.node, (Thought((1,), "a\n\n", Stop.STEP),)))
-    ahead = search.ask()
-    assert [(work.node, work.sampling.temperature) for work in ahead] == [
-        ((0, -1), 0),
-        ((1, -1), 0),
-    ]
-    search.tell(Generated((0, -1), (Thought((2,), "b", Stop.END),)))
-    search.tell(Generated((1, -1), (Thought((2,), "b\n\n", Stop.STEP),)))
-    assert [work.node for work in search.ask()] == [(0, -1), (1, -1, -1)]
-    search.tell(Generated((1, -1, -1), (Thought((2,), "c\n\n", Stop.STEP),)))
-    assert [(type(w), w.node) for w in search.ask()] == [(Score, (1, -1, -1))]
-    search.tell(Scored((0, -1), 0.25))
-    search.tell(Scored((1, -1, -1), 0.75))
-    assert search.tree[1,].score == 0.75
-    assert search.tree[1,].fate is Fate.EXPANDED
-    assert search.tree[0,].fate is Fate.PRUNED
-    last = search.ask()
-    assert [work.node for work in last] == [(1, 0), (1, 1)]
-    for work in last:
-        search.tell(Generated(work.node, (Thought((1,), "d\n\n", Stop.STEP),)))
-    asked = [(type(work), work.node) for work in search.ask()]
-    assert asked == [(Score, (1, 0)), (Score, (1, 1))], "no look-ahead in the last iteration"
 
 
 def test_finishing_to_the_end_of_the_sequence():
@@ -84,17 +43,12 @@ def test_finishing_to_the_end_of_the_sequence():
 
 DRAWN = {
     ("_open", "GROWING"),
-    ("GROWING", "LOOKING_AHEAD"),
     ("GROWING", "SCORING"),
-    ("LOOKING_AHEAD", "SCORING"),
     ("SCORING", "READY"),
     ("SCORING", "_outranked"),
     ("READY", "_decide"),
 }
 """The arrows of the drawing at the top of step_search."""
-
-LOOPS = {("LOOKING_AHEAD", "LOOKING_AHEAD")}
-"""A candidate may look several steps ahead."""
 
 
 @pytest.fixture
@@ -133,13 +87,13 @@ def test_candidates_go_the_ways_that_are_drawn_and_no_other(taken):
         drive(build(config), world, random.Random(shuffle))
 
     go()
-    assert taken - LOOPS == DRAWN
+    assert taken == DRAWN
 
 
 def test_a_candidate_is_expected_to_score_what_its_path_does():
     """Not what its last step does, and before it is ready what the path above it does."""
     pool = Pool(key=0, iteration=1, last=False, whole=False)
-    candidate = Candidate(pool, 1, Node((0,)), Node((0,)), upper_bound=0.8, prior=0.6)
+    candidate = Candidate(pool, 1, Node((0,)), upper_bound=0.8, prior=0.6)
     assert (candidate.expected_score, candidate.best_rank) == (0.6, (-0.8, -1.0, (0,)))
     candidate.rank = (-0.5, -0.9, (0,))
     assert (candidate.expected_score, candidate.best_rank) == (0.5, candidate.rank)

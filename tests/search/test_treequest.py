@@ -4,11 +4,10 @@ import random
 from importlib.util import find_spec
 
 import pytest
+from examples.ab_mcts import Branching, Posterior, back_up, student_t, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-
-from tts.search.ab_mcts import Branching, Posterior, back_up, student_t, walk
 
 pytestmark = pytest.mark.skipif(find_spec("treequest") is None, reason="treequest is not installed")
 

@@ -99,7 +99,7 @@ def worlds() -> st.SearchStrategy[RandomWorld]:
 
 
 def agreeing_worlds() -> st.SearchStrategy[RandomWorld]:
-    """Worlds in which most chains end soon, with the same answer: an early stop is likely."""
+    """Worlds in which most chains end soon, with the same answer."""
     return st.builds(
         RandomWorld,
         seed=st.integers(0, 2**32 - 1),
@@ -119,7 +119,6 @@ STRATEGIES = [
     "rebase",
     "particle_filtering",
     "mcts",
-    "ab_mcts",
 ]
 
 
@@ -136,11 +135,9 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
     }
     if strategy in ("sample", "adaptive_vote"):
         drawn["scored"] = draw(st.booleans())
-    elif strategy != "ab_mcts":
+    else:
         drawn["num_iterations"] = draw(st.sampled_from([4, 3, 2, 1, 6]))
         drawn["finish"] = draw(st.sampled_from(["eos", "depth"]))
-        drawn["granularity"] = draw(st.integers(1, 3))
-        drawn["lookahead"] = draw(st.integers(0, 2))
     if strategy in ("beam_search", "dvts"):
         drawn["beam_width"] = draw(st.sampled_from([m for m in (2, 4, 3, 1, 6, 8) if n % m == 0]))
     if strategy == "beam_search":
@@ -154,19 +151,16 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
     if strategy == "adaptive_vote":
         drawn["batch"] = draw(st.sampled_from([2, 1, 3, 10]))
         drawn["threshold"] = draw(st.sampled_from([0.95, 0.5, 0.75, 0.8125, 1.0]))
-    if strategy in ("mcts", "ab_mcts"):
+    if strategy == "mcts":
         drawn["parallel"] = draw(st.sampled_from([2, 1, 3, 10]))
     if strategy == "particle_filtering":
         drawn["weight_temperature"] = draw(st.sampled_from([0.05, 1.0, 5.0]))
         drawn["ess_threshold"] = draw(st.sampled_from([0.25, 0.5, 0.9, 1.0]))
-    elif not drawn.get("sort_completed"):
-        drawn["early_stop"] = draw(st.booleans())
-        drawn["agree"] = draw(st.sampled_from([None, None, 2, 3]))
     return Params(**drawn)
 
 
 @st.composite
 def cases(draw: st.DrawFn, strategy: str) -> tuple[Params, RandomWorld]:
     drawn = draw(params(strategy))
-    likely = st.one_of(agreeing_worlds(), worlds()) if drawn.early_stop or drawn.agree else worlds()
+    likely = st.one_of(agreeing_worlds(), worlds()) if strategy == "adaptive_vote" else worlds()
     return drawn, draw(likely)

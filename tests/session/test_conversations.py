@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
 from tests.runs.replay.recordings import Endless
 
 from tts.build.errors import DatasetError
@@ -17,7 +18,7 @@ from tts.runs.config import read_run_config
 from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
-from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
+from tts.runs.replay import read_recording
 from tts.runs.token_requests import requests_with_ids
 from tts.session import Run, Session
 

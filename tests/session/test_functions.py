@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tts.build.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.functions import FunctionVerifier, name_of
-from tts.search import BeamSearchConfig
 from tts.session import Session
 from tts.session.functions import answer_form_of
 
@@ -123,11 +122,10 @@ def test_a_reward_that_raises_is_named_and_its_error_is_the_cause(tiny_deploymen
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-@pytest.mark.parametrize("early_stop", [False, True])
-def test_an_answer_that_is_no_text_is_refused(session, early_stop):
-    config = BeamSearchConfig(n=4, early_stop=early_stop)
+@pytest.mark.parametrize("strategy", ["beam-search", "adaptive-vote"])
+def test_an_answer_that_is_no_text_is_refused(session, strategy):
     with pytest.raises(FunctionError, match="gave 4; an answer must be a text or None"):
-        session.solve(QUESTION, strategy=config, answer_of=lambda text: 4)
+        session.solve(QUESTION, strategy=strategy, n=4, answer_of=lambda text: 4)
 
 
 def test_with_an_equality_of_ones_own_only_the_same_characters_are_known_to_be_equal():

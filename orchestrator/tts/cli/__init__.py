@@ -30,7 +30,6 @@ from . import (
     study,
     tune,
     usage,
-    watch,
 )
 from .command import Command, Group, WithDefault
 from .ending import ended
@@ -185,19 +184,19 @@ _command(
     _LOOK,
     "tts report runs/RUN --open",
     "tts report runs/ONE runs/OTHER --format pdf",
+    "tts report runs/RUN --follow --open",
 )
 _runs = typer.Typer(
     cls=Group,
-    help="List, watch, compare, merge and convert runs.",
+    help="List, compare, merge and convert runs.",
     no_args_is_help=True,
     **_HELP,
 )
 for _name, _function, *_lines in (
     ("list", report.list_recorded, "tts runs list --json"),
-    ("watch", watch.watch, "tts runs watch", "tts runs watch runs/RUN --web"),
     ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
-    ("trace", report.trace, "tts runs trace runs/RUN --to run.pftrace"),
+    ("trace", report.trace, "tts runs trace runs/RUN --to run.json"),
 ):
     _runs.command(_name, cls=Command, epilog=_examples(*_lines), **_HELP)(_function)
 app.add_typer(_runs, name="runs", rich_help_panel=_LOOK)

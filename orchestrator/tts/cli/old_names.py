@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from . import engines, keys, report, requests, watch
+from . import engines, keys, report, requests
 from .command import Command
 from .options import renamed
 
@@ -17,8 +17,6 @@ def add_to(app: typer.Typer) -> None:
     """Register every old name, hidden from help texts."""
     for old, new, command in (
         ("deploy", "render", engines.render),
-        ("top", "runs watch", watch.watch),
-        ("watch", "runs watch", watch.watch),
         ("requests", "gateway requests", requests.requests),
         ("compare", "runs compare", report.compare),
         ("merge", "runs merge", report.merge),

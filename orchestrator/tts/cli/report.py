@@ -40,6 +40,12 @@ def report(
     open_page: Annotated[
         bool, typer.Option("--open", help="Show the page in the browser.")
     ] = False,
+    keep_up: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="While the run goes on, write the page anew every few seconds."
+        ),
+    ] = False,
     formats: Annotated[
         list[Format] | None,
         typer.Option(
@@ -74,6 +80,8 @@ def report(
 
     from .documents.runs import ReportDocument, runs_of
 
+    if keep_up:
+        open_page = _follow(runs, open_page)
     kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
     for kind, given in zip(Format, (pdf, svg, png), strict=False):
         if given:
@@ -116,6 +124,25 @@ def report(
         )
     if page and open_page:
         typer.launch(page.resolve().as_uri())
+
+
+def _follow(runs: list[Path], open_page: bool) -> bool:
+    """Keep the page of a run up to date until the run ends; whether it is still to be opened."""
+    from tts.reports.console import say
+    from tts.reports.page.following import follow
+
+    if len(runs) != 1:
+        raise typer.BadParameter("goes with one run", param_hint="--follow")
+    said = ""
+    for page in follow(runs[0]):
+        line = f"page: {page}" if isinstance(page, Path) else f"No page yet: {page}"
+        if line != said:
+            say(line)
+        said = line
+        if open_page and isinstance(page, Path):
+            typer.launch(page.resolve().as_uri())
+            open_page = False
+    return open_page
 
 
 def compare(
@@ -228,7 +255,7 @@ def trace(
             callback=usable,
             metavar="FILE",
             help="Where to write it.",
-            show_default="trace.pftrace in the run's folder",
+            show_default="trace.json in the run's folder",
         ),
     ] = None,
     out: OldOut = None,

@@ -13,7 +13,7 @@ from tts.strategies.names import STRATEGY_NAMES
 from .command import command_line
 from .completion import datasets, deployments, runs, strategies, strategies_or_all
 from .json_output import print_json
-from .options import JsonOption, ServerOption, VerifierOption, given_options, usable
+from .options import JsonOption, ServerOption, VerifierOption, usable
 
 if TYPE_CHECKING:
     from tts.runs.config import FunctionSource
@@ -234,21 +234,6 @@ def bench(
             "machine), one for each --endpoint, and merge them.",
         ),
     ] = False,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            "--replay",
-            callback=usable,
-            autocompletion=runs,
-            metavar="RUN|FILE",
-            help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
-            "while they work at its lengths.",
-        ),
-    ] = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Show load, rates and recent problems while the run goes on."),
-    ] = False,
     out: _Out = None,
     resume: Annotated[
         Path | None,
@@ -274,12 +259,10 @@ def bench(
     from tts.datasets.options import Shard
     from tts.datasets.rows import parse_columns
     from tts.lab.bench.group_run import resume_group, run_all
-    from tts.lab.bench.replayed_run import as_recorded
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
     from tts.reports.comparison import report_comparison
     from tts.reports.console import say
-    from tts.reports.live_screen import WatchedBench
     from tts.reports.progress import BenchProgress
     from tts.reports.runs import print_report
     from tts.runs.config import Limits, RunConfig
@@ -289,18 +272,11 @@ def bench(
     servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
-    if resume is not None and replay is not None:
-        raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
-    if verifier is not None and replay is not None:
-        raise typer.BadParameter(
-            "what is replayed has its verifier already", param_hint="--verifier"
-        )
-    progress = WatchedBench if watch else BenchProgress
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        with progress() as observer:
+        with BenchProgress() as observer:
             folder = carry_on(
                 resume,
                 deployment,
@@ -335,9 +311,7 @@ def bench(
             sources=_sources(search, verifier, deployment),
             command=command_line(context),
         )
-        if replay is not None:
-            config = as_recorded(config, replay, given_options(context))
-        with progress() as observer:
+        with BenchProgress() as observer:
             if config.strategy == ALL and not ray:
                 folder = run_all(config, out, observer, names=compared, endpoints=servers)
             else:

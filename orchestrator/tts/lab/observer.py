@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tts.build.spec import Role
 from tts.serving.server.loading import Loading
 from tts.session.progress import RunProgress
@@ -21,8 +19,8 @@ class Observer:
     def loading(self, loading: Loading) -> None:
         """What the engines of a starting server do; called twice a second."""
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
-        """A run begins in its folder; `run` is kept up to date until it has ended."""
+    def began(self, run: RunProgress, title: str) -> None:
+        """A run begins; `run` is kept up to date until it has ended."""
 
     def changed(self) -> None:
         """The numbers may have changed; called about ten times a second while a run goes on."""

@@ -6,11 +6,10 @@
 | progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
 | waiting | what is waited for while engines load or are built |
 | live_tree | the tree of one problem while it grows, on as many lines as there are |
-| live_run, live_screen, live_server | a run while it goes on: read, on a terminal, for browsers |
 | sheet | tables that are never cut, and bars for their cells |
 | runs, comparison | finished runs, groups of runs side by side, runs problem by problem |
 | listed_runs | the runs in a folder, a row each |
-| trace, perfetto_file | a run's timeline for Perfetto |
+| trace | a run's timeline for Perfetto |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules and placements side by side |
 | memory_plan | the memory of each GPU and both engines' pools, or of a pair on a CPU |

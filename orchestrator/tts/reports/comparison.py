@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -26,14 +25,13 @@ from tts.runs.compare import (
     read_rows,
     varying,
 )
-from tts.runs.config import ReplaySource
-from tts.runs.groups import is_group, read_group
+from tts.runs.groups import is_group
 from tts.runs.pooled import Budget, Pooled, best_at, pool
 from tts.runs.statistics import half_width
 from tts.runs.summary import read_summary
 
 from .console import consoles
-from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, replay_line, warning_of
+from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, warning_of
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
@@ -41,8 +39,6 @@ Column = TypeVar("Column", int, str)
 
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
-    "early_stop": "at its own n only, since early_stop leaves problems with different numbers of "
-    "completions",
     "limits": "at its own n only, since its limits are those of whole problems",
     "old_log": "at its own n only, since its log is from a version that did not keep each "
     "completion's answer",
@@ -61,22 +57,12 @@ def report_comparison(folders: Sequence[Path]) -> None:
     for folder, (_, unfinished) in zip(folders, read, strict=True):
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
-        if line := _group_replay_line(folder):
-            out.print(line, style="yellow", highlight=False, soft_wrap=True)
         for line in remote_lines(folder):
             out.print(line, style="yellow", highlight=False, soft_wrap=True)
         if unfinished:
             left = ", ".join(unfinished)
             way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
-
-
-def _group_replay_line(folder: Path) -> str | None:
-    if is_group(folder):
-        replay = read_group(folder)[0].get("replay")
-        return replay_line(msgspec.convert(replay, ReplaySource | None))
-    summary = read_summary(folder)
-    return replay_line(summary.replay, summary.tree_digest)
 
 
 def comparison_tables(rows: Sequence[Row]) -> RenderableType:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,7 +20,7 @@ from tts.session import Result, RunProgress, Step
 from .console import consoles, redraw_after_resize
 from .waiting import StartLines
 
-_MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.LOOKAHEAD, Fate.PRUNED)
+_MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.PRUNED)
 
 
 @dataclass(eq=False)
@@ -101,7 +100,6 @@ FATE_STYLE = {
     Fate.PRUNED: "dim strike",
     Fate.COMPLETED: "green",
     Fate.SURPLUS: "dim green",
-    Fate.LOOKAHEAD: "dim italic",
 }
 
 _LIMITED: dict[Limit, tuple[str, str]] = {
@@ -128,7 +126,7 @@ class LiveTree(StartLines, Observer):
         self._out, _ = consoles()
         self._size = self._console.size
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+    def began(self, run: RunProgress, title: str) -> None:
         """See Observer; draws if there is a terminal to draw on."""
         self._waiting.end()
         if self._console.is_terminal:

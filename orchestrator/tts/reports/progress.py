@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -73,7 +72,7 @@ class BenchProgress(StartLines, Observer):
         self._bar: _Bar | None = None
         self._said = 0.0
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+    def began(self, run: RunProgress, title: str) -> None:
         """See Observer."""
         self._waiting.end()
         self._run, self._title = run, title
@@ -120,7 +119,7 @@ class TuneProgress(StartLines, Observer):
         super().__exit__(kind, error, traceback)
         self._end()
 
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+    def began(self, run: RunProgress, title: str) -> None:
         """See Observer."""
         self._run = run
         self._begin(title, run.total)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.runs.compare import Agreement, correct_by_problem
-from tts.runs.config import NOT_REPRODUCIBLE, ReplaySource, read_run_config
+from tts.runs.config import NOT_REPRODUCIBLE, read_run_config
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.events import AnyEvent
 from tts.runs.groups import is_group
@@ -234,8 +234,6 @@ def print_report(
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
         if line := warning_of(summary):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
-        if line := replay_line(summary.replay, summary.tree_digest):
-            console.print(line, style="yellow", highlight=False, soft_wrap=True)
         for line in [*remote_lines(folder), *_missed_lines(folder)]:
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
@@ -261,22 +259,6 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     if share is None or not problems:
         return "-"
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
-
-
-def replay_line(replay: ReplaySource | None, tree_digest: str | None = None) -> str | None:
-    """The line that says that a run, or each of a group's, is a replay; None if it is not.
-
-    `tree_digest` is that of the run's own trees and answers.
-    """
-    if not replay:
-        return None
-    line = f"replay of {replay.source}: the engines did the work, the recording answered"
-    if replay.tree_digest:
-        same = tree_digest == replay.tree_digest
-        line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
-    if replay.text == "made up":
-        line += "; its text is made up, so there are no answers to grade"
-    return line
 
 
 def _missed_lines(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A run's timeline for Perfetto: `trace.pftrace`, written in one pass over its log.
+"""A run's timeline, `trace.json`, written in one pass over its log: Chrome's trace event format.
 
 The process `orchestrator` has the problems in lanes, how many run, and the scheduler's decisions:
 what was sent, cancelled, or used though it had been sent ahead. `generator` and `verifier` have
@@ -12,11 +12,13 @@ sending). A flow leads from a node's score to each expansion of that node that w
 from __future__ import annotations
 
 import heapq
+import json
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
+from typing import IO, Any
 
 from tts.build.errors import RunError
 from tts.runs.checks import check_run
@@ -38,30 +40,13 @@ from tts.runs.requests import WINDOW, InOrderOfSending, request_of
 from tts.runs.state import end_to_end
 from tts.search import NodePath
 
-from .perfetto_file import Detail, PerfettoFile, Track
-
-TRACE = "trace.pftrace"
-
-_DETAILS = (
-    "problem",
-    "node",
-    "kind",
-    "prompt tokens",
-    "tokens",
-    "score",
-    "trigger",
-    "cancelled",
-    "question",
-    "answer",
-    "correct",
-    "generator in flight",
-    "verifier in flight",
-)
+TRACE = "trace.json"
+Details = dict[str, str | int | float]
+"""What an event says of itself."""
 _SCORES = 4 * WINDOW
 """Scores that are kept for the expansions that may follow; more than those of all running ones."""
 _RATE_S = 0.1
 """Over which tokens/s is a mean."""
-_SLOT_RANK = 1000  # below the counters
 
 
 @dataclass(frozen=True)
@@ -89,16 +74,79 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
             first = next(events, None)
             if first is None:
                 raise RunError(f"The run in {folder} has not begun: its log is empty.")
-            trace = _Trace(PerfettoFile(stream, _DETAILS, _unix_time(first)), vote)
+            out = _Events(stream)
+            trace = _Trace(out, vote)
             trace.add_events(chain((first,), events))
             for engine in ENGINES:
                 trace.add_steps(folder, engine)
+            out.end(first.time if isinstance(first, Session) else None)
     except OSError as error:
         raise RunError(
             f"The trace {file} cannot be written: {error.strerror or error}.",
             hint="Name another file with --out.",
         ) from error
     return file, trace.counts
+
+
+@dataclass(frozen=True)
+class _Track:
+    """A lane of slices: what the format calls a thread of a process."""
+
+    pid: int
+    tid: int
+
+
+class _Events:
+    """The events of a trace, one a line, as they come. Times are seconds from the run's begin."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._ids = count(1)  # of processes and tracks; viewers take 0 for the machine's idle time
+        self._before = b'{"displayTimeUnit":"ms","traceEvents":[\n'
+
+    def process(self, name: str) -> int:
+        """A process of its own: what holds tracks and counters."""
+        pid = next(self._ids)
+        self._write("M", "process_name", 0.0, pid=pid, tid=pid, args={"name": name})
+        return pid
+
+    def track(self, process: int, name: str) -> _Track:
+        """A track of a process, below those that are there."""
+        track = _Track(process, next(self._ids))
+        self._write("M", "thread_name", 0.0, **vars(track), args={"name": name})
+        return track
+
+    def slice(self, track: _Track, name: str, began: float, ended: float, details: Details) -> None:
+        """Something that took its time."""
+        length = _microseconds(ended) - _microseconds(began)
+        self._write("X", name, began, dur=length, **vars(track), args=details)
+
+    def instant(self, track: _Track, name: str, t: float, details: Details) -> None:
+        """Something that happened at one moment."""
+        self._write("i", name, t, s="t", **vars(track), args=details)
+
+    def count(self, process: int, name: str, t: float, value: int) -> None:
+        """A counter's value from `t` on."""
+        self._write("C", name, t, pid=process, args={"value": value})
+
+    def flow(self, number: int, began: tuple[_Track, float], ended: tuple[_Track, float]) -> None:
+        """An arrow between two slices, which are those of their tracks at these times."""
+        for kind, (track, t) in (("s", began), ("f", ended)):
+            bound = {"bp": "e"} if kind == "f" else {}
+            self._write(kind, "score", t, id=number, cat="score", **bound, **vars(track))
+
+    def end(self, began: str | None) -> None:
+        """No event follows; `began` is the wall-clock time of the run's begin, ISO 8601."""
+        self._file.write(f'\n],"otherData":{json.dumps({"began": began})}}}\n'.encode())
+
+    def _write(self, kind: str, name: str, t: float, **fields: Any) -> None:
+        event = {"ph": kind, "name": name, "ts": _microseconds(t), **fields}
+        self._file.write(self._before + json.dumps(event, separators=(",", ":")).encode())
+        self._before = b",\n"
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
 
 
 class _Lanes:
@@ -121,44 +169,32 @@ class _Lanes:
         return lane
 
 
-@dataclass
-class _HeldScore:
-    """A score's slice, written when no expansion can follow it any more."""
-
-    record: EngineRequest
-    track: Track
-    details: dict[str, Detail]
-    flows: list[int] = field(default_factory=list)
-
-
 class _Engine:
     """The tracks of one engine."""
 
-    def __init__(self, out: PerfettoFile, name: Engine) -> None:
+    def __init__(self, out: _Events, name: Engine) -> None:
         self.out = out
         self.process = out.process(name)
-        self._in_flight = out.counter(self.process, "in flight", "requests")
-        self._idle: Track | None = None
-        self._slots: dict[int, Track] = {}
+        self._idle: _Track | None = None
+        self._slots: dict[int, _Track] = {}
         self._lanes = _Lanes()
         self._ends: list[float] = []
 
-    def slot(self, request: EngineRequest) -> Track:
+    def slot(self, request: EngineRequest) -> _Track:
         """The track of the next request, in order of sending."""
         while self._ends and self._ends[0] <= request.sent:
             self._count_down()
         heapq.heappush(self._ends, request.done)
-        self.out.count(self._in_flight, request.sent, len(self._ends))
+        self.out.count(self.process, "in flight", request.sent, len(self._ends))
         lane = self._lanes.place(request.sent, request.done)
         if lane not in self._slots:
-            name = f"slot {lane}"
-            self._slots[lane] = self.out.track(self.process, name, _SLOT_RANK + lane)
+            self._slots[lane] = self.out.track(self.process, f"slot {lane}")
         return self._slots[lane]
 
     def idle(self, since: float, until: float, why: str) -> None:
         """Nothing was in flight, and why."""
         if self._idle is None:
-            self._idle = self.out.track(self.process, "idle", _SLOT_RANK - 1)
+            self._idle = self.out.track(self.process, "idle")
         self.out.slice(self._idle, why, since, until, {})
 
     def finish(self) -> None:
@@ -168,20 +204,18 @@ class _Engine:
 
     def _count_down(self) -> None:
         ended = heapq.heappop(self._ends)
-        self.out.count(self._in_flight, ended, len(self._ends))
+        self.out.count(self.process, "in flight", ended, len(self._ends))
 
 
 class _Trace:
     """A run's events as slices, instants, counters and flows."""
 
-    def __init__(self, out: PerfettoFile, vote: str) -> None:
+    def __init__(self, out: _Events, vote: str) -> None:
         self._out = out
         self._vote = vote
-        orchestrator = out.process("orchestrator")
-        self._running = out.counter(orchestrator, "running", "problems")
-        self._decisions = out.track(orchestrator, "scheduler")
-        self._orchestrator = orchestrator
-        self._lanes: dict[int, Track] = {}
+        self._orchestrator = out.process("orchestrator")
+        self._decisions = out.track(self._orchestrator, "scheduler")
+        self._lanes: dict[int, _Track] = {}
         self._free_lanes: list[int] = []
         self._open: dict[str, tuple[float, int, str]] = {}
         """Begin, lane and question of each running problem."""
@@ -189,7 +223,9 @@ class _Trace:
         self._waiting = InOrderOfSending()
         self._values: dict[tuple[str, NodePath], float] = {}
         """Scores whose requests wait to be put in order."""
-        self._scores: OrderedDict[tuple[str, NodePath], _HeldScore] = OrderedDict()
+        self._scores: OrderedDict[tuple[str, NodePath], tuple[_Track, EngineRequest]] = (
+            OrderedDict()
+        )
         self._requests = self._flows = self._steps = 0
 
     @property
@@ -226,42 +262,35 @@ class _Trace:
         for request in self._waiting.rest():
             self._add_request(request)
         self._end_problems(now)
-        while self._scores:
-            self._write_score(self._scores.popitem(last=False)[1])
         for engine in self._engines.values():
             engine.finish()
 
     def add_steps(self, folder: Path, name: Engine) -> None:
         """Write what the engine itself said of its steps, if the run has recorded it."""
-        out, process = self._out, self._engines[name].process
-        counters: dict[str, tuple[Track, int]] = {}
+        process = self._engines[name].process
+        before: dict[str, int] = {}
 
-        def count(title: str, unit: str, t: float, value: int | None) -> None:
-            if value is None:
-                return
-            if title not in counters:
-                counters[title] = out.counter(process, title, unit), -1
-            counter, before = counters[title]
-            if value != before:
-                out.count(counter, t, value)
-                counters[title] = counter, value
+        def count(title: str, t: float, value: int | None) -> None:
+            if value is not None and value != before.get(title):
+                self._out.count(process, title, t, value)
+                before[title] = value
 
         slice_of, tokens = 0, 0
         for step in steps_of_run(folder, name):
             self._steps += 1
-            count("KV blocks in use", "blocks", step.t, step.blocks_used)
-            count("batch", "requests", step.t, step.scheduled)
-            count("queued", "requests", step.t, step.queued)
+            count("KV blocks in use", step.t, step.blocks_used)
+            count("batch", step.t, step.scheduled)
+            count("queued", step.t, step.queued)
             if step.seconds is None or step.tokens is None:
                 continue  # samples do not add up to a rate
             while int(step.t / _RATE_S) > slice_of:
-                count("tokens/s", "tokens/s", slice_of * _RATE_S, round(tokens / _RATE_S))
+                count("tokens/s", slice_of * _RATE_S, round(tokens / _RATE_S))
                 slice_of = slice_of + 1 if tokens else int(step.t / _RATE_S)
                 tokens = 0
             tokens += step.tokens
         if tokens:
-            count("tokens/s", "tokens/s", slice_of * _RATE_S, round(tokens / _RATE_S))
-            count("tokens/s", "tokens/s", (slice_of + 1) * _RATE_S, 0)
+            count("tokens/s", slice_of * _RATE_S, round(tokens / _RATE_S))
+            count("tokens/s", (slice_of + 1) * _RATE_S, 0)
 
     def _add_request(self, request: EngineRequest) -> None:
         """Write a request, in order of sending."""
@@ -269,9 +298,9 @@ class _Trace:
         track = self._engines[request.engine].slot(request)
         key, details = (request.problem, request.node), _details(request)
         if request.cancelled:
-            why: dict[str, Detail] = {"cancelled": request.cancelled}
+            why: Details = {"cancelled": request.cancelled}
             self._decide(f"cancel {request.engine}", request.done, *key, why)
-        sent: dict[str, Detail] = {
+        sent: Details = {
             "kind": request.kind,
             "generator in flight": request.in_flight[0],
             "verifier in flight": request.in_flight[1],
@@ -279,51 +308,28 @@ class _Trace:
         if request.trigger:
             sent["trigger"] = request.trigger
         self._decide(f"send {request.engine}", request.sent, *key, sent)
-        if request.engine == "verifier":
-            if not request.cancelled and key in self._values:
-                details["score"] = self._values.pop(key)
-                self._hold(key, _HeldScore(request, track, details))
-                return
-            flows: list[int] = []
-        else:
-            flows = self._flow_to(request)
-        self._out.slice(
-            track, _title(request), request.sent, request.done, details, ending_flows=flows
-        )
+        scored = request.engine == "verifier" and not request.cancelled and key in self._values
+        if scored:
+            details["score"] = self._values.pop(key)
+        self._out.slice(track, _title(request), request.sent, request.done, details)
+        if scored:
+            self._scores[key] = track, request
+            self._scores.move_to_end(key)  # of an earlier session it may be there
+            if len(self._scores) > _SCORES:
+                self._scores.popitem(last=False)
+        elif request.engine == "generator" and request.kind != "prefetch":
+            self._flow_to(request, track)
 
-    def _flow_to(self, request: EngineRequest) -> list[int]:
+    def _flow_to(self, request: EngineRequest, track: _Track) -> None:
         """The flow from the score of a request's parent, if it was sent after that was known."""
-        if request.kind == "prefetch":
-            return []
-        score = self._scores.get((request.problem, request.node[:-1]))
-        if score is None or score.record.done > request.sent:
-            return []
-        self._flows += 1
-        score.flows.append(self._flows)
-        return [self._flows]
+        waited_for = self._scores.get((request.problem, request.node[:-1]))
+        if waited_for and waited_for[1].done <= request.sent:
+            self._flows += 1
+            began = waited_for[0], waited_for[1].sent
+            self._out.flow(self._flows, began, (track, request.sent))
 
-    def _hold(self, key: tuple[str, NodePath], score: _HeldScore) -> None:
-        if key in self._scores:  # in a session before
-            self._write_score(self._scores.pop(key))
-        self._scores[key] = score
-        if len(self._scores) > _SCORES:
-            self._write_score(self._scores.popitem(last=False)[1])
-
-    def _write_score(self, score: _HeldScore) -> None:
-        record = score.record
-        self._out.slice(
-            score.track,
-            _title(record),
-            record.sent,
-            record.done,
-            score.details,
-            flows=score.flows,
-        )
-
-    def _decide(
-        self, what: str, t: float, problem: str, node: NodePath, details: dict[str, Detail]
-    ) -> None:
-        about: dict[str, Detail] = {"problem": problem, "node": _name(node)}
+    def _decide(self, what: str, t: float, problem: str, node: NodePath, details: Details) -> None:
+        about: Details = {"problem": problem, "node": _name(node)}
         self._out.instant(self._decisions, what, t, about | details)
 
     def _start_problem(self, event: ProblemStarted, t: float) -> None:
@@ -334,10 +340,10 @@ class _Trace:
             lane = len(self._lanes)
             self._lanes[lane] = self._out.track(self._orchestrator, f"problems {lane}")
         self._open[event.problem] = t, lane, event.question
-        self._out.count(self._running, t, len(self._open))
+        self._out.count(self._orchestrator, "running", t, len(self._open))
 
     def _end_problem(self, event: ProblemSolved, t: float) -> None:
-        details: dict[str, Detail] = {}
+        details: Details = {}
         if (answer := event.answers.get(self._vote)) is not None:
             details["answer"] = answer
         if event.correct is not None and self._vote in event.correct:
@@ -349,18 +355,18 @@ class _Trace:
         for problem in list(self._open):
             self._close(problem, t, {})
 
-    def _close(self, problem: str, t: float, details: dict[str, Detail]) -> None:
+    def _close(self, problem: str, t: float, details: Details) -> None:
         if problem not in self._open:
             return
         began, lane, question = self._open.pop(problem)
-        said: dict[str, Detail] = {"problem": problem, "question": question}
+        said: Details = {"problem": problem, "question": question}
         self._out.slice(self._lanes[lane], problem, began, t, said | details)
-        self._out.count(self._running, t, len(self._open))
+        self._out.count(self._orchestrator, "running", t, len(self._open))
         heapq.heappush(self._free_lanes, lane)
 
 
-def _details(request: EngineRequest) -> dict[str, Detail]:
-    details: dict[str, Detail] = {
+def _details(request: EngineRequest) -> Details:
+    details: Details = {
         "problem": request.problem,
         "node": _name(request.node),
         "kind": request.kind,
@@ -384,11 +390,3 @@ def _title(request: EngineRequest) -> str:
 
 def _name(node: NodePath) -> str:
     return ".".join(map(str, node)) or "prompt"
-
-
-def _unix_time(first: AnyEvent) -> float | None:
-    """When a log's first session began, in seconds; None if it does not say."""
-    try:
-        return first.began.timestamp() if isinstance(first, Session) else None
-    except ValueError:
-        return None

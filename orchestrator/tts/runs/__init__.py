@@ -5,11 +5,10 @@ The log is the single source: results, what a resumed run goes on from, measures
 | module | job |
 |---|---|
 | events | the events, typed, with their one codec and the schema's version |
-| log | appending to the log, and its readers: of a whole one, of one that is still being written |
+| log | appending to the log, and reading it |
 | folder | the files of a run folder: names, create, read, write |
 | config | what a run is asked to be: run.json |
 | listing | the runs in a folder at a glance |
-| going_on | which runs go on, and which of them is meant |
 | groups | a folder of several runs that are compared |
 | files | opening the files of a folder that may be somebody else's |
 | lock, durable | one process at a time; writing what is still there after the power has failed |
@@ -26,5 +25,5 @@ The log is the single source: results, what a resumed run goes on from, measures
 | paged_cache | what a KV cache of any size makes of a run's requests |
 | compare, curves | runs side by side and problem by problem; accuracy over n |
 | statistics | quantiles, intervals, paired differences, pass@k, the Pareto front |
-| replay | a recorded run in the engines' place |
+| replay | a recorded run as a script, which answers in the engines' place |
 """

@@ -263,7 +263,7 @@ def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurv
     """Why a run has no curve, as far as its summary shows."""
     if accuracy is None or summary.pass_at_n is None:
         return "no_reference"
-    return why_dependent(strategy, summary.parameters, limited=bool(summary.limits))
+    return why_dependent(strategy, limited=bool(summary.limits))
 
 
 def _differs(strategy: str, summary: Summary) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,20 +17,6 @@ from tts.strategies.names import strategy_name
 
 from .checks import check_run
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
-
-
-class ReplaySource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The recorded run, or the file of recorded chains, that answers in the engines' place."""
-
-    source: str
-    """The folder or the file."""
-    digest: str = ""
-    """SHA-256 of the log or of the file; runs of older versions lack it."""
-    text: Literal["recorded", "made up"]
-    """Whether the steps' text is an engine's, so that there are answers to grade."""
-    tree_digest: str = ""
-    """That of the recorded run; a file has none."""
-
 
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
@@ -117,7 +103,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Problems to draw of each level; None: all."""
     shard: str | None = None
     """The part of the problems that this run solves, as i/N; None: all of them."""
-    replay: ReplaySource | None = None
     limits: Limits = Limits()
     functions: dict[str, str] = {}
     """The program's own functions and endpoints that take part, by role. Resolved."""

@@ -18,14 +18,11 @@ from tts.strategies.catalog import known_strategy
 
 from .events import LoggedCompletion, ProblemSolved
 
-WhyDependent = Literal["dependent", "early_stop", "limits"]
-"""No part of the search is a smaller one; it stopped at a different number of completions for each
-problem; its limits are those of whole problems."""
+WhyDependent = Literal["dependent", "limits"]
+"""No part of the search is a smaller one; its limits are those of whole problems."""
 
 
-def why_dependent(
-    strategy: str, parameters: Mapping[str, Any], *, limited: bool
-) -> WhyDependent | None:
+def why_dependent(strategy: str, *, limited: bool) -> WhyDependent | None:
     """Why the parts of a run do not count as smaller runs; None if they do.
 
     `limited`: whether its problems were, in tokens or in time.
@@ -33,9 +30,7 @@ def why_dependent(
     known = known_strategy(strategy)
     if known is None or known.independent is None:
         return "dependent"
-    if limited:
-        return "limits"
-    return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
+    return "limits" if limited else None
 
 
 def unit_size(strategy: str, parameters: Mapping[str, Any]) -> int:

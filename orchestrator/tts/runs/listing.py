@@ -20,8 +20,8 @@ from .checks import check_lengths
 from .config import RunConfig, parse_config
 from .files import open_file
 from .folder import CONFIG, EVENTS, GROUP, SUMMARY, has_begun, has_finished, read_config, read_json
-from .going_on import is_worked_on
 from .groups import is_group, read_group
+from .lock import is_worked_on
 from .log import first_session
 from .summary import Summary
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+import psutil
 
 from tts.build.errors import RunError
 from tts.build.input_files import Unreadable
@@ -20,8 +23,9 @@ from .files import open_file, read_text
 from .folder import cannot_write
 
 LOCK = ".lock"
-MOST_BYTES = 1000
+_MOST_BYTES = 1000
 """Longest content of the lock's file that is read: it names a process."""
+_HOLDER = re.compile(r"process (\d{1,9}) on (.+)")
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -55,6 +59,20 @@ def locked(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
+def is_worked_on(folder: Path) -> bool:
+    """Whether a process holds a run folder, as far as is visible without trying its lock.
+
+    A process of another host cannot be checked, so it counts as alive.
+    """
+    try:
+        holder = _HOLDER.fullmatch(read_text(folder / LOCK, _MOST_BYTES))
+    except (OSError, Unreadable):
+        return False
+    if holder is None or holder[2] != socket.gethostname():
+        return True
+    return psutil.pid_exists(int(holder[1]))
+
+
 def _locked_file(path: Path) -> BinaryIO | None:
     """The lock's file, locked; None if another process has it. Raises OSError."""
     while True:
@@ -77,7 +95,7 @@ def _locked_file(path: Path) -> BinaryIO | None:
 def _in_use(folder: Path) -> RunError:
     holder = ""
     with suppress(OSError, Unreadable):
-        holder = read_text(folder / LOCK, MOST_BYTES)
+        holder = read_text(folder / LOCK, _MOST_BYTES)
     return RunError(
         f"The run folder {folder} is in use by {holder or 'another process'}.",
         hint="Wait until that has ended, or stop it with Ctrl-C there (or kill PID); it can be "

@@ -131,8 +131,6 @@ class ProblemState:
     """When it was first started, on the run's clock, in seconds."""
     started: float | None = None
     """When it was started in the session that goes on with it, or solved it."""
-    session: int = 0
-    """The number of that session, from 1."""
     resumed: bool = False
     """Whether an earlier session has begun it, so that its times do not say how long it took."""
     generated: list[tuple[float, Generated]] = field(default_factory=list)
@@ -145,7 +143,7 @@ class ProblemState:
     repeated: bool = False
     """Whether it had been solved before, as when two processes wrote one log."""
 
-    def apply(self, event: Event, began: float = 0.0, session: int = 1) -> None:
+    def apply(self, event: Event, began: float = 0.0) -> None:
         """Take in an event of this problem, of a session that began at `began`."""
         match event:
             case Generated():
@@ -162,7 +160,6 @@ class ProblemState:
                 self.cancelled.append((began, event))
             case ProblemStarted():
                 self.started = began + event.t
-                self.session = session
                 if self.first_started is None:
                     self.first_started = self.started
                 if event.question:
@@ -265,7 +262,7 @@ class RunState(RunClock):
         found = self.open.get(name)
         if found is None:
             found = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
-        found.apply(event, self.began, self.sessions)
+        found.apply(event, self.began)
         if found.solution is None:
             return None
         self.solved.add(name)

@@ -17,7 +17,7 @@ from tts.search import Limit
 from tts.strategies.names import strategy_name
 
 from .checks import read_summary_fields
-from .config import Limits, ReplaySource, RunConfig
+from .config import Limits, RunConfig
 from .events import AnyEvent, ProblemSolved
 from .folder import SUMMARY, Json
 from .records import ENGINES
@@ -168,8 +168,6 @@ class Summary(Mapping[str, Any]):
     """One hash over every problem's tree and answers."""
     questions: str | None = None
     """One hash over every problem's id and question: equal where the same was asked."""
-    replay: ReplaySource | None = None
-    """The run that this one replays."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
     limited: dict[Limit, Count] | None = None
@@ -200,10 +198,9 @@ class Summary(Mapping[str, Any]):
     @property
     def search(self) -> tuple[Hashable, ...]:
         """What was asked, and how it was searched: where it is equal, so are the trees."""
-        replayed = self.replay.digest if self.replay else None
         parameters = json.dumps(self.parameters, sort_keys=True)
         limits = tuple(sorted((self.limits or {}).items()))
-        return *self.asked, self.strategy, self.seed, self.deployment, parameters, replayed, limits
+        return *self.asked, self.strategy, self.seed, self.deployment, parameters, limits
 
     @classmethod
     def of_json(cls, data: Json) -> Summary:
@@ -295,7 +292,6 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "sessions": use.run.sessions,
             "tree_digest": _digest(each.digested for each in solved),
             **_questions(solved),
-            "replay": msgspec.to_builtins(config.replay),
             **_limits(config.limits, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),

@@ -8,7 +8,7 @@
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | config | what the parameters of the strategies have in common |
 | budget | a search whose tokens are limited |
-| early_stop | the votes so far, and when no missing completion can change the outcome |
+| votes | the weight of each answer so far |
 | candidates | the candidates of a tree strategy, and the requests that make one |
 | tree_search | base of the strategies: collecting asks, building the result |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
@@ -16,21 +16,18 @@
 | auto | the search for any budget, as it is advised |
 | advice | what a search is advised, and what came of it |
 | allocation | what the problems of a run are advised, by those before them |
-| ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
+| beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | adaptive_vote | sampling in rounds until the vote is probably decided |
-| search_and_learn | three of them exactly as in Hugging Face's code, chosen by `semantics` |
 """
 
-from .ab_mcts import AbMctsConfig, AbMctsSearch
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
 from .advice import Advice, Decision
 from .allocation import Allocation
 from .auto import AutoConfig, AutoSearch
-from .beam_search import BeamSearch
+from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig
-from .dvts import DvtsSearch
-from .early_stop import AnswerForm, AnswerOf
+from .dvts import DvtsConfig, DvtsSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
 from .protocol import (
@@ -45,9 +42,8 @@ from .protocol import (
     Work,
 )
 from .rebase import RebaseConfig, RebaseSearch
-from .sampling import SampleSearch
-from .search_and_learn import BeamSearchConfig, DvtsConfig, SampleSearchConfig
-from .seeds import SeedOf, node_seed
+from .sampling import SampleSearch, SampleSearchConfig
+from .seeds import SeedOf, node_seed, unit_interval
 from .step_search import StepSearch
 from .thought import (
     Aggregation,
@@ -61,10 +57,9 @@ from .thought import (
     significant,
 )
 from .tree import Node, Tree
+from .votes import AnswerForm, AnswerOf
 
 __all__ = [
-    "AbMctsConfig",
-    "AbMctsSearch",
     "AdaptiveVoteConfig",
     "AdaptiveVoteSearch",
     "Advice",
@@ -112,4 +107,5 @@ __all__ = [
     "node_seed",
     "quantise",
     "significant",
+    "unit_interval",
 ]

@@ -23,11 +23,11 @@ import math
 
 from pydantic import Field
 
-from .early_stop import AnswerOf, Votes
 from .protocol import Search
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
 from .thought import significant
+from .votes import AnswerOf, Votes
 
 
 class AdaptiveVoteConfig(SampleSearchConfig):
@@ -53,7 +53,7 @@ class AdaptiveVoteSearch(SampleSearch):
         self._votes = Votes(answer_of)
         self._voted = 0
         """How many chains, from the first on, have voted."""
-        super().__init__(config, seed, answer_of)
+        super().__init__(config, seed)
 
     def _more(self) -> int:
         """The next round, unless the vote is decided."""

@@ -27,7 +27,6 @@ from .adaptive_vote import chance_of_reversal
 from .advice import Advice, Agreement, Decision, EndedBy
 from .candidates import Candidate
 from .config import SearchConfig
-from .early_stop import AnswerForm, AnswerOf, Votes
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
@@ -35,6 +34,7 @@ from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath, Thought, significant
 from .tree import Node, Tree, completions_so_far
+from .votes import AnswerForm, AnswerOf, Votes
 
 DOUBT = significant(0.05)
 """Probability of a reversal at which a vote is decided."""
@@ -261,24 +261,22 @@ class _Mcts(MctsSearch):
         self._ending = ending
         self._tokens = 0
         """Those of the tree, counted as they come: the ending is looked at in every wave."""
-        super().__init__(config, seed, answer_of)
+        self._counted = 0
+        """Completions that have voted."""
+        super().__init__(config, seed)
 
-    def _take_steps(
-        self, candidate: Candidate, path: NodePath, thoughts: Iterable[Thought]
-    ) -> None:
-        taken = list(thoughts)
-        self._tokens += sum(len(thought.token_ids) for thought in taken)
-        super()._take_steps(candidate, path, taken)
+    def _grow(self, candidate: Candidate, result: Generated) -> None:
+        super()._grow(candidate, result)
+        grown = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
+        self._tokens += sum(len(node.thought.token_ids) for node in grown if node.thought)
 
-    def _count(self, completed: Iterable[Node]) -> None:
-        for node in completed:
+    def _may_end(self) -> bool:
+        for node in self._completed[self._counted :]:
             weight = vote_of(self._path_score(node), self._ending.advice)
             self._votes.add(self.tree.text(node.path), weight)
-
-    @property
-    def _vote_is_decided(self) -> bool:
-        votes, completions = self._votes.first_and_second, len(self._completed)
-        return completions > 0 and self._ending.reached(*votes, self._tokens, completions)
+        self._counted = len(self._completed)
+        votes = self._votes.first_and_second
+        return self._counted > 0 and self._ending.reached(*votes, self._tokens, self._counted)
 
 
 class _Rounds(RebaseSearch):

@@ -24,17 +24,17 @@ from pydantic import Field, model_validator
 from tts.compat import Self
 
 from .candidates import UNREACHABLE, Candidate, Pool, State
-from .config import VotingConfig, check_width
+from .config import StepConfig, check_width
 from .contenders import best_first
-from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
-from .step_search import VotingSearch
+from .step_search import StepSearch
 from .thought import Fate, NodePath
 from .tree import Node, Rank
+from .votes import AnswerOf
 
 
-class BeamSearchConfig(VotingConfig):
+class BeamSearchConfig(StepConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
     beam_width: int = Field(default=4, ge=1)
@@ -46,32 +46,20 @@ class BeamSearchConfig(VotingConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self._require_consistent()
-        return self
-
-    def _require_consistent(self) -> None:
-        """Raise ValueError for parameters that do not go together."""
         check_width(self.n, self.beam_width)
-        stop = "early_stop" if self.early_stop else "agree"
-        if self.sort_completed and (self.early_stop or self.agree):
-            raise ValueError(
-                f"sort_completed and {stop} cannot both be on: the first goes on searching "
-                "for better completions, the second stops before all are there"
-            )
+        return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return BeamSearch(self, seed, answer_of)
+        return BeamSearch(self, seed)
 
 
-class BeamSearch(VotingSearch[BeamSearchConfig]):
+class BeamSearch(StepSearch[BeamSearchConfig]):
     """Keeps the n/beam_width best of each iteration's n candidates."""
 
-    def __init__(
-        self, config: BeamSearchConfig, seed: SeedOf, answer_of: AnswerOf | None = None
-    ) -> None:
-        """See VotingSearch."""
-        super().__init__(config, seed, answer_of)
+    def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        super().__init__(config, seed)
         self._completed: list[Node] = []
         self._width = config.n // config.beam_width
         """Number of beams that are kept."""
@@ -80,7 +68,6 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
     def _decide(self, pool: Pool) -> None:
         active, ended = self._active_and_ended(pool)
         self._completed += ended
-        self._count(ended)
         kept = self._keep(active) if not self._enough() else []
         for node in active:
             node.fate = Fate.PRUNED
@@ -152,7 +139,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
     def _enough(self, ended: int = 0) -> bool:
         """Whether no beam is kept once `ended` more chains have ended."""
         complete = len(self._completed) + ended >= self.config.n
-        return (complete and not self.config.sort_completed) or self._vote_is_decided
+        return complete and not self.config.sort_completed
 
     def _keep(self, ranked: list[Node]) -> list[Node]:
         return list(islice(self._eligible(ranked), self._width))

@@ -1,11 +1,11 @@
 """Candidates and pools, which the tree strategies grow, score and decide on.
 
-One rule (`Growth`) says how a candidate grows, for the steps that are asked for and those foreseen.
+`Growth` says how a candidate is asked for, and foreseen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from .config import StepConfig
@@ -22,9 +22,7 @@ class State(Enum):
     """A candidate's state; `step_search` draws the transitions."""
 
     GROWING = auto()
-    """It waits for a step of its own."""
-    LOOKING_AHEAD = auto()
-    """Its own steps are complete; it waits for a look-ahead step."""
+    """It waits for its step."""
     SCORING = auto()
     """It waits for scores only."""
     READY = auto()
@@ -67,22 +65,20 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """New steps at the end of a chain, which are kept or pruned as one."""
+    """A new step at the end of a chain, or the rest of it; kept or pruned as one."""
 
     pool: Pool
     start: int
     """Depth of its first step."""
     end: Node
-    """Its last step so far."""
-    tip: Node
-    """Its last step or, where it looks ahead, the last look-ahead step."""
+    """Its last step."""
     upper_bound: float
     """The most that its path can score."""
     prior: float
     """Expected score of its path while it is unscored: the score of the path above."""
     state: State = State.GROWING
     active: bool = True
-    """Whether its chain can be expanded; known once its own steps are complete."""
+    """Whether its chain can be expanded; known once it is generated."""
     unscored: int = 0
     """Number of scores that have been asked for and not been told."""
     rank: Rank | None = None
@@ -105,17 +101,12 @@ class Candidate:
 
 
 class Growth:
-    """The requests that a candidate is made of.
-
-    A candidate is `granularity` steps, or with `finish="eos"` in the last iteration the rest of the
-    chain; then come up to `lookahead` greedy steps, but not in the last iteration.
-    """
+    """The request of a candidate: one step, or in the last iteration perhaps all that follow."""
 
     def __init__(self, config: StepConfig, seed: SeedOf) -> None:
         self.config = config
         self._seed = seed
         self._sampling = config.sampling
-        self._greedy = replace(config.sampling, temperature=0.0, top_p=1.0)
 
     def is_last(self, iteration: int) -> bool:
         """Whether this is the last iteration."""
@@ -125,27 +116,9 @@ class Growth:
         """Whether this iteration generates to the end of the sequence."""
         return self.config.finish == "eos" and self.is_last(iteration)
 
-    def first(self, path: NodePath, *, whole: bool) -> Expand:
-        """The first request of a candidate that starts at `path`."""
+    def request(self, path: NodePath, *, whole: bool) -> Expand:
+        """The request of a candidate that starts at `path`."""
         return Expand(path, self._seed(path), self._sampling, whole)
-
-    def following(self, start: int, end: NodePath, tip: NodePath, iteration: int) -> Expand | None:
-        """The request after `tip` of a candidate whose chain continues; None if it is complete.
-
-        `start`, `end` and `tip` are those of `Candidate`.
-        """
-        if len(end) - start + 1 < self.config.granularity:
-            path = (*end, 0)
-            return Expand(path, self._seed(path), self._sampling)
-        if len(tip) - len(end) < self.config.lookahead and not self.is_last(iteration):
-            path = (*tip, -1)
-            return Expand(path, self._seed(path), self._greedy)
-        return None
-
-
-def is_lookahead(path: NodePath) -> bool:
-    """Whether a node is a look-ahead step."""
-    return path[-1] < 0
 
 
 def goes_on(thought: Thought | None) -> bool:

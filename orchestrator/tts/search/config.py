@@ -7,19 +7,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
 from .thought import Aggregation, Sampling
+from .votes import AnswerOf
 
 
 class SearchConfig(BaseModel, ABC):
     """Base of the strategies' parameters; names and defaults are search-and-learn's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    LATER: ClassVar[frozenset[str]] = frozenset({"agree", "answer_regex", "answer_schema"})
-    """Parameters that earlier versions did not have, and that are off by default."""
-
     TAKES_BUDGET: ClassVar[bool] = False
     """Whether a search goes on until its budget of tokens is spent, so that no n is fitted to it:
     `auto`, whose budget is the mean of a run, and searches that have no end of their own."""
@@ -40,16 +37,8 @@ class SearchConfig(BaseModel, ABC):
     """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as run.json keeps them.
-
-        Those that earlier versions lacked are left out unless they are set, so that a run that an
-        earlier version has begun can be continued.
-        """
-        values = self.model_dump(mode="json")
-        for name in self.LATER & values.keys():
-            if values[name] == type(self).model_fields[name].default:
-                del values[name]
-        return values
+        """The parameters as run.json keeps them."""
+        return self.model_dump(mode="json")
 
     @property
     def sampling(self) -> Sampling:
@@ -74,19 +63,6 @@ class StepConfig(SearchConfig):
     """Most iterations; a chain that has not ended by then ends there."""
     finish: Literal["depth", "eos"] = "depth"
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
-    granularity: int = Field(default=1, ge=1)
-    """Number of steps of a candidate; only the last is scored. Changes results."""
-    lookahead: int = Field(default=0, ge=0)
-    """Number of greedy steps generated after a candidate; the last is scored instead of it."""
-
-
-class VotingConfig(StepConfig):
-    """Parameters of tree strategies that may stop once their vote is decided."""
-
-    early_stop: bool = False
-    """End once the missing completions cannot change the weighted vote."""
-    agree: int | None = Field(default=None, ge=1)
-    """End once this many completions have the same answer, if it is set."""
 
 
 def check_width(n: int, beam_width: int) -> None:

@@ -22,19 +22,19 @@ from pydantic import Field, model_validator
 from tts.compat import Self
 
 from .candidates import Candidate, Pool, State
-from .config import VotingConfig, check_width
-from .early_stop import AnswerOf
+from .config import StepConfig, check_width
 from .protocol import Search
 from .seeds import SeedOf
-from .step_search import VotingSearch
+from .step_search import StepSearch
 from .thought import Fate
 from .tree import Node, Rank
+from .votes import AnswerOf
 
 ANSWERED = "boxed{"
 """A chain that holds this has its answer, and ends its subtree."""
 
 
-class DvtsConfig(VotingConfig):
+class DvtsConfig(StepConfig):
     """Parameters of diverse verifier tree search."""
 
     beam_width: int = Field(default=4, ge=1)
@@ -42,28 +42,22 @@ class DvtsConfig(VotingConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self._require_consistent()
-        return self
-
-    def _require_consistent(self) -> None:
-        """Raise ValueError for parameters that do not go together."""
         check_width(self.n, self.beam_width)
+        return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return DvtsSearch(self, seed, answer_of)
+        return DvtsSearch(self, seed)
 
 
-class DvtsSearch(VotingSearch[DvtsConfig]):
+class DvtsSearch(StepSearch[DvtsConfig]):
     """One pool per subtree, whose best candidate alone is expanded."""
 
-    def __init__(self, config: DvtsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
-        """See VotingSearch."""
-        super().__init__(config, seed, answer_of)
+    def __init__(self, config: DvtsConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        super().__init__(config, seed)
         self._finished: dict[int, list[Node]] = {}
         """The completions of each finished subtree."""
-        self._counted = 0
-        """How many subtrees, from the first on, early stop has counted."""
         width = config.beam_width
         for subtree in range(config.n // width):
             first = subtree * width
@@ -80,12 +74,8 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
         for node in pool.ends:
             node.fate = Fate.COMPLETED
         self._finished[pool.key] = pool.ends
-        subtrees = self.config.n // self.config.beam_width
-        if self._vote_is_decided_in_order():
-            self.tree.drop(lambda path: path[0] >= self._counted * self.config.beam_width)
-            subtrees = self._counted
-        if all(subtree in self._finished for subtree in range(subtrees)):
-            self._finish([node for subtree in range(subtrees) for node in self._finished[subtree]])
+        if len(self._finished) == self.config.n // self.config.beam_width:
+            self._finish([node for ends in self._finished.values() for node in ends])
 
     def _is_active(self, pool: Pool, node: Node) -> bool:
         return super()._is_active(pool, node) and ANSWERED not in self.tree.text(node.path)
@@ -117,10 +107,3 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
 
     def _kept(self) -> int:
         return 1
-
-    def _vote_is_decided_in_order(self) -> bool:
-        """Count the finished subtrees in their order, so that timing cannot move the stop."""
-        while not self._vote_is_decided and self._counted in self._finished:
-            self._count(self._finished[self._counted])
-            self._counted += 1
-        return self._vote_is_decided

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .candidates import Candidate, Growth, Pool, State, goes_on, is_lookahead
-from .protocol import Expand, Guess
+from .candidates import Candidate, Growth, Pool, State, goes_on
+from .protocol import Guess
 from .thought import NodePath, Thought
 from .tree import Rank
 
@@ -80,11 +80,15 @@ def foresee(
         for prospect, children in _ration(ahead, shares):
             for child in range(children):
                 path = (*prospect.node, child)
-                following = _first_unanswered(path, prospect, answered, growth)
-                if isinstance(following, Expand):
-                    yield Guess(following, level, prospect.chance)
-                elif following and not growth.is_last(prospect.iteration + 1):
-                    answered_above.append((following, prospect))
+                whole = growth.is_whole(prospect.iteration + 1)
+                if (thoughts := answered.get(path)) is None:
+                    yield Guess(growth.request(path, whole=whole), level, prospect.chance)
+                elif (
+                    not whole
+                    and goes_on(thoughts[0])
+                    and not growth.is_last(prospect.iteration + 1)
+                ):
+                    answered_above.append((path, prospect))
         ahead, level = _below(answered_above, growth.config.n, shares), level + 1
 
 
@@ -95,33 +99,6 @@ def _ration(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospec
         pools[prospect.key].append(prospect.score)
     children = {key: iter(shares(scores)) for key, scores in pools.items()}
     return [(prospect, next(children[prospect.key])) for prospect in prospects]
-
-
-def _first_unanswered(
-    path: NodePath,
-    above: Prospect,
-    answered: Mapping[NodePath, tuple[Thought, ...]],
-    growth: Growth,
-) -> Expand | NodePath | None:
-    """Follow the candidate that would start at `path` as far as it has been answered.
-
-    Its next request, or its last step if all is answered; None if its chain ends there.
-    """
-    iteration = above.iteration + 1
-    whole = growth.is_whole(iteration)
-    end = path
-    following: Expand | None = growth.first(path, whole=whole)
-    while following:
-        if (thoughts := answered.get(following.node)) is None:
-            return following
-        tip = following.node
-        if not is_lookahead(tip):
-            end = tip
-        if whole or not goes_on(thoughts[0]):
-            # a chain that ends during its look-ahead is expanded all the same
-            return end if is_lookahead(tip) else None
-        following = growth.following(len(path), end, tip, iteration)
-    return end
 
 
 def _below(answered: Sequence[tuple[NodePath, Prospect]], n: int, shares: Shares) -> list[Prospect]:

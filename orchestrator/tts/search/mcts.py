@@ -30,16 +30,16 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from .candidates import Pool
-from .config import VotingConfig
-from .early_stop import AnswerOf
+from .config import StepConfig
 from .protocol import Search
 from .seeds import SeedOf
-from .step_search import VotingSearch
+from .step_search import StepSearch
 from .thought import MAX_SCORE, Fate, NodePath, significant
 from .tree import Node, Rank
+from .votes import AnswerOf
 
 
-class MctsConfig(VotingConfig):
+class MctsConfig(StepConfig):
     """Parameters of MCTS; `n` is the number of simulations, each of which completes a chain.
 
     `num_iterations` limits the depth of a chain.
@@ -54,7 +54,7 @@ class MctsConfig(VotingConfig):
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return MctsSearch(self, seed, answer_of)
+        return MctsSearch(self, seed)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,12 +83,12 @@ Simulation = list[Place]
 """The nodes on a simulation's way, from the root to where it stands."""
 
 
-class MctsSearch(VotingSearch[MctsConfig]):
+class MctsSearch(StepSearch[MctsConfig]):
     """Runs simulations in waves; the children that a wave opens below one node are a pool."""
 
-    def __init__(self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
-        """See VotingSearch."""
-        super().__init__(config, seed, answer_of)
+    def __init__(self, config: MctsConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        super().__init__(config, seed)
         self._root = Place(Node(()))
         self._begun = 0
         """Number of simulations that have begun."""
@@ -151,11 +151,15 @@ class MctsSearch(VotingSearch[MctsConfig]):
         while len(self._under_way) < self.config.parallel and self._begun < self.config.n:
             self._begun += 1
             self._walk([self._root])
-        if self._vote_is_decided or not self._under_way:
+        if not self._under_way or self._may_end():
             self._come_out()
             return
         for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
             self._expand(place)
+
+    def _may_end(self) -> bool:
+        """Whether a wave that could begin need not: a search built on this one may end before n."""
+        return False
 
     def _learn(self, pool: Pool) -> None:
         """Add what the children of an expansion scored to what new children are worth."""
@@ -187,7 +191,6 @@ class MctsSearch(VotingSearch[MctsConfig]):
         end = simulation[-1]
         end.spent = True
         self._completed.append(end.node)
-        self._count([end.node])
         value = self._path_score(end.node)
         for place in simulation[1:]:
             place.under_way -= 1

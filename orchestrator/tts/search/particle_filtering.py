@@ -21,12 +21,12 @@ from pydantic import Field
 
 from .candidates import Pool
 from .config import StepConfig
-from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SEED_BITS, SeedOf
 from .step_search import StepSearch
 from .thought import SCORE_UNIT, Fate, NodePath
 from .tree import Node
+from .votes import AnswerOf
 
 
 class ParticleConfig(StepConfig):
@@ -38,7 +38,7 @@ class ParticleConfig(StepConfig):
     """Resample when the effective sample size is below this share of n."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
-        """See SearchConfig; there is no early stop that would need answers."""
+        """See SearchConfig."""
         return ParticleSearch(self, seed)
 
 

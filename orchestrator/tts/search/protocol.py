@@ -26,7 +26,7 @@ class Expand:
     """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
 
     The first thought becomes `node`; with `whole` each further one becomes child 0 of the one
-    before it. A node whose last index is -1 is a look-ahead.
+    before it.
     """
 
     node: NodePath
@@ -87,8 +87,9 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The outcome of a search: n completions (fewer after an early stop, or where a limit ended it)
-    in rank order, and the tree that they end in.
+    """The outcome of a search: its completions in rank order, and the tree that they end in.
+
+    There are n, or fewer where the vote was decided before or a limit ended the search.
     """
 
     completions: tuple[Completion, ...]

@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from .candidates import Pool
-from .config import VotingConfig
-from .early_stop import AnswerOf
+from .config import StepConfig
 from .protocol import Search
 from .seeds import SeedOf
-from .step_search import VotingSearch
+from .step_search import StepSearch
 from .thought import Fate
 from .tree import Node
+from .votes import AnswerOf
 
 
-class RebaseConfig(VotingConfig):
+class RebaseConfig(StepConfig):
     """Parameters of REBASE. Completed and active chains always add up to n."""
 
     softmax_temperature: float = Field(default=0.2, ge=1e-3, le=1e3)
@@ -33,17 +33,15 @@ class RebaseConfig(VotingConfig):
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return RebaseSearch(self, seed, answer_of)
+        return RebaseSearch(self, seed)
 
 
-class RebaseSearch(VotingSearch[RebaseConfig]):
+class RebaseSearch(StepSearch[RebaseConfig]):
     """Shares out n, less the completed chains, among the active candidates."""
 
-    def __init__(
-        self, config: RebaseConfig, seed: SeedOf, answer_of: AnswerOf | None = None
-    ) -> None:
-        """See VotingSearch."""
-        super().__init__(config, seed, answer_of)
+    def __init__(self, config: RebaseConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        super().__init__(config, seed)
         self._completed: list[Node] = []
         self._open_root()
 
@@ -51,13 +49,12 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
         self._open((child,) for child in range(self.config.n))
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        budget = 0 if self._vote_is_decided else self.config.n - len(self._completed)
+        budget = self.config.n - len(self._completed)
         return share_out(scores, budget, self.config.softmax_temperature)
 
     def _decide(self, pool: Pool) -> None:
         active, ended = self._active_and_ended(pool)
         self._completed += ended
-        self._count(ended)
         shares = self._shares([self._path_score(node) for node in active])
         for node, share in zip(active, shares, strict=True):
             node.fate = Fate.EXPANDED if share else Fate.PRUNED

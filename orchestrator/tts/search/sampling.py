@@ -9,14 +9,12 @@ how the answer is chosen. `adaptive_vote` samples the same chains in rounds.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from .config import SearchConfig
-from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Score, Scored, Search
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
 from .tree_search import TreeSearch
+from .votes import AnswerOf
 
 
 class SampleSearchConfig(SearchConfig):
@@ -24,14 +22,10 @@ class SampleSearchConfig(SearchConfig):
 
     scored: bool = True
     """Whether the verifier scores the chains."""
-    early_stop: bool = False
-    """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
-    agree: int | None = Field(default=None, ge=1)
-    """End once this many chains have the same answer, if it is set."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return SampleSearch(self, seed, answer_of)
+        return SampleSearch(self, seed)
 
 
 class SampleSearch(TreeSearch[SampleSearchConfig]):
@@ -40,13 +34,8 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     A strategy that samples in rounds defines `_more`.
     """
 
-    def __init__(
-        self,
-        config: SampleSearchConfig,
-        seed: SeedOf,
-        answer_of: AnswerOf | None = None,
-    ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
+    def __init__(self, config: SampleSearchConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
         super().__init__(config)
         self._seed = seed
         self._generated: dict[int, NodePath] = {}
@@ -55,11 +44,8 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         """By generated chain: the steps whose scores it still waits for."""
         self._leaves: dict[int, NodePath] = {}
         """By chain that waits for nothing more: its last step."""
-        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
-        self._counted = 0
-        """How many chains, from the first on, early stop has counted."""
         self._wanted = 0
-        """How many chains, from the first on, have been asked for and will come out."""
+        """How many chains, from the first on, have been asked for."""
         self._open(self._more())
 
     def tell(self, result: Generated | Scored) -> None:
@@ -114,14 +100,9 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     def _complete(self, chain: int) -> None:
         """The chain waits for nothing more; so the search may be over, or ask for further ones."""
         self._leaves[chain] = self._generated[chain]
-        stopped = self._stop is not None and self._decided_by(self._stop)
-        if stopped:
-            self._wanted = self._counted
-            self.tree.drop(lambda path: path[0] >= self._wanted)
-            self._leaves = {chain: self._leaves[chain] for chain in range(self._wanted)}
         if len(self._leaves) < self._wanted:
             return
-        if more := 0 if stopped else self._more():
+        if more := self._more():
             self._open(more)
         else:
             self._end(self._ranked())
@@ -135,15 +116,6 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     def _rank(self, leaves: list[NodePath]) -> None:
         """Sort the ends of scored chains, best first."""
         leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
-
-    def _decided_by(self, stop: EarlyStop) -> bool:
-        """Count the chains in their order, so that timing cannot move the stop."""
-        while not stop.decided and self._counted in self._leaves:
-            leaf = self._leaves[self._counted]
-            score = self._score(leaf)
-            stop.add(self.tree.text(leaf), 1.0 if score is None else score)
-            self._counted += 1
-        return stop.decided
 
     def _score(self, path: NodePath) -> float | None:
         if not self.config.scored:

@@ -1,18 +1,13 @@
 """The base of the tree strategies: iterations that grow candidates, score them and decide.
 
-A pool is a set of candidates that are decided together. A candidate is one or more new steps at the
-end of a chain: `granularity` steps, or with `finish="eos"` in the last iteration the rest of the
-chain; then perhaps look-ahead steps; then a score. Its states (`candidates.State`):
+A pool is a set of candidates that are decided together. A candidate is one new step at the end of a
+chain, or with `finish="eos"` in the last iteration the rest of the chain; then it gets a score. Its
+states (`candidates.State`):
 
-    _open ──► GROWING ───────────────────────► SCORING ────► READY ────► _decide(pool): its end is
-                 │                              ▲   │                    EXPANDED, PRUNED, COMPLETED
-                 └────────► LOOKING_AHEAD ──────┘   │                    or SURPLUS
-                                                    │
-                                                    └────► _outranked: its end is PRUNED,
-                                                           without a score
-
-It is GROWING for as long as it has less than `granularity` steps and its chain goes on, and
-LOOKING_AHEAD for up to `lookahead` steps.
+    _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
+                             │                    COMPLETED or SURPLUS
+                             │
+                             └────► _outranked: its end is PRUNED, without a score
 
 `_decide` is called when every candidate that is left in the pool is READY. `_finish` ends the whole
 search, whatever state the candidates of other pools are in. Pending requests are kept by node, so a
@@ -28,11 +23,10 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from . import foresight
-from .candidates import Candidate, Growth, Pool, State, goes_on, is_lookahead
-from .config import StepConfig, VotingConfig
+from .candidates import Candidate, Growth, Pool, State, goes_on
+from .config import StepConfig
 from .contenders import Contenders
-from .early_stop import AnswerOf, EarlyStop
-from .protocol import Expand, Generated, Guess, Score, Scored
+from .protocol import Generated, Guess, Score, Scored
 from .seeds import SeedOf
 from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate
 from .tree import Node, Rank
@@ -42,7 +36,6 @@ BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
 
 Config = TypeVar("Config", bound=StepConfig)
-Voting = TypeVar("Voting", bound=VotingConfig)
 
 
 class StepSearch(TreeSearch[Config], Generic[Config]):
@@ -162,10 +155,11 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             if parent not in scores:
                 scores[parent] = self._upper_bound_and_prior(parent)
             node = self.tree.add(path)
-            candidate = Candidate(pool, len(path), node, node, *scores[parent])
+            candidate = Candidate(pool, len(path), node, *scores[parent])
             pool.candidates.append(candidate)
             pool.unasked[parent] = pool.unasked.get(parent, 0) + 1
-            self._ask_step(candidate, self._growth.first(path, whole=whole))
+            self._awaiting_step[path] = candidate
+            self._asks.append(self._growth.request(path, whole=whole))
         pool.unready = len(pool.candidates)
         pool.min_upper_bound = min((bound for bound, _ in scores.values()), default=0.0)
         if kept := self._kept():
@@ -212,66 +206,39 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE
         return aggregate([*above, MAX_SCORE], how), prior
 
-    def _ask_step(self, candidate: Candidate, work: Expand) -> None:
-        self._awaiting_step[work.node] = candidate
-        self._asks.append(work)
-
     def _grow(self, candidate: Candidate, result: Generated) -> None:
-        """Take in new steps and ask for what the candidate needs next."""
-        pool = candidate.pool
+        """Take in its step, or the rest of its chain, and ask for the score."""
+        pool, path = candidate.pool, result.node
         # an engine that ran on beyond the delimiter must not lengthen or end the chain
-        self._take_steps(candidate, result.node, result.thoughts[: None if pool.whole else 1])
-        following = None
-        if not pool.whole and goes_on(candidate.tip.thought):
-            start, end, tip = candidate.start, candidate.end.path, candidate.tip.path
-            following = self._growth.following(start, end, tip, pool.iteration)
-        if following and not is_lookahead(following.node):
-            self.tree.add(following.node)
-            self._ask_step(candidate, following)
-            return
-        if candidate.state is State.GROWING:
-            candidate.active = self._is_active(pool, candidate.end)
-            pool.ended += not candidate.active
-        if following:
-            candidate.state = State.LOOKING_AHEAD
-            self.tree.add(following.node).fate = Fate.LOOKAHEAD
-            self._ask_step(candidate, following)
-            return
+        for thought in result.thoughts[: None if pool.whole else 1]:
+            node = self.tree.get(path) or self.tree.add(path)
+            node.thought = thought
+            if node is not candidate.end:
+                candidate.end.fate = Fate.EXPANDED
+                candidate.end = node
+            path = (*path, 0)
+        candidate.active = self._is_active(pool, candidate.end)
+        pool.ended += not candidate.active
         candidate.state = State.SCORING
         self._ask_scores(candidate)
         self._prune_and_decide(candidate)
 
-    def _take_steps(
-        self, candidate: Candidate, path: NodePath, thoughts: Iterable[Thought]
-    ) -> None:
-        for thought in thoughts:
-            node = self.tree.get(path) or self.tree.add(path)
-            node.thought = thought
-            if not is_lookahead(path):
-                if len(path) > candidate.start:
-                    candidate.end.fate = Fate.EXPANDED
-                candidate.end = node
-            candidate.tip = node
-            path = (*path, 0)
-
     def _ask_scores(self, candidate: Candidate) -> None:
         """Ask for the score of the last step, or where the aggregation needs it of every one."""
-        pool, tip, group = candidate.pool, candidate.tip.path, candidate.group
+        pool, end, group = candidate.pool, candidate.end.path, candidate.group
         every_step = pool.whole and self.config.agg_strategy != "last"
         pool.unasked[group] -= 1
         completes, need_open = not pool.unasked[group], self._may_be_outranked(candidate)
-        for depth in range(candidate.start if every_step else len(tip), len(tip) + 1):
-            self._awaiting_score[tip[:depth]] = candidate
-            is_last = completes and depth == len(tip)
-            self._asks.append(Score(tip[:depth], group, is_last, need_open=need_open))
+        for depth in range(candidate.start if every_step else len(end), len(end) + 1):
+            self._awaiting_score[end[:depth]] = candidate
+            is_last = completes and depth == len(end)
+            self._asks.append(Score(end[:depth], group, is_last, need_open=need_open))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:
         candidate.unscored -= 1
         if candidate.unscored:
             return
-        if candidate.end.score is None:
-            candidate.end.score = candidate.tip.score  # the look-ahead's
         candidate.rank = self._rank(candidate.end)
         candidate.state = State.READY
         pool = candidate.pool
@@ -288,7 +255,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             candidate.end.fate = Fate.PRUNED
             pool.candidates.remove(candidate)
             pool.unready -= 1
-            self._withdraw_score(candidate.tip.path)
+            self._withdraw_score(candidate.end.path)
         if contenders := self._contenders.get(pool.key):
             for candidate in contenders.after(latest):
                 if self._may_be_outranked(candidate):
@@ -300,10 +267,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
 
     def _awaited(self, candidate: Candidate) -> Iterator[NodePath]:
         """The nodes whose scores a candidate waits for."""
-        tip = candidate.tip.path
-        for depth in range(candidate.start, len(tip) + 1):
-            if self._awaiting_score.get(tip[:depth]) is candidate:
-                yield tip[:depth]
+        end = candidate.end.path
+        for depth in range(candidate.start, len(end) + 1):
+            if self._awaiting_score.get(end[:depth]) is candidate:
+                yield end[:depth]
 
     def _withdraw_score(self, node: NodePath) -> None:
         """The score of `node` is not needed any more."""
@@ -312,23 +279,3 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         if len(asks) == len(self._asks):
             self._unwanted.append(node)  # it has been handed out
         self._asks = asks
-
-
-class VotingSearch(StepSearch[Voting]):
-    """Base of the strategies that count completions and finish once the vote is decided."""
-
-    def __init__(self, config: Voting, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
-        """`answer_of` reads the answer of a completion; only an early stop needs it."""
-        super().__init__(config, seed)
-        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
-
-    def _count(self, completed: Iterable[Node]) -> None:
-        """Count completions for an early stop, if one is wanted."""
-        if self._stop:
-            for node in completed:
-                self._stop.add(self.tree.text(node.path), self._path_score(node))
-
-    @property
-    def _vote_is_decided(self) -> bool:
-        """Whether the completions counted so far decide the vote, if an early stop is wanted."""
-        return self._stop is not None and self._stop.decided

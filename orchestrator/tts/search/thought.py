@@ -49,8 +49,6 @@ class Fate(StrEnum):
     """It is the end of one of the n completions."""
     SURPLUS = "surplus"
     """It ends a complete chain beyond the n that come out."""
-    LOOKAHEAD = "lookahead"
-    """It only helps to score the step before, and is not part of any completion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,6 @@ class Tree:
         return sha.hexdigest()
 
 
-_NO_CHAIN = (Fate.PRUNED, Fate.LOOKAHEAD)
-
-
 def completions_so_far(
     tree: Tree, how: Aggregation = "last", n: int | None = None
 ) -> tuple[Completion, ...]:
@@ -133,8 +130,8 @@ def completions_so_far(
     thought leave the tree, and the others get their final fates.
     """
     tree.drop(lambda path: tree[path].thought is None)
-    parents = {node.path[:-1] for node in tree if node.fate is not Fate.LOOKAHEAD}
-    ends = [node for node in tree if node.path not in parents and node.fate not in _NO_CHAIN]
+    parents = {node.path[:-1] for node in tree}
+    ends = [node for node in tree if node.path not in parents and node.fate is not Fate.PRUNED]
     ended = [node for node in ends if node.thought and not node.thought.goes_on]
     for node in tree:
         if node.path in parents and node.fate in (Fate.OPEN, Fate.COMPLETED):

@@ -16,7 +16,7 @@ docs/reference/python.md.
 | engines | the engines of a session, while it is open |
 | server, connecting | the server that is used or started; or several |
 | remotes | engines that run already: probing their servers, connecting to them |
-| endpoints | the generator and the verifier of a server, of several, of a replay |
+| endpoints | the generator and the verifier of a server, of several |
 | replicas | several servers: routing, health, joining and leaving |
 | functions | the program's own `answer_of` and `equal` |
 | solver, tasks, outcome | solves problems; the work on each; answers and votes |

@@ -33,15 +33,10 @@ class StrategyParameters(TypedDict, total=False):
     answer_regex: str | None
     answer_schema: str | None
     scored: bool
-    early_stop: bool
-    agree: int | None
     batch: int
     threshold: float
-    semantics: Literal["native", "search-and-learn", "search-and-learn-stripped"]
     num_iterations: int
     finish: Literal["depth", "eos"]
-    granularity: int
-    lookahead: int
     beam_width: int
     filter_duplicates: bool
     sort_completed: bool

@@ -37,7 +37,6 @@ from tts.serving.server.loading import Loading
 
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
-from .endpoints import endpoints_for
 from .engines import Engines, not_open
 from .outbox import Outbox, streamed
 from .plan import Grading, Plan, check_length, check_lengths, findable, load_checked
@@ -444,11 +443,10 @@ class AsyncSession:
             with task_of(plan, self._grader, on_step) as task:
                 await execute(
                     run,
-                    plan.limited(self.models),
+                    self.models,
                     self.replicas,
                     task,
                     outbox,
-                    endpoints_of=endpoints_for(plan.replay),
                     progress=progress,
                     opened=self._solvers,
                     steps=self._engines.steps,

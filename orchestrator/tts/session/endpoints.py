@@ -22,16 +22,12 @@ from tts.endpoints.base import (
     VerifierResult,
     stream_of,
 )
-from tts.engines import wire
 from tts.prompting import Models
-from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
 
 from .replicas import Attempts, EnginePair, Replicas
 
 Own = tuple[Generator | None, Verifier | None]
 """The program's own endpoints, each instead of those of the servers."""
-EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
-"""What a run asks of a replica."""
 STREAM_ATTEMPTS = 4
 """How often a sample is sent to one server, or to as many servers as there are if these are more.
 """
@@ -52,25 +48,6 @@ def endpoints_on(
         end_stop_words=models.end_stop_words,
     )
     return generator, own[1] or connection.verifier()
-
-
-def replaying(replay: Replay, connection: Connection) -> tuple[Generator, Verifier]:
-    """Both engines: they do the work of a script, and the script gives the answers."""
-    endless = connection.generator(end_id=wire.NO_END_ID, step_stop_words=())
-    script = replay.script
-    return ReplayGenerator(endless, script), ReplayVerifier(connection.verifier(), script)
-
-
-def endpoints_for(replay: Replay | None) -> EndpointsOf:
-    """The endpoints of a run: its replicas' engines, or a recording that keeps them as busy."""
-    if replay is None:
-        return own_endpoints
-
-    def replayed(pair: EnginePair) -> tuple[Generator, Verifier]:
-        assert pair.connection is not None  # a replay is of a deployment's engines
-        return replaying(replay, pair.connection)
-
-    return replayed
 
 
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:

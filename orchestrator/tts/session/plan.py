@@ -19,7 +19,6 @@ from tts.endpoints.functions import name_of
 from tts.problem import Problem, digest_of
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig
-from tts.runs.replay import Replay
 from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
@@ -54,10 +53,6 @@ class Plan:
     problems: tuple[Problem, ...]
     strategy: ChosenStrategy
     grading: Grading = field(default_factory=Grading)
-    replay: Replay | None = None
-    """What answers in the engines' place, if they only do the work."""
-    context: int | None = None
-    """The generator's context in tokens where it is that of a replayed run."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's own endpoints by role: `generator`, `verifier`."""
     loaded: Mapping[str, Loaded] = field(default_factory=dict)
@@ -83,10 +78,6 @@ class Plan:
             self.deployment, asked.schedule, speculation=asked.speculation, problems=asked.in_flight
         )
 
-    def limited(self, models: Models) -> Models:
-        """The deployment's models, with the context that the plan says."""
-        return models if self.context is None else models.with_context(self.context)
-
 
 def resolved(plan: Plan) -> RunConfig:
     """The configuration of a plan, with every field that only planning knows."""
@@ -100,11 +91,10 @@ def resolved(plan: Plan) -> RunConfig:
         strategy=strategy.name,
         vote=strategy.vote,
         parameters=strategy.parameters,
-        context=plan.context or deployment.generator.max_seq_len,
+        context=deployment.generator.max_seq_len,
         problem_ids=[problem.id for problem in plan.problems],
         problems_digest=asked.problems_digest or digest_of(plan.problems),
         dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
-        replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),

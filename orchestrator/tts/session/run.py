@@ -36,7 +36,6 @@ from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
 
-from .endpoints import EndpointsOf, own_endpoints
 from .engine_steps import OpenSteps, recording_steps
 from .outbox import Outbox
 from .plan import Plan
@@ -116,7 +115,6 @@ async def execute(
     task: Task,
     outbox: Outbox,
     *,
-    endpoints_of: EndpointsOf = own_endpoints,
     progress: RunProgress,
     opened: set[Solver],
     steps: OpenSteps | None = None,
@@ -154,7 +152,7 @@ async def execute(
         async with (
             recorded_resources(log),
             recording_steps(log, steps),
-            open_solver(models, replicas, policy, log, endpoints_of=endpoints_of) as solver,
+            open_solver(models, replicas, policy, log) as solver,
         ):
             opened.add(solver)
             try:

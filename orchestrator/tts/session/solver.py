@@ -22,7 +22,7 @@ from tts.runs.state import ProblemState
 from tts.scheduling import Policy
 from tts.search import Search, SearchResult
 
-from .endpoints import EndpointsOf, own_endpoints
+from .endpoints import own_endpoints
 from .journal import Journal
 from .outbox import Outbox
 from .outcome import judged_outcome
@@ -313,13 +313,11 @@ class Drivers:
         replicas: Replicas,
         policy: Policy,
         journal: Journal,
-        endpoints_of: EndpointsOf,
     ) -> None:
         self._models = models
         self._replicas = replicas
         self._policy = policy
         self._journal = journal
-        self._endpoints_of = endpoints_of
         self._drivers: dict[EnginePair, Driver] = {}
 
     def of(self, pair: EnginePair) -> Driver:
@@ -328,7 +326,7 @@ class Drivers:
             several = self._replicas.elastic
             self._drivers[pair] = Driver(
                 self._models,
-                *self._endpoints_of(pair),
+                *own_endpoints(pair),
                 self._share(),
                 record=partial(self._journal.record_of, pair.name)
                 if several
@@ -368,16 +366,13 @@ async def open_solver(
     replicas: Replicas,
     policy: Policy,
     log: RunLog | None = None,
-    *,
-    endpoints_of: EndpointsOf = own_endpoints,
 ) -> AsyncIterator[Solver]:
     """A solver on a session's replicas; with a log, every event is logged on its clock.
 
-    `endpoints_of` gives the endpoints of a replica. Unsolved problems are cancelled on the engines
-    at the end.
+    Unsolved problems are cancelled on the engines at the end.
     """
     journal = Journal(log)
-    drivers = Drivers(models, replicas, policy, journal, endpoints_of)
+    drivers = Drivers(models, replicas, policy, journal)
     try:
         yield Solver(replicas, drivers, journal)
     finally:

@@ -4,7 +4,6 @@
 |---|---|
 | strategy | `Strategy`: a search with a name, its parameters, and how completions vote |
 | catalog | the built-in strategies and those of other packages; finding one by name |
-| auto | parameters of the compute-optimal choice, and its policy's file |
 | names | the built-in names for help texts: importing it costs nothing |
 | parameters | what is given, what the deployment says, what a strategy does by itself |
 """

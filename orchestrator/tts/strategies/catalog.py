@@ -14,7 +14,6 @@ from tts.build.errors import ConfigError, did_you_mean
 from tts.grading import votes
 from tts.plugins import PluginGroup, package_of
 from tts.search import (
-    AbMctsConfig,
     AdaptiveVoteConfig,
     AnswerOf,
     AutoConfig,
@@ -44,9 +43,6 @@ _ALL = (
         fixed={
             "n": 1,
             "scored": False,
-            "early_stop": False,
-            "agree": None,
-            "semantics": "native",
         },
     ),
     Strategy(
@@ -76,7 +72,7 @@ _ALL = (
         "n chains, the answer of the best-scored one",
         SampleSearchConfig,
         "best",
-        fixed={"scored": True, "early_stop": False},
+        fixed={"scored": True},
         independent="chains",
     ),
     Strategy(
@@ -116,12 +112,6 @@ _ALL = (
         "mcts",
         "n simulations by PUCT, each to the end of a chain, weighted vote",
         MctsConfig,
-        "weighted",
-    ),
-    Strategy(
-        "ab-mcts",
-        "n whole chains that branch off by Thompson sampling; no better than weighted-best-of-n",
-        AbMctsConfig,
         "weighted",
     ),
     Strategy(

@@ -12,7 +12,6 @@ STRATEGY_NAMES = (
     "rebase",
     "particle-filtering",
     "mcts",
-    "ab-mcts",
     "auto",
 )
 """The names in the order of the catalog; a test compares the two."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,10 +12,6 @@ from tts.build.errors import ConfigError, did_you_mean
 from tts.build.spec import explain
 from tts.grading import boxed_answer, extract_answer
 from tts.search import SearchConfig
-from tts.search.search_and_learn import SemanticsConfig
-
-_PHRASES = ("he answer is", "final answer is")
-_NUMBER = re.compile(r"-?\d*\.?\d+")
 
 Vote = Literal["best", "weighted", "majority"]
 """How one answer is chosen from n completions."""
@@ -34,32 +29,10 @@ class Ballot:
 def ballot_of(config: SearchConfig) -> Ballot:
     """How the completions of a search with these parameters vote, unless its strategy says else.
 
-    By search-and-learn's rules if those are asked for. An answer whose form is given stands in a
-    box only.
+    An answer whose form is given stands in a box only.
     """
-    if isinstance(config, SemanticsConfig) and config.literal:
-        return Ballot(extract_answer_or_number, as_listed=True)
     has_form = config.answer_regex is not None or config.answer_schema is not None
     return Ballot(boxed_answer) if has_form else Ballot()
-
-
-def extract_answer_or_number(text: str) -> str | None:
-    r"""The answer by search-and-learn's rules: most texts without a box have one, too.
-
-    In this order: what stands in `final answer is $...$. I hope`, a box, what follows `he answer
-    is`, what follows `final answer is`, the last number. Source: `extract_answer` in its
-    qwen_math_parser.py. None where its answer would be an empty text.
-    """
-    _, quoted, after = text.partition("final answer is $")
-    if quoted and "$. I hope" in after:
-        found: str | None = after.partition("$. I hope")[0]
-    elif "boxed" in text:
-        found = boxed_answer(text)
-    elif phrase := next((each for each in _PHRASES if each in text), None):
-        found = text.rpartition(phrase)[2]
-    else:
-        found = next(iter(_NUMBER.findall(text.replace(",", ""))[-1:]), None)
-    return (found or "").strip().rstrip(".").strip() or None
 
 
 Independent = Literal["chains", "subtrees"]

@@ -18,13 +18,14 @@ from tts.lab.bench.single_run import run_plan
 from tts.lab.observer import Observer
 from tts.prompting import Models
 from tts.runs.config import RunConfig
-from tts.runs.replay import Replay, open_source
+from tts.runs.replay import in_recorded_context, open_recording, read_recording
 from tts.session import AsyncSession, RunProgress
 from tts.session.event_loop import run_loop
 from tts.session.plan import Plan
 from tts.session.run import open_run
 from tts.session.strategy import choose
 
+from .replaying import ReplayPlan
 from .trials import Settings, say
 
 HEAVY = "bench-heavy"
@@ -60,15 +61,14 @@ def heavy_plan(recorded: Path, demo: Plan, server: ServerKind) -> Plan:
     file = _heavy_deployment(demo.deployment)
     deployment = load_deployment(file).served_by(server)
     build_engines(deployment, verify=False, say=say)
-    source = open_source(recorded)
-    models = source.limited(Models.load(deployment))
-    return Plan(
+    folder, config = open_recording(recorded)
+    models = in_recorded_context(folder, config, Models.load(deployment))
+    return ReplayPlan(
         replace(demo.config, deployment_source=str(file)),
         deployment,
         demo.problems,
         demo.strategy,
-        context=models.deployment.generator.max_seq_len,
-        replay=Replay(source.script(models, demo.problems), source.description),
+        script=read_recording(folder, config, models, demo.problems),
     )
 
 

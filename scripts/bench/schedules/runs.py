@@ -37,10 +37,11 @@ from tts.runs.requests import occupancy, requests_of
 from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
 from tts.serving.server.lookup import find_server
-from tts.session.endpoints import endpoints_on, replaying
+from tts.session.endpoints import endpoints_on
 from tts.session.engines import Engines
 from tts.session.plan import Plan
 
+from .replaying import ReplayPlan, replaying
 from .trials import Measured, Trial
 
 
@@ -206,15 +207,15 @@ async def _opened(plan: Plan) -> AsyncIterator[tuple[Models, Generator, Verifier
                 f"A server of {plan.deployment.name} runs already, and is not as new.",
                 hint=f"Stop it: tts serve {plan.deployment.named} --stop",
             )
-        models = plan.limited(engines.models)
+        models = engines.models
         connection = engines.replicas.pairs[0].connection
         assert connection is not None
         yield models, *_endpoints(plan, models, connection)
 
 
 def _endpoints(plan: Plan, models: Models, connection: Connection) -> tuple[Generator, Verifier]:
-    if plan.replay:
-        return replaying(plan.replay, connection)
+    if isinstance(plan, ReplayPlan):
+        return replaying(plan.script, connection)
     return endpoints_on(models, connection)
 
 

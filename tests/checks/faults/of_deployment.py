@@ -57,7 +57,6 @@ def strategy(site: Site, rng: random.Random) -> str:
             {"": {}},
             {"beam-search": {"beam_wdth": 2}},
             {"beam-search": {"n": 8, "beam_width": 3}},
-            {"beam-search": {"early_stop": True, "sort_completed": True}},
             {"dvts": {"temperature": -0.5}},
             {"greedy": {"n": 4}},
             {"best-of-n": {"top_p": 1.5}},

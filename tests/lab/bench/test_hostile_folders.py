@@ -197,9 +197,9 @@ CASES = {
     "summary-link": link("summary.json"),
     "problems-link": link("problems.jsonl"),
     "page-link": link("report.html"),
-    "trace-link": link("trace.pftrace"),
+    "trace-link": link("trace.json"),
     "new-page-link": link(".report.html.{pid}"),
-    "new-trace-link": link(".trace.pftrace.{pid}"),
+    "new-trace-link": link(".trace.json.{pid}"),
     "new-summary-link": link(".summary.json.{pid}"),
     "steps-link": link("engine-steps", folder=True),
     "one-step-link": link("engine-steps/generator.jsonl"),
@@ -229,8 +229,6 @@ CASES = {
     "deployment-escape": config(deployment_source=ESCAPE, deployment=ESCAPE),
     "strategy-escape": config(strategy=ESCAPE, vote=ESCAPE),
     "strategy-long": config(strategy=LONG, deployment_digest=ESCAPE),
-    "replay-nul": config(replay={"source": "\0", "text": "recorded"}),
-    "replay-outside": config(replay={"source": "OUTSIDE/own_code.py", "text": "recorded"}),
     "ids": config(problem_ids=["\0", ESCAPE, LONG, "../x"]),
     "types": config(problem_ids=7, parameters=[], seed="x"),
     "digits": text("run.json", '{"seed": ' + "9" * 9000 + "}"),
@@ -259,7 +257,6 @@ USUAL = (
     "config-pipe",
     "verifier",
     "strategy-escape",
-    "replay-nul",
     "deep-log",
 )
 """The others take minutes."""

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 from tests.bundled import FOR_GPUS
+from tests.runs.replay.recordings import recorded_run
+from typer.testing import CliRunner
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import deployment_file
+from tts.cli import app
 from tts.lab.bench.simulated_run import CALL_MS, SimulationOptions, scenario_of
 from tts.lab.simulation.scenario import simulate
 
@@ -60,6 +63,28 @@ def test_what_cannot_be_simulated_is_refused(tmp_path):
             scenario_of(replace(WANTED, strategy=strategy), ())
     with pytest.raises(TtsError, match="nothing to replay"):
         scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
+
+
+def test_of_a_recorded_run_only_the_system_may_be_another(tiny_deployment, tmp_path):
+    _, folder = recorded_run(tiny_deployment, tmp_path / "run")
+    replay = replace(WANTED, replay=folder)
+    with pytest.raises(ConfigError, match=r"seed is 3, but the run recorded in .* has 1"):
+        scenario_of(replay, {"seed"})
+    with pytest.raises(ConfigError, match="strategy is 'dvts'"):
+        scenario_of(replace(replay, strategy="dvts"), {"strategy"})
+    for parameters, said in (
+        ({"n": 16}, "n is 16, but .* has 8"),
+        ({"beam_wdth": 2}, "beam_wdth is 2, but .* has None"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            scenario_of(replace(replay, parameters=parameters), ())
+
+    def said_to(*arguments):
+        return CliRunner().invoke(app, ["simulate", "--replay", str(folder), *arguments])
+
+    assert "seed is 7, but" in str(said_to("--seed", "7").exception)
+    assert "n is 3, but" in str(said_to("--n", "3").exception)
+    assert "give one of the two" in said_to("--traces", "x").stderr
 
 
 def test_a_deployment_is_simulated_as_its_file_has_it():

@@ -30,7 +30,7 @@ class Told:
     def say(self, line):
         self._note(("say", line))
 
-    def began(self, run, title, folder):
+    def began(self, run, title):
         self.run = run
         self._note(("began", title, run.total))
 

@@ -117,10 +117,8 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
             gc.enable()
 
 
-def test_early_stop_cancels_on_the_engine_and_leaves_nothing_running():
-    parameters = find_strategy("weighted-best-of-n").configure(
-        {"n": 8, "early_stop": True}, context=4096
-    )
+def test_what_is_cancelled_on_the_engine_leaves_nothing_running():
+    parameters = find_strategy("beam-search").configure({"n": 8}, context=4096)
     for cancel_s in (0.0, 5e-3, 0.1):
         outcome = simulate(scenario(parameters=parameters, cancel_s=cancel_s), "decoupled")
         assert len(outcome.latencies_s) == 6

@@ -23,7 +23,7 @@ from tts.search import (
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
     SampleSearchConfig(n=4, max_tokens=60),
-    DvtsConfig(n=6, beam_width=2, num_iterations=4, lookahead=1),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4),
     RebaseConfig(n=6, num_iterations=4, finish="eos", max_tokens=60),
     ParticleConfig(n=6, num_iterations=4, ess_threshold=1.0),
     MctsConfig(n=4, max_tokens=60),

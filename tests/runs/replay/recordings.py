@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, settings
+from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
@@ -15,7 +16,7 @@ from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.events import encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
-from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
+from tts.runs.replay import read_recording
 from tts.runs.summary import summarise
 
 PROMPTING = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS, STOPPING, same_scores
+from tests.driver.test_driver import CONFIGS, same_scores
 from tests.runs.replay.recordings import FEW, load, record, replay
 
 from tts.build.errors import RunError
@@ -20,16 +20,14 @@ from tts.prompting import Models
 from tts.runs.events import Cancelled, Generated, Scored, encode
 from tts.runs.folder import EVENTS
 from tts.runs.log import read_events
-from tts.runs.replay import (
-    open_source,
-)
+from tts.runs.replay import in_recorded_context, open_recording
 from tts.scheduling import ScheduleName
 from tts.search import BeamSearchConfig, Stop
 
 SCHEDULES = get_args(ScheduleName)
 
 
-@pytest.mark.parametrize("config", CONFIGS + STOPPING)
+@pytest.mark.parametrize("config", CONFIGS)
 @FEW
 @given(jitter=st.integers(0, 10**6))
 def test_a_replay_grows_the_recorded_trees(
@@ -91,13 +89,13 @@ def test_a_recording_keeps_the_context_that_cut_its_chains(tiny_deployment, word
     run.go()
     stops = {node.thought.stop for search in run.searches.values() for node in search.tree}
     assert Stop.LENGTH in stops
-    source = open_source(record(tmp_path / "run", run, with_context(48)))
-    models = source.limited(Models.load(with_context(320)))
-    script = source.script(models, PROBLEMS)
+    folder, asked = open_recording(record(tmp_path / "run", run, with_context(48)))
+    models = in_recorded_context(folder, asked, Models.load(with_context(320)))
+    script = load(folder, models.deployment)
     again, _ = replay(models.deployment, words, config, "decoupled", script)
     assert again.digests == run.digests
     with pytest.raises(RunError, match=r"context of 48 tokens; generator.max_seq_len .* is 40"):
-        source.limited(Models.load(with_context(40)))
+        in_recorded_context(folder, asked, Models.load(with_context(40)))
 
 
 def changed_events(folder, change):

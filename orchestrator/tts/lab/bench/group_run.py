@@ -107,7 +107,7 @@ def run_all(
 
     Limits without an n are the mean cost of a problem to which the n of each strategy is fitted.
     """
-    if config.limits and "n" not in config.parameters and config.replay is None:
+    if config.limits and "n" not in config.parameters:
         config = msgspec.structs.replace(config, limits=Limits(), fitted_to=config.limits)
     config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)

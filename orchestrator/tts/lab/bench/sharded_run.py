@@ -75,8 +75,8 @@ def run_on_ray(
             "No server is named for Ray's actors.",
             hint="Give --endpoint HOST:PORT for each, or `endpoints` in the deployment.",
         )
-    if config.shard or config.strategy == "all" or config.replay:
-        raise ConfigError("--ray goes with a whole run of one strategy, not with a replay.")
+    if config.shard or config.strategy == "all":
+        raise ConfigError("--ray goes with a whole run of one strategy.")
     config, problems = problems_of(config, observer.say)
     plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)

@@ -11,7 +11,11 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, Gpu, load_deployment
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
+from tts.datasets.load import problems_of_run
 from tts.engines.simulated import Sharing
+from tts.prompting import Models
+from tts.runs.config import Limits, RunConfig
+from tts.runs.replay import in_recorded_context, open_recording, read_recording
 from tts.runs.statistics import quantile
 from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
@@ -19,10 +23,9 @@ from tts.strategies.catalog import find_strategy
 
 from ..simulation.fleet import ServerGroup
 from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
-from ..simulation.scenario import Scenario, simulate
+from ..simulation.scenario import RecordedRun, Scenario, simulate
 from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
-from .replayed_run import recorded_work
 
 CALL_MS = 0.5
 """Seconds of the orchestrator's processor assumed per call."""
@@ -79,7 +82,7 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
-        recorded = recorded_work(wanted.replay, asked, wanted.parameters)
+        recorded = _recorded_work(wanted.replay, asked, wanted.parameters)
         strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
         problems = min(problems, len(recorded.problems))
         workload = recorded.script
@@ -114,6 +117,47 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         whole_head=wanted.deployment is not None,
         groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
     )
+
+
+def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> RecordedRun:
+    """A recorded run to be simulated; raises a TtsError naming what does not fit.
+
+    `asked` and `parameters` are the options and the strategy's parameters that were given.
+    """
+    folder, config = open_recording(path)
+    _refuse_others(folder, asked, parameters, config)
+    if config.limits != Limits():
+        raise ConfigError(
+            f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
+            hint="Record a run without limits.",
+        )
+    loaded = Models.load(load_deployment(config.deployment_source))
+    models = in_recorded_context(folder, config, loaded)
+    problems = problems_of_run(folder, config)
+    return RecordedRun(
+        models,
+        tuple(problems),
+        config.strategy,
+        find_strategy(config.strategy).configure(
+            config.parameters, context=models.deployment.generator.max_seq_len
+        ),
+        config.seed,
+        read_recording(folder, config, models, problems),
+    )
+
+
+def _refuse_others(
+    folder: Path, asked: dict[str, Any], parameters: dict[str, Any], recorded: RunConfig
+) -> None:
+    """Raise ConfigError for the first of the options that is not as recorded."""
+    known = {**recorded.parameters, **recorded.to_json()}
+    for name, value in {**asked, **parameters}.items():
+        if known.get(name) != value:
+            raise ConfigError(
+                f"{name} is {value!r}, but the run recorded in {folder} has "
+                f"{known.get(name)!r}; a replay does what was recorded.",
+                hint="Leave the option out.",
+            )
 
 
 def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:

@@ -23,7 +23,6 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
 from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
-from tts.runs.replay import Replay, Source, open_source
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
@@ -72,7 +71,7 @@ def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
     asked, config = plan.asked, plan.strategy.config
     strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else asked.strategy
     budget = Limits(asked.limits.budget_tokens)
-    has_n = isinstance(strategy, SearchConfig) or "n" in asked.parameters or asked.replay
+    has_n = isinstance(strategy, SearchConfig) or "n" in asked.parameters
     if not budget or has_n or config is None or config.TAKES_BUDGET:
         return plan
     limits = Limits(deadline_s=asked.limits.deadline_s)
@@ -224,20 +223,16 @@ def problems_of(
     `say` gets where they come from; `folder` is the run's, which may hold them. Raises DatasetError
     and RunError.
     """
-    source = open_source(Path(config.replay.source)) if config.replay else None
     digest = None
     if config.keeps_problems:  # those of a program's run
-        loaded = problems_of_run(folder or (source.path if source else Path()), config)
+        loaded = problems_of_run(folder or Path(), config)
     else:
         options = DatasetOptions.of_config(config)
         dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
         loaded, digest = dataset.problems, dataset.digest
         if dataset.source:
             say(dataset.source)
-    return (
-        msgspec.structs.replace(config, problems_digest=digest),
-        source.problems(loaded) if source else loaded,  # made-up text has no answers to compare
-    )
+    return msgspec.structs.replace(config, problems_digest=digest), loaded
 
 
 def plan_of(
@@ -286,19 +281,12 @@ def plan_with(
             build_if_quick(spec, say)
         require_current(spec)
     models = Models.load(spec, text_verifier=reward_function(own) is not None)
-    replay = None
-    if source := _source_of(config):
-        models = source.limited(models)
-        replay = Replay(source.script(models, problems), source.description)
     config = msgspec.structs.replace(
         config,
         deployment_source=findable(config.deployment_source),
         dataset=config.dataset if config.keeps_problems else findable(config.dataset),
     )
-    context = models.deployment.generator.max_seq_len
-    plan = Plan(
-        config, spec, tuple(problems), strategy, replay=replay, context=context, loaded=loaded
-    )
+    plan = Plan(config, spec, tuple(problems), strategy, loaded=loaded)
     check_lengths(models, plan.problems)
     return plan
 
@@ -307,10 +295,6 @@ def folder_of(plan: Plan, what: str, out: Path | None) -> Path:
     """`out`, or a folder under runs/ that is not there yet, named for what will be in it."""
     named = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
     return (out or unused_folder(named)).resolve()
-
-
-def _source_of(config: RunConfig) -> Source | None:
-    return open_source(Path(config.replay.source)) if config.replay else None
 
 
 def new_session(
@@ -409,7 +393,7 @@ async def run_in(
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """`run_plan` in a session that is open, and stays so."""
-    observer.began(progress, title, run.folder)
+    observer.began(progress, title)
     showing = asyncio.ensure_future(_show(session, progress, observer))
     try:
         async for result in session.carry_out(run, progress=progress, on_step=on_step):

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from tts.build.errors import DatasetError
+from tts.build.input_files import parse_json, read_text
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.running_text import RunningText
 from tts.endpoints.base import GenerateCall
 from tts.prompting import Models
-from tts.runs.replay import read_chains
 
 DELIMITER = "\n"
 END_ID = 4
@@ -42,6 +42,7 @@ FILLING = chr(_FIRST)
 # As many tokens as RLHFlow's chat template puts around a step of Llama 3.
 _JOIN, _ANSWER, _LABEL, _TURN = " ", "\x02" * 5, "+", "\x03" * 5
 
+_CHARACTERS_PER_TOKEN = 3.5  # of mathematical text; traces hold text only
 _SAMPLES = 1000
 _NORMAL = NormalDist()
 
@@ -171,6 +172,41 @@ def typical() -> Workload:
         correlation=0.9,
         ends=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
     )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A recorded chain, first step first: tokens and score of each step."""
+
+    lengths: tuple[int, ...]
+    scores: tuple[float, ...]
+
+
+def read_chains(file: Path) -> list[Chain]:
+    """The chains of a trace file: JSONL with `text`, `sep` and a list `step_scores`.
+
+    Chains without one score within [0, 1] for every step are left out. Raises DatasetError.
+    """
+    try:
+        rows = [parse_json(line) for line in read_text(file).splitlines()]
+        read = [_chain(row) for row in rows if None not in (row.get("step_scores") or [None])]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise DatasetError(f"{file} cannot be read as traces: {error!r}") from error
+    chains = [
+        chain
+        for chain in read
+        if len(chain.lengths) == len(chain.scores)
+        and all(0 <= score <= 1 for score in chain.scores)
+    ]
+    if not chains:
+        raise DatasetError(f"{file} holds no chains with a score for every step.")
+    return chains
+
+
+def _chain(row: dict[str, Any]) -> Chain:
+    steps = row["text"].split(row["sep"])
+    tokens = [max(2, round(len(step) / _CHARACTERS_PER_TOKEN)) for step in steps]
+    return Chain(tuple(tokens), tuple(float(score) for score in row["step_scores"]))
 
 
 def from_traces(file: Path) -> Workload:

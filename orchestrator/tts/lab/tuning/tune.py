@@ -175,7 +175,7 @@ async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> No
     """Carry the run out."""
     progress = RunProgress(len(run.plan.problems))
     observer.say(f"Recording a run of {progress.total} problems")
-    observer.began(progress, "recording", run.folder)
+    observer.began(progress, "recording")
     try:
         async for _ in session.carry_out(run, progress=progress):
             observer.changed()

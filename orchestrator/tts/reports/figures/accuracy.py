@@ -98,7 +98,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
 def pass_over_k(run: MeasuredRun) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
     strategy, parameters = run.config.strategy, run.config.parameters
-    if why_dependent(strategy, parameters, limited=bool(run.config.limits)):
+    if why_dependent(strategy, limited=bool(run.config.limits)):
         return None
     n, unit = parameters["n"], unit_size(strategy, parameters)
     counts = run.measures.right_units(n, unit)

@@ -93,8 +93,6 @@ def _facts(run: Path) -> dict[str, Cell]:
         facts["command line"] = shlex.join(config.command)
     if command := command_of(config):
         facts["the same search again"] = command
-    if config.replay:
-        facts["replay of"] = _cell(config.replay.source)
     if has_finished(run):
         facts["digest of all trees"] = read_summary(run).tree_digest
     first = next(iter(read_events(run)), None)
@@ -107,10 +105,10 @@ def _facts(run: Path) -> dict[str, Cell]:
 def command_of(config: RunConfig) -> str | None:
     """The command that asks for the same search: `tts bench` with all that decides its outcome.
 
-    None of a run that no command line can ask for: a program's own problems or functions, a replay,
-    a part of a run.
+    None of a run that no command line can ask for: a program's own problems or functions, a part of
+    a run.
     """
-    own = config.functions or config.sources or config.remotes or config.replay or config.shard
+    own = config.functions or config.sources or config.remotes or config.shard
     if own or config.keeps_problems or config.columns or config.answers or config.per_level:
         return None
     options: dict[str, Any] = {
@@ -229,13 +227,16 @@ def _listed(names: Sequence[str]) -> str:
 
 def _of_run(folder: Path, config: RunConfig) -> Report:
     run = MeasuredRun.load(folder)
-    solved = len(run.measures.problems)
+    finished = has_finished(folder)
+    solved = number(len(run.measures.problems))
+    if not finished:
+        solved += f" of {number(len(config.problem_ids))}"
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    warning = warning_of(read_summary(folder)) if has_finished(folder) else None
+    warning = warning_of(read_summary(folder)) if finished else None
     return Report(
         folder / FILE,
         f"{config.strategy} on {config.deployment}",
-        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}."
+        f"{solved} problems of {config.dataset}{right}, in {folder.resolve().name}."
         + (f" {warning[0].upper()}{warning[1:]}" if warning else ""),
         figures_of(run),
         [folder],

@@ -12,9 +12,6 @@ from tts.runs.events import AnyEvent, LoggedAnswer, LoggedCompletion, LoggedThou
 from tts.runs.state import ProblemState, RunState, solved_problems
 from tts.search import Decision, Fate, Limit, NodePath, Stop
 
-LOOKAHEAD = -1
-"""The child index of a look-ahead."""
-
 
 @dataclass(slots=True, eq=False)
 class ThoughtRecord:
@@ -163,7 +160,7 @@ def _settle(tree: ProblemTree, nodes: dict[NodePath, ThoughtRecord]) -> None:
     expanded: dict[NodePath, float] = {}
     """When the first child of a node was asked for."""
     for path, record in nodes.items():
-        if record.used is not None and path[-1] != LOOKAHEAD:
+        if record.used is not None:
             expanded[path[:-1]] = min(record.used, expanded.get(path[:-1], record.used))
     completed = {completion.node for completion in tree.completions}
     in_tree = [record for record in nodes.values() if record.used is not None]
@@ -181,8 +178,6 @@ def _fate(
     *,
     solved: bool,
 ) -> Fate:
-    if record.path[-1] == LOOKAHEAD:
-        return Fate.LOOKAHEAD
     if record.path in completed:
         return Fate.COMPLETED
     if record.path in expanded:

@@ -5,7 +5,6 @@ ttsReport.fates = {
   completed: "completed",
   pruned: "pruned",
   surplus: "ended, not among the completions",
-  lookahead: "look-ahead",
   unused: "sent ahead, never used",
   open: "undecided",
 };
@@ -15,7 +14,6 @@ ttsReport.shapes = {
   completed: "M-6,-6h12v12h-12z",
   pruned: "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0",
   surplus: "M0,-6.5L6.5,0L0,6.5L-6.5,0z",
-  lookahead: "M-5,-6L6.5,0L-5,6z",
   unused: "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
   open: "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0",
 };

@@ -4,14 +4,16 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.runs.replay.recordings import Endless, load
+from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
+from tests.runs.replay.recordings import Endless, load, recorded_run
 
 from tts.build.errors import EndpointError
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.runs.replay import (
-    ReplayGenerator,
-    ReplayVerifier,
-)
+
+
+@pytest.fixture
+def recorded(tiny_deployment, tmp_path):
+    return recorded_run(tiny_deployment, tmp_path / "run")
 
 
 def test_an_engine_that_ends_by_itself_is_an_error(tiny_deployment, recorded):

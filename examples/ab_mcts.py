@@ -12,6 +12,8 @@ After Inoue et al., "Wider or deeper? Scaling LLM inference-time compute with ad
 tree search" (arXiv 2503.04412), AB-MCTS-A, and the authors' code (SakanaAI/treequest). There, a
 node is a whole answer, and below it are its refinements; here, a node is a step, and below it are
 the ways in which its chain goes on.
+
+    tts bench demo --strategy examples/ab_mcts.py:AB_MCTS --n 16
 """
 
 from __future__ import annotations
@@ -24,13 +26,26 @@ from itertools import count, pairwise, takewhile
 
 from pydantic import Field
 
-from .candidates import goes_on
-from .config import SearchConfig
-from .early_stop import AnswerOf, EarlyStop
-from .protocol import Expand, Generated, Score, Scored, Search
-from .seeds import SeedOf, unit_interval
-from .thought import Completion, Fate, NodePath, Thought, significant
-from .tree_search import TreeSearch
+from tts.search import (
+    AnswerOf,
+    Completion,
+    Expand,
+    Fate,
+    Generated,
+    NodePath,
+    Score,
+    Scored,
+    Search,
+    SearchConfig,
+    SearchResult,
+    SeedOf,
+    Thought,
+    Tree,
+    Work,
+    significant,
+    unit_interval,
+)
+from tts.strategies.strategy import Strategy
 
 PRIOR_MEAN = 0.0
 """The mean that is believed in before any value is seen."""
@@ -102,14 +117,18 @@ class AbMctsConfig(SearchConfig):
 
     parallel: int = Field(default=4, ge=1, le=100_000)
     """Trials in flight. Changes results: a trial does not know the `parallel` - 1 before it."""
-    early_stop: bool = False
-    """End once the missing chains cannot change the weighted vote."""
-    agree: int | None = Field(default=None, ge=1)
-    """End once this many chains have the same answer, if it is set."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        return AbMctsSearch(self, seed, answer_of)
+        return AbMctsSearch(self, seed)
+
+
+AB_MCTS = Strategy(
+    "ab-mcts",
+    "n chains that branch off wider or deeper by Thompson sampling, weighted vote",
+    AbMctsConfig,
+    "weighted",
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,20 +200,20 @@ class Trial:
         return bool(self.steps) and not self.unscored
 
 
-class AbMctsSearch(TreeSearch[AbMctsConfig]):
+class AbMctsSearch(Search):
     """The state machine. Trial i begins when trials 0 to i - `parallel` have been told, in order.
 
     Nothing is foreseen: where a chain branches off depends on scores that are not known yet.
     """
 
-    def __init__(
-        self, config: AbMctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None
-    ) -> None:
-        """`seed` maps a node to the seed of its sample, and (-1, trial, i) to a random number.
+    tree: Tree
 
-        `answer_of` is for `early_stop` only.
-        """
-        super().__init__(config)
+    def __init__(self, config: AbMctsConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample, and (-1, trial, i) to a random number."""
+        self.config = config
+        self.tree = Tree()
+        self._asks: list[Work] = []
+        self._result: SearchResult | None = None
         self._seed = seed
         self._root = Branching(())
         self._trials: list[Trial] = []
@@ -207,12 +226,28 @@ class AbMctsSearch(TreeSearch[AbMctsConfig]):
         """Trials whose chains are being generated, by their first steps."""
         self._scoring: dict[NodePath, Trial] = {}
         """Trials that wait for scores, by the steps."""
-        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
         for _ in range(min(config.parallel, config.n)):
             self._begin()
 
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def result(self) -> SearchResult | None:
+        """The completions, best first."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """The chains so far."""
+        if self._result is None:
+            self._result = super().stop()
+        return self._result
+
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
+        if self._result:
+            return
         if isinstance(result, Generated):
             if trial := self._growing.pop(result.node, None):
                 self._grow(trial, result.thoughts)
@@ -264,7 +299,7 @@ class AbMctsSearch(TreeSearch[AbMctsConfig]):
             trial = self._trials[self._told]
             self._told += 1
             self._back_up(trial)
-            if self._told == self.config.n or (self._stop and self._stop.decided):
+            if self._told == self.config.n:
                 self._finish()
             elif len(self._trials) < self.config.n:
                 self._begin()
@@ -272,28 +307,19 @@ class AbMctsSearch(TreeSearch[AbMctsConfig]):
     def _back_up(self, trial: Trial) -> None:
         end = trial.steps[-1]
         value = self.tree.path_score(end, self.config.agg_strategy)
-        inner = takewhile(lambda path: goes_on(self.tree[path].thought), trial.steps[:-1])
+        inner = takewhile(self._goes_on, trial.steps[:-1])
         back_up(trial.way, inner, value)
-        if self._stop:
-            self._stop.add(self.tree.text(end), value)
+
+    def _goes_on(self, path: NodePath) -> bool:
+        thought = self.tree[path].thought
+        return thought is not None and thought.goes_on
 
     def _finish(self) -> None:
-        """The chains told so far come out; trials still in flight are not part of the tree."""
-        dropped = {trial.start for trial in self._trials[self._told :]}
-        self.tree.drop(lambda path: any(path[:depth] in dropped for depth in range(len(path) + 1)))
-        del self._trials[self._told :]
+        """All chains come out."""
         how = self.config.agg_strategy
         ends = [trial.steps[-1] for trial in self._trials]
         ends.sort(key=lambda path: self.tree.rank(path, how))
-        self._end(
-            tuple(
-                Completion(path, self.tree.text(path), self.tree.path_score(path, how))
-                for path in ends
-            )
+        completions = (
+            Completion(path, self.tree.text(path), self.tree.path_score(path, how)) for path in ends
         )
-
-    def _end(self, completions: tuple[Completion, ...]) -> None:
-        """See TreeSearch; nothing is awaited any more."""
-        super()._end(completions)
-        self._growing.clear()
-        self._scoring.clear()
+        self._result = SearchResult(tuple(completions), self.tree)

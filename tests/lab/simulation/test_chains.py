@@ -5,10 +5,7 @@ import json
 import pytest
 
 from tts.build.errors import DatasetError
-from tts.runs.replay import (
-    Chain,
-    read_chains,
-)
+from tts.lab.simulation.workload import Chain, read_chains
 
 
 def test_chains_without_a_score_for_every_step_are_left_out(tmp_path):

@@ -1,37 +1,38 @@
-"""Answers that are decided without engines, and endpoints whose engines do the work."""
+"""Engines that do the work of a recorded run, whatever their weights, while the recording answers.
+
+Random weights of any size can so be driven by a search that made sense.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from tts.build.errors import EndpointError
-from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
-from tts.prompting import Models
-
-_TAIL = 16  # tokens: more than spell any step delimiter
-
-
-class Script(Protocol):
-    """Answers that depend on the request alone, as a real engine's do."""
-
-    def generate(self, call: GenerateCall) -> list[int]:
-        """What the generator answers; see endpoints.Generator."""
-
-    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
-        """Whether the answer `ids` was ended by the end-of-sequence token, which is not in it."""
-
-    def score(self, input_ids: Ids) -> float:
-        """What the verifier answers; see endpoints.Verifier."""
+from tts.endpoints.base import (
+    Connection,
+    GenerateCall,
+    Generator,
+    ScoreCall,
+    Verifier,
+    VerifierResult,
+)
+from tts.engines import wire
+from tts.runs.replay import Script
+from tts.session.plan import Plan
 
 
-def chain_ended(models: Models, call: GenerateCall, ids: list[int]) -> bool:
-    """`Script.ended` of answers in the language of `models`."""
-    if len(ids) >= call.max_new_tokens:
-        return False
-    delimiter = models.deployment.generator.step_delimiter
-    return not call.stop_at_step or delimiter not in models.generator.decode(ids[-_TAIL:])
+@dataclass(frozen=True)
+class ReplayPlan(Plan):
+    """A plan whose engines only do the work."""
+
+    script: Script = field(kw_only=True)
+    """What answers in their place."""
+
+
+def replaying(script: Script, connection: Connection) -> tuple[Generator, Verifier]:
+    """Both engines: they do the work of a script, and the script gives the answers."""
+    endless = connection.generator(end_id=wire.NO_END_ID, step_stop_words=())
+    return ReplayGenerator(endless, script), ReplayVerifier(connection.verifier(), script)
 
 
 @dataclass(frozen=True)

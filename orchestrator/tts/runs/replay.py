@@ -1,4 +1,7 @@
-"""A recorded run as a script: each node's step and each dialogue's score, as they were."""
+"""A recorded run as a script: each node's step and each dialogue's score, as they were.
+
+A script decides what a search is answered, in the engines' place.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,47 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tts.build.errors import RunError
+from tts.build.input_files import Unreadable, require_path
 from tts.build.tokenizer import Ids
+from tts.build.user_paths import is_folder, is_there
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought, node_seed
 
-from ..config import RunConfig
-from ..log import read_events
-from ..resume import ResumedWork
-from ..state import ProblemState, RunState, solved_problems
-from .script import chain_ended
+from .config import RunConfig, read_run_config
+from .folder import GROUP
+from .log import read_events
+from .resume import ResumedWork
+from .state import ProblemState, RunState, solved_problems
+from .summary import read_summary
 
 Tokens = tuple[int, ...]
+_TAIL = 16  # tokens: more than spell any step delimiter
+
+
+class Script(Protocol):
+    """Answers that depend on the request alone, as a real engine's do."""
+
+    def generate(self, call: GenerateCall) -> list[int]:
+        """What the generator answers; see endpoints.Generator."""
+
+    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+        """Whether the answer `ids` was ended by the end-of-sequence token, which is not in it."""
+
+    def score(self, input_ids: Ids) -> float:
+        """What the verifier answers; see endpoints.Verifier."""
+
+
+def chain_ended(models: Models, call: GenerateCall, ids: list[int]) -> bool:
+    """`Script.ended` of answers in the language of `models`."""
+    if len(ids) >= call.max_new_tokens:
+        return False
+    delimiter = models.deployment.generator.step_delimiter
+    return not call.stop_at_step or delimiter not in models.generator.decode(ids[-_TAIL:])
 
 
 @dataclass(frozen=True)
@@ -62,6 +91,37 @@ class Recording:
         key = _key(input_ids)
         known = self.scores.get(key)
         return random.Random(key).choice(self.spare_scores) if known is None else known
+
+
+def open_recording(path: Path) -> tuple[Path, RunConfig]:
+    """The absolute path of a finished run, and its configuration; raises RunError."""
+    try:
+        require_path(str(path))
+    except Unreadable as error:
+        raise RunError(f"{str(path)!r:.100} cannot be replayed: {error}.") from error
+    path = path.expanduser().resolve()
+    if not is_folder(path):
+        raise RunError(
+            f"There is nothing to replay at {path}.", hint="Name the folder of a finished run."
+        )
+    if is_there(path / GROUP):
+        raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
+    config = read_run_config(path)
+    read_summary(path)  # refuses one that has not finished
+    return path, config
+
+
+def in_recorded_context(folder: Path, config: RunConfig, models: Models) -> Models:
+    """`models` with the recorded run's context, which decides where chains are cut."""
+    spec = models.deployment.generator
+    context = config.context or spec.max_seq_len
+    if context > spec.max_seq_len:
+        raise RunError(
+            f"The run in {folder} had a context of {context} tokens; generator.max_seq_len "
+            f"of deployment {models.deployment.name} is {spec.max_seq_len}.",
+            hint="Raise it and build the engine again.",
+        )
+    return models.with_context(context)
 
 
 def read_recording(
