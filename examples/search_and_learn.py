@@ -21,10 +21,9 @@ import re
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
-from typing_extensions import Self
 
 from tts.grading import boxed_answer
 from tts.search import (
@@ -286,8 +285,10 @@ class Dvts(Listed):
 
     def _search(self) -> Phases:
         width = self.config.beam_width
-        starts = {tree: [(tree * width + child,) for child in range(width)]
-                  for tree in range(self.config.n // width)}  # fmt: skip
+        starts: dict[int, list[tuple[int, ...]]] = {
+            tree: [(tree * width + child,) for child in range(width)]
+            for tree in range(self.config.n // width)
+        }
         finished: dict[int, list[Beam]] = {}
         for iteration in range(1, self.config.num_iterations + 1):
             every = [path for paths in starts.values() for path in paths]

@@ -2,11 +2,11 @@
 
 import json
 import re
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
-import tomllib
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,8 +13,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = ("build", "engines", "triton_repo", "orchestrator")
 LAYERS = (
-    # what old Pythons lack
-    "compat",
     # compile, run in process, serve
     "build",
     "engines",
@@ -51,7 +49,7 @@ LAYERS = (
 """Every part of the namespace, lowest first: each imports itself and parts before it only."""
 PURE = {"search", "scheduling", "endpoints.routing"}
 """Packages without IO, clock, asyncio or engine."""
-PURE_NAMES = {"tts.compat.StrEnum", "tts.compat.Self"}
+
 CORE_MAY_IMPORT = {
     "abc",
     "__future__",
@@ -189,7 +187,7 @@ def test_the_core_imports_no_io_no_clock_no_engine(package):
         if is_in(name, {package}):
             for imported in imports(name, file):
                 pure = imported.split(".")[0] in CORE_MAY_IMPORT
-                pure = pure or imported in PURE_NAMES or is_in(imported, PURE)
+                pure = pure or is_in(imported, PURE)
                 assert pure, f"{name} imports {imported}"
 
 
@@ -204,7 +202,6 @@ def test_the_simulated_engine_is_pure():
         if name.startswith("tts.engines.simulated"):
             for imported in imports(name, file):
                 ours = imported.startswith(("tts.engines.simulated.", "tts.build."))
-                ours = ours or imported in PURE_NAMES
                 assert ours or imported.split(".")[0] in allowed, f"{name} imports {imported}"
 
 

@@ -23,7 +23,6 @@ from tests.driver.faulty import (
 from tests.search import reference, reference_run, worlds
 
 from tts.build.errors import EndpointUnavailable
-from tts.compat.aio import BaseExceptionGroup
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier

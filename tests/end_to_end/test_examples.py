@@ -17,6 +17,7 @@ from tts.session import Run
 SEARCH_AND_LEARN = ("BEAM_SEARCH", "DVTS", "BEST_OF_N")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+TTS = Path(sys.executable).with_name("tts")
 MATH = ROOT.parent / "shared" / "data" / "math500_dev.jsonl"
 
 pytestmark = [
@@ -30,11 +31,12 @@ pytestmark = [
 
 @pytest.fixture
 def example(engines, tmp_path):
-    """Runs a program of examples/ in an empty folder; gives what it printed."""
+    """Runs a program of examples/, or `tts`, in an empty folder; gives what it printed."""
 
     def run(name, *arguments):
+        program = [TTS] if name == "tts" else [sys.executable, EXAMPLES / name]
         done = subprocess.run(
-            [sys.executable, EXAMPLES / name, *map(str, arguments)],
+            [*program, *map(str, arguments)],
             cwd=tmp_path,
             env={**os.environ, "TTS_HOME": str(engines.parent)},
             capture_output=True,
@@ -75,7 +77,7 @@ def test_a_strategy_of_ones_own_spends_fewer_tokens_than_the_vote(example):
     ["ab_mcts.py:AB_MCTS", *(f"search_and_learn.py:{name}" for name in SEARCH_AND_LEARN)],
 )
 def test_a_strategy_is_taken_from_its_file(example, strategy):
-    printed = example("-m", "tts", "bench", "demo", "--server", "embedded", "--limit", 2,
+    printed = example("tts", "bench", "demo", "--server", "embedded", "--limit", 2,
                       "--n", 4, "--strategy", EXAMPLES / strategy)  # fmt: skip
     assert "2 problems" in printed
 

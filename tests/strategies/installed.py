@@ -3,9 +3,8 @@
 import importlib
 import re
 import sys
-from pathlib import Path
-
 import tomllib
+from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "strategies.md"
 

@@ -109,7 +109,7 @@ def new_manifest(
     """The manifest of the engine that has just been written to `folder`; raises OSError."""
     files = sorted(folder.iterdir())
     return Manifest(
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         checkpoint=str(checkpoint),
         checkpoint_sha256=content_hash(stamps),
         checkpoint_files=tuple(stamps),

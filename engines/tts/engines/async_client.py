@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from tts.build.errors import EngineError
-from tts.compat import Self
 
 from .engine_messages import (
     Cancel,
@@ -105,7 +104,7 @@ class AsyncEngineClient(asyncio.Protocol):
             client._transport.write(encode(opening))
             await asyncio.wait_for(client._opened, _OPEN_S)
             client._is_open = True
-        except asyncio.TimeoutError:
+        except TimeoutError:
             await client.aclose()
             late = f"The engine in {opening.engine_dir} was not open after {_OPEN_S:.0f} s."
             raise EngineError(late) from None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from tts.compat import StrEnum
 
 from .completion import deployments
 from .options import ServerOption, VerifierOption, renamed, usable

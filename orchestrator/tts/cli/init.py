@@ -7,12 +7,11 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-
-from tts.compat import StrEnum
 
 from .options import usable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -165,7 +165,7 @@ def _end(when: str, now: float) -> float:
     if found := re.fullmatch(r"([1-9][0-9]{0,4})([dh])", when):
         return now + int(found[1]) * {"d": 86_400, "h": 3_600}[found[2]]
     try:
-        day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=timezone.utc)
+        day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         raise typer.BadParameter(
             f"{when!r:.40} is neither 30d, 12h nor a day such as 2027-01-31",

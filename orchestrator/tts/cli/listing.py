@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-
-from tts.compat import StrEnum
 
 from .documents.names import Listed, ListedDataset, ListedDeployment, ListedStrategy
 from .json_output import print_json

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from tts.compat import StrEnum
 
 from .completion import runs as run_folders
 from .json_output import print_json

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
 from .completion import deployments, runs, strategies

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-
-from tts.compat import StrEnum
 
 from .json_output import print_json
 from .options import JsonOption
@@ -50,7 +49,7 @@ def usage(
     from tts.gateway.safety.usage import COUNTS, totals
     from tts.reports.console import consoles, say
 
-    first = (since or datetime.now(timezone.utc).replace(day=1)).strftime(DAY)
+    first = (since or datetime.now(UTC).replace(day=1)).strftime(DAY)
     last = until.strftime(DAY) if until else "9999-12-31"
     kinds = [each.value for each in By if each in (by or [By.key])]
     rows = totals(read_usage(usage_file(), first, last), kinds)

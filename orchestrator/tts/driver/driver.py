@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
+from typing import Self
 
 from tts.build.errors import DeadlineExceeded, SearchError
-from tts.compat import Self
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+from asyncio import timeout
 from types import TracebackType
 
 from tts.build.errors import EndpointTimeout
 from tts.build.spec import ANSWER_TIMEOUT_S
-from tts.compat.aio import timeout
 
 
 class Silence:
@@ -63,7 +63,7 @@ class _Limited:
         self._alarm.cancel()
         try:
             await self._timeout.__aexit__(kind, error, traceback)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise EndpointTimeout(
                 f"{self._silence.who} has answered nothing for {self._limit_s:g} s.",
                 hint="If it is slow rather than stuck, raise answer_timeout_s in the deployment.",

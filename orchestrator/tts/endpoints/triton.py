@@ -13,7 +13,7 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -23,7 +23,6 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.build.owner import require_unforked
 from tts.build.spec import ANSWER_TIMEOUT_S
-from tts.compat import Self
 from tts.engines import wire
 
 from .base import (

@@ -7,13 +7,12 @@ from the completion and writes the answer under the form's grammar.
 
 from __future__ import annotations
 
-import asyncio
 import time
+from asyncio import timeout
 from contextlib import aclosing
 
 import numpy as np
 
-from tts.compat.aio import timeout
 from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
@@ -78,7 +77,7 @@ class ClosingAnswer:
                 async with aclosing(deltas):
                     async for delta in deltas:
                         said += delta.text
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             raise ApiError(
                 504,
                 "The answer was not complete within the deadline.",

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from asyncio import timeout
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
-
-from tts.compat.aio import timeout
 
 from .observability import ServedRequest
 from .openai.errors import ApiError, bad_request

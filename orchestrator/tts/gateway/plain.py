@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
+from asyncio import timeout
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
-
-from tts.compat.aio import timeout
 
 from .exchange import Exchange
 from .generation import CallingDelta, Delta

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from asyncio import timeout
 from typing import Any
 
 import msgspec
 
 from tts.build.errors import TtsError
-from tts.compat.aio import timeout
 
 from .draining import refused
 from .exchange import Exchange

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from enum import StrEnum
 from typing import Any
-
-from tts.compat import StrEnum
 
 DIGITS = 50  # of a value
 _AMONG_VALUES = Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)

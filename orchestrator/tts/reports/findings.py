@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -100,7 +100,7 @@ def closing_sentence(run: FirstRun) -> str:
 
 def first_run_report(run: FirstRun, now: datetime | None = None) -> str:
     """The report as Markdown: no secrets, no prompts."""
-    when = (now or datetime.now(timezone.utc)).strftime("%Y-%m-%d %H:%M UTC")
+    when = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     parts = [
         f"# First run of {run.deployment.name}, {when}",
         "Written by `tts doctor --first-run`, to be attached to a bug report whole.",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from tts.compat import Self
 from tts.serving.server.loading import Loading
 
 from .console import consoles, say

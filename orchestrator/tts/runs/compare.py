@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tts.build.errors import RunDamaged, RunError
-from tts.compat import Self
 from tts.search import NodePath
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES

@@ -9,7 +9,7 @@ older logs can be read; a log of a newer version than VERSION is refused.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -59,7 +59,7 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
         found = datetime.fromisoformat(self.time)
         if found.tzinfo is None or not 1900 < found.year < 9999:
             raise ValueError(f"{self.time!r:.60} is not the time of a session")
-        return found.astimezone(timezone.utc)
+        return found.astimezone(UTC)
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):

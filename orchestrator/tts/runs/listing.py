@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -187,9 +187,9 @@ def _began(folder: Path) -> str | None:
     """When the file that is written first was written; None if there is none."""
     for name in (CONFIG, GROUP, EVENTS):
         with suppress(OSError, OverflowError, ValueError):
-            return _iso(datetime.fromtimestamp((folder / name).lstat().st_mtime, timezone.utc))
+            return _iso(datetime.fromtimestamp((folder / name).lstat().st_mtime, UTC))
     return None
 
 
 def _iso(time: datetime) -> str:
-    return time.astimezone(timezone.utc).isoformat(timespec="seconds")
+    return time.astimezone(UTC).isoformat(timespec="seconds")

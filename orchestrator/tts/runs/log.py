@@ -14,17 +14,17 @@ import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from tts.build.errors import RunDamaged, RunError
-from tts.compat import Self
 
 from .checksums import Chain
 from .durable import sync_folder, write_copy
@@ -157,7 +157,7 @@ class RunLog:
             sync_folder(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        self.time = datetime.now(timezone.utc).isoformat()
+        self.time = datetime.now(UTC).isoformat()
         """The wall-clock time at which this session began, ISO 8601."""
         self.write(
             Session(

@@ -11,8 +11,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
-from tts.compat import Self
 from tts.search import NodePath
 
 from .calibration import Calibration

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-from tts.compat import Self
 from tts.search import Limit, NodePath
 
 Engine = Literal["generator", "verifier"]

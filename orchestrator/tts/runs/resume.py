@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 from tts.build.errors import RunError
-from tts.compat import Self
 from tts.search import Decision, NodePath, Thought
 
 from .checksums import Chain

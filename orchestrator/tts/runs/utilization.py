@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from tts.compat import Self
 from tts.search import NodePath
 
 from .events import AnyEvent, Idle, Used

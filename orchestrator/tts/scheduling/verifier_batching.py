@@ -7,7 +7,8 @@ there (no more can join them), or when the oldest job has waited long enough.
 
 from __future__ import annotations
 
-from tts.compat import StrEnum
+from enum import StrEnum
+
 from tts.search import NodePath, Score
 
 from .queue import Job

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Self
 
 from pydantic import Field, model_validator
-
-from tts.compat import Self
 
 from .candidates import UNREACHABLE, Candidate, Pool, State
 from .config import StepConfig, check_width

@@ -16,10 +16,9 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field, model_validator
-
-from tts.compat import Self
 
 from .candidates import Candidate, Pool, State
 from .config import StepConfig, check_width

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
-
-from tts.compat import StrEnum
 
 NodePath = tuple[int, ...]
 """A node's name: the child indices from the root, which is the empty tuple."""

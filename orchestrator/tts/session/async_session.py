@@ -17,15 +17,13 @@ from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcon
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from tts.build.errors import ConfigError, DatasetError, SessionError
 from tts.build.owner import Owner
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
-from tts.compat import Self, Unpack
-from tts.compat.aio import cancelling
 from tts.endpoints.base import Generator, ScoreCall, Verifier
 from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
 from tts.endpoints.routing import RoutingPolicy
@@ -351,7 +349,8 @@ class AsyncSession:
         try:
             return await task
         except asyncio.CancelledError:
-            if self._is_open or cancelling(asyncio.current_task()):
+            caller = asyncio.current_task()
+            if self._is_open or (caller and caller.cancelling()):
                 raise
             raise SessionError("The session was closed before this had ended.") from None
 

@@ -8,10 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tts.build.errors import ServerError, SessionError
-from tts.compat import Self
 
 if TYPE_CHECKING:
     from tts.build.spec import Deployment, Role

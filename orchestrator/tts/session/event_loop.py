@@ -14,14 +14,13 @@ import functools
 import queue
 import signal
 import threading
+from asyncio import Runner
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from tts.build.errors import SessionError
 from tts.build.owner import Owner
-from tts.compat import Self
-from tts.compat.aio import Runner
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
-from tts.compat import Self
 from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
 from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy

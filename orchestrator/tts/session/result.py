@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tts.compat import Self
+    from typing import Self
+
     from tts.problem import Problem
     from tts.runs.records import CompletionRecord
     from tts.runs.state import WorkCounts

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar, Unpack
 
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
-from tts.compat import Self, Unpack
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.functions import RewardFunction, TextFunction
 

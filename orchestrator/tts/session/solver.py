@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -13,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, TtsError
-from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Models

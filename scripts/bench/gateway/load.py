@@ -189,7 +189,7 @@ async def _all(task: Task, bodies: list[bytes], new_client: Callable[[], Any]) -
             try:
                 body = bodies[number % len(bodies)]
                 outcome.seen.append(await asyncio.wait_for(client.ask(body), task.timeout_s))
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 outcome.timeouts += 1
                 client.drop()
             except (ConnectionError, OSError) as error:

@@ -12,9 +12,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from tts.compat import Self
+from typing import Any, Self
 
 from .environments import Unavailable
 

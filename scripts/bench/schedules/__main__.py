@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from rich.console import Console
 
@@ -53,7 +53,6 @@ from scripts.bench.schedules.trials import (
 from scripts.programs import ROOT
 from tts.build import paths
 from tts.build.server_kinds import ServerKind
-from tts.compat import Self
 from tts.runs.folder import write_json
 
 PARTS = ("walls", "efficiency", "latency")

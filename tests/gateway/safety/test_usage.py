@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ class Clock:
         return self.now
 
     def go_to(self, day):
-        at = datetime.fromisoformat(f"{day}T00:00:00+00:00").replace(tzinfo=timezone.utc)
+        at = datetime.fromisoformat(f"{day}T00:00:00+00:00").replace(tzinfo=UTC)
         self.now = at.timestamp()
 
 

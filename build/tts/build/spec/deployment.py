@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator, model_validator
 
 from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
-from tts.compat import Self
 
 from .engine import EngineSpec, Precision
 from .generator import GeneratorSpec

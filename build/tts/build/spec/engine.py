@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
-
-from tts.compat import Self
 
 from .role import RoleSpec
 from .section import Count, FilePath, Parallel, Section

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
 from tts.build.server_kinds import ServerKind
-from tts.compat import Self
 
 from .section import Section
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from tts.build.model_config import ModelConfig
 from tts.build.spec import Precision, TensorRTEngine
@@ -12,7 +12,6 @@ from tts.build.tensorrt.engine_memory import kv_bytes_of, parameters, weights_of
 from tts.build.tensorrt.gpus import GpuFacts
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.roofline import BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, OVERHEAD_S
-from tts.compat import Self
 
 _MIN_LAYER_S = 1.2e-3 / 16
 """A layer of a step that generates takes at least this long. An engine at batch 1 reaches half of

@@ -7,7 +7,6 @@ key elsewhere, and no answer may grow without bounds.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -153,7 +152,7 @@ class Http:
                 yield answer
         except aiohttp.ConnectionTimeoutError:
             raise EndpointUnavailable(f"Nothing answers at {self.address}.") from None
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise EndpointTimeout(
                 f"The server at {self.address} did not answer {path} within {total_s:g} s."
             ) from None

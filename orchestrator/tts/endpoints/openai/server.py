@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError
 from tts.build.spec import ANSWER_TIMEOUT_S, VerifierRole
 from tts.build.tokenizer import Tokenizer
-from tts.compat import Self
 
 from ..base import StreamingGenerator, Verifier
 from ..retry import PATIENCE_S

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tts.build import paths
@@ -159,7 +159,7 @@ class _Segment:
         self._began = time.monotonic()
         self._writes = 0
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="request-log-disk")
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
         self._connection = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
         try:

@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -267,12 +267,12 @@ def _more(spent: tuple[int, int], day: str, of_day: str, counts: Sequence[int]) 
 
 
 def _day(unix: float) -> str:
-    return datetime.fromtimestamp(max(0.0, unix), timezone.utc).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(max(0.0, unix), UTC).strftime("%Y-%m-%d")
 
 
 def _left_s(unix: float) -> tuple[float, float]:
     """How long this day and this month last yet, seconds, in UTC."""
-    now = datetime.fromtimestamp(max(0.0, unix), timezone.utc)
+    now = datetime.fromtimestamp(max(0.0, unix), UTC)
     tomorrow = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     first = tomorrow
     while first.day != 1:

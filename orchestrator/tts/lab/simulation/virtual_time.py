@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from asyncio import Runner
 from collections.abc import Coroutine
 from typing import Any, TypeVar
-
-from tts.compat.aio import Runner
 
 T = TypeVar("T")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import TaskGroup
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
 from tts.build.spec import Role
-from tts.compat.aio import TaskGroup
 
 from .requests import Loadable, LoadRequest
 

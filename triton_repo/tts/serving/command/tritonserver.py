@@ -55,7 +55,7 @@ class TritonServer:
 def how_to_install() -> str:
     """A hint for a machine without the bundled Triton."""
     if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
-        return f"The bundled Triton needs Python 3.10 to 3.12: use one of these, or {WITHOUT}."
+        return f"The bundled Triton needs Python 3.11 to 3.12: use one of these, or {WITHOUT}."
     return f"Install it: {extras.how_to_install('cpu', 'triton')}\nOr {WITHOUT}."
 
 

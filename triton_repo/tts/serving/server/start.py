@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError, ServerError
@@ -16,7 +17,6 @@ from tts.build.openvino.memory import require_memory, shortage
 from tts.build.owner import Owner
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
-from tts.compat import Self
 
 from ..command import environment
 from ..command.container import Docker, image
