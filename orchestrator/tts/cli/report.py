@@ -259,7 +259,7 @@ def trace(
     ] = None,
     out: OldOut = None,
 ) -> None:
-    """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
+    """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
     from tts.runs.measured_run import expand_groups
