@@ -87,9 +87,7 @@ class Case:
     verifier_tokens: int
     problems_at_once: int | None
     speculation: str
-    group_tokens: int | None
     shared: bool
-    group_wait_s: float
     verifier_step_tokens: int | None
     generator: Faults
     verifier: Faults
@@ -108,9 +106,7 @@ def policy_of(case, schedule):
         "verifier_tokens": case.verifier_tokens,
         "problems": case.problems_at_once,
         "speculation": case.speculation,
-        "group_tokens": case.group_tokens,
         "shared": case.shared,
-        "group_wait_s": case.group_wait_s,
         "verifier_step_tokens": case.verifier_step_tokens,
     }
     known = {field.name for field in dataclasses.fields(Policy)}
@@ -159,9 +155,7 @@ def cases(draw, strategy):
         verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
         problems_at_once=draw(st.sampled_from([None, 1, 2])),
         speculation=draw(st.sampled_from(["off", "auto", "always"])),
-        group_tokens=draw(st.sampled_from([None, 1, 60, 400])),
         shared=draw(st.booleans()),
-        group_wait_s=draw(st.sampled_from([0.01, 0.0, 1.0])),
         verifier_step_tokens=draw(st.sampled_from([None, 1, 30, 512])),
         generator=draw(faults()),
         verifier=draw(faults()),

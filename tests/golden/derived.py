@@ -486,8 +486,7 @@ def _problem(problem):
 
 def _requests(requests):
     counts = Counter(
-        f"{each.engine} {each.kind} {each.cancelled or each.trigger or ''}".strip()
-        for each in requests
+        f"{each.engine} {each.kind} {each.cancelled or ''}".strip() for each in requests
     )
     rows = [msgspec.json.encode(each) for each in requests]
     return {"counts": dict(sorted(counts.items())), "hash": _hash(b"\n".join(rows))}

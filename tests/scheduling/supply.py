@@ -38,9 +38,9 @@ class Supply:
 NOTHING = Supply()
 
 
-def send(scheduler, now=0.0, supply=NOTHING):
+def send(scheduler, supply=NOTHING):
     """What may be sent now, where nothing is to be cancelled."""
-    actions = scheduler.next(now, supply)
+    actions = scheduler.next(supply)
     assert actions.cancel == []
     return actions.send
 

@@ -93,7 +93,6 @@ class Dispatcher:
             "prompt_tokens": job.tokens,
             "sent": sent,
         }
-        trigger = self._scheduler.trigger(job)
         error: Exception | None = None
         try:
             reply = await self._call(run, job.work)
@@ -109,7 +108,7 @@ class Dispatcher:
         done = self._clock()
         common |= {"t": done, "done": done}
         if not wanted:
-            self._record_cancelled(job, kind, trigger, common)
+            self._record_cancelled(job, kind, common)
             return
         answer: Answer = None
         if error is None:
@@ -117,7 +116,7 @@ class Dispatcher:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
                 self._learn(job.work, area / (done - sent), reply, done - sent)
             try:
-                answer = self._record_answer(run, job.work, reply, kind, trigger, common)
+                answer = self._record_answer(run, job.work, reply, kind, common)
             except Exception as failure:  # not what a verifier or a generator may answer
                 error = failure
         self._on_end(run, job, error or answer)
@@ -156,7 +155,6 @@ class Dispatcher:
         work: Expand | Score | Prefetch,
         reply: Any,
         kind: events.KindName,
-        trigger: str | None,
         common: dict[str, Any],
     ) -> Answer:
         """Record a reply; returns the results for the search."""
@@ -179,7 +177,6 @@ class Dispatcher:
                     kind=kind,
                     score=score,
                     cached=False,
-                    trigger=trigger,
                     **common,
                 )
             )
@@ -187,9 +184,7 @@ class Dispatcher:
         self._record(events.Prefetched(**common))
         return None
 
-    def _record_cancelled(
-        self, job: Job, kind: events.KindName, trigger: str | None, common: dict[str, Any]
-    ) -> None:
+    def _record_cancelled(self, job: Job, kind: events.KindName, common: dict[str, Any]) -> None:
         work = job.work
         self._record(
             events.Cancelled(
@@ -197,7 +192,6 @@ class Dispatcher:
                 node=work.node,
                 kind=kind,
                 why=self._cancelled[job],
-                trigger=trigger,
                 **common,
             )
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -76,8 +75,6 @@ class Driver:
         self._unfinished: set[asyncio.Future[Solved]] = set()
         self._due: asyncio.Handle | None = None
         """A pump that is about to be made for what was submitted or answered."""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,8 +89,6 @@ class Driver:
             outcome.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
         await self._dispatcher.aclose()
-        if self._alarm:
-            self._alarm.cancel()
         self._idle.end(self._clock())
 
     @property
@@ -193,12 +188,11 @@ class Driver:
         """Ask the scheduler what to do now, and do it."""
         self._due = None
         now = self._clock()
-        actions = self._scheduler.next(now, self)
+        actions = self._scheduler.next(self)
         for job in actions.cancel:
             self._give_up(job)
         for job in actions.send:
             self._send(job)
-        self._set_alarm(now, actions.ask_again_at)
         self._dispatcher.observe_load(now)
         self._idle.update(now, self._scheduler.in_flight, self._scheduler.pending)
         self._end_what_hangs()
@@ -287,19 +281,6 @@ class Driver:
         if number in self._running:
             self._close(number)
             self._pump()
-
-    def _set_alarm(self, now: float, when: float | None) -> None:
-        """Pump again at that time, even if nothing happens before."""
-        if when is None or when >= self._alarm_at:
-            return
-        if self._alarm:
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = asyncio.get_running_loop().call_later(max(0.0, when - now), self._ring)
-
-    def _ring(self) -> None:
-        self._alarm, self._alarm_at = None, math.inf
-        self._pump()
 
     def _end_what_hangs(self) -> None:
         """A search that wants nothing and is not done would wait for ever."""

@@ -181,7 +181,6 @@ class ProblemRun:
 
     def _ask_score(self, work: Score, kind: Kind) -> None:
         node, cache = work.node, self._scores
-        self._runtime.scheduler.asked(self.number, work)
         if work.own_turn:
             self.context.give_own_turn(node)
         key = self.context.score_key(node)
@@ -225,13 +224,11 @@ class ProblemRun:
             self.context.add(node, self.speculator.known[node][0])
 
     def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
-        self._add_all([Job(self.number, work, tokens, kind, self._priority)])
+        self._runtime.scheduler.add(Job(self.number, work, tokens, kind, self._priority))
 
     def _add_all(self, jobs: list[Job]) -> None:
-        if jobs:
-            now = self._runtime.clock()
-            for job in jobs:
-                self._runtime.scheduler.add(job, now)
+        for job in jobs:
+            self._runtime.scheduler.add(job)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node

@@ -5,7 +5,6 @@
 | scheduler | `Scheduler.next`: what to send, what to cancel, when to ask again |
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
-| verifier_batching | verifier work held back until a batch is worth an engine step |
 | open_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
 | load_curve | throughput over load, its saturation point, the cost of one more request |
 """
@@ -13,7 +12,6 @@
 from .queue import Job, Kind, Prefetch
 from .scheduler import Actions, Policy, Scheduler, SpeculationName, Supply
 from .schedules import ScheduleName
-from .verifier_batching import Trigger
 
 __all__ = [
     "Actions",
@@ -25,5 +23,4 @@ __all__ = [
     "Scheduler",
     "SpeculationName",
     "Supply",
-    "Trigger",
 ]

@@ -54,8 +54,6 @@ class Pool:
     within_reach: list[Candidate] | None = None
     """Candidates by the best rank that each could reach when it was opened, without those from the
     end on that a cutoff has passed; None until there is a cutoff."""
-    unasked: dict[NodePath, int] = field(default_factory=dict)
-    """By group: how many of its candidates have not asked for their score."""
 
     @property
     def ends(self) -> list[Node]:

@@ -39,16 +39,13 @@ class Expand:
 class Score:
     """Score the path that ends in `node` (the score of its last step).
 
-    `group` names the siblings among which it will be compared; `completes` says that no score of
-    the group will be asked for after this one. The verifier reads the steps of the path that have
-    text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node
-    need not have been generated. `need_open` says that the score may turn out not to be needed
-    (`Search.unwanted`), because siblings may outrank the node whatever its score is.
+    The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
+    last step is a turn even without text. Such a node need not have been generated. `need_open`
+    says that the score may turn out not to be needed (`Search.unwanted`), because siblings may
+    outrank the node whatever its score is.
     """
 
     node: NodePath
-    group: NodePath = ()
-    completes: bool = True
     own_turn: bool = False
     need_open: bool = False
 

@@ -157,7 +157,6 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             node = self.tree.add(path)
             candidate = Candidate(pool, len(path), node, *scores[parent])
             pool.candidates.append(candidate)
-            pool.unasked[parent] = pool.unasked.get(parent, 0) + 1
             self._awaiting_step[path] = candidate
             self._asks.append(self._growth.request(path, whole=whole))
         pool.unready = len(pool.candidates)
@@ -225,14 +224,11 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
 
     def _ask_scores(self, candidate: Candidate) -> None:
         """Ask for the score of the last step, or where the aggregation needs it of every one."""
-        pool, end, group = candidate.pool, candidate.end.path, candidate.group
-        every_step = pool.whole and self.config.agg_strategy != "last"
-        pool.unasked[group] -= 1
-        completes, need_open = not pool.unasked[group], self._may_be_outranked(candidate)
+        end, need_open = candidate.end.path, self._may_be_outranked(candidate)
+        every_step = candidate.pool.whole and self.config.agg_strategy != "last"
         for depth in range(candidate.start if every_step else len(end), len(end) + 1):
             self._awaiting_score[end[:depth]] = candidate
-            is_last = completes and depth == len(end)
-            self._asks.append(Score(end[:depth], group, is_last, need_open=need_open))
+            self._asks.append(Score(end[:depth], need_open=need_open))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:
