@@ -16,7 +16,6 @@ from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import ScheduleName, Scheduler
 from tts.search import (
     BeamSearchConfig,
@@ -24,6 +23,7 @@ from tts.search import (
     Fate,
     ParticleConfig,
     RebaseConfig,
+    ResumedWork,
     SampleSearchConfig,
     Stop,
 )
@@ -252,7 +252,7 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
             run.generator,
             run.verifier,
             run.policy,
-            record=run.events.append,
+            record=run.record,
             clock=lambda: now[0],
         )
         async with driver:
@@ -275,13 +275,13 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
 def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, words, monkeypatch):
     run = Run(tiny_deployment, words, SampleSearchConfig(n=8, scored=False), "decoupled")
     run.generator = released = _Released(run.generator)
-    decide, decisions = Scheduler.next, []
+    decide, decisions = Scheduler.overdrawn, []
 
-    def counted(scheduler, supply):
+    def counted(scheduler):
         decisions.append(len(released.waiting))
-        return decide(scheduler, supply)
+        return decide(scheduler)
 
-    monkeypatch.setattr(Scheduler, "next", counted)
+    monkeypatch.setattr(Scheduler, "overdrawn", counted)
 
     async def solve():
         async with run.new_driver():

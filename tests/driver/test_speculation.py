@@ -13,10 +13,18 @@ from tts.driver.problem_run import ProblemRun, Runtime
 from tts.driver.speculation import Speculator, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind
 from tts.scheduling.load_curve import LoadCurve
-from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
+from tts.search import (
+    BeamSearchConfig,
+    DvtsConfig,
+    Expand,
+    Guess,
+    ResumedWork,
+    Sampling,
+    Stop,
+    Thought,
+)
 
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.scheduling.supply import NOTHING, Supply, send
+from tests.scheduling.supply import Supply, send
 
 from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Score
@@ -139,12 +139,12 @@ def test_what_waits_for_room_keeps_problems_from_starting():
     """As if it were in the verifier's queue; what its own problem's share holds back does not."""
     scheduler, _ = crowded(budget=CROWD + STEP)
     supply = Supply(queued=["a", "b"])
-    scheduler.next(supply)
+    send(scheduler, supply)
     assert supply.queued == []
     for problem in (3, 4, 5):
         add(scheduler, score((0,), problem=problem), score((1,), problem=problem))
     supply = Supply(queued=["c"])
-    scheduler.next(supply)
+    send(scheduler, supply)
     assert supply.queued == ["c"]
 
 
@@ -178,7 +178,7 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
         elif in_flight:
             scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
         opened = sum(job.tokens for job in in_flight)
-        for job in scheduler.next(NOTHING).send:
+        for job in send(scheduler):
             if job.work.need_open and job not in needed:
                 assert opened < CROWD or budget <= CROWD, "it waits for room"
                 opened += job.tokens

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.scheduling.supply import (
-    NOTHING,
     Supply,
+    decide,
     generate,
     of_generator,
     score,
@@ -27,11 +27,11 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     assert send(scheduler, Supply(guesses=guesses[2:])) == []
     wanted = generate(0, 2)
     scheduler.add(wanted)
-    actions = scheduler.next(NOTHING)
-    assert actions.send == [wanted], "main work does not wait for speculation"
-    assert actions.cancel == [guesses[1]]
+    cancelled, sent = decide(scheduler)
+    assert sent == [wanted], "main work does not wait for speculation"
+    assert cancelled == [guesses[1]]
     scheduler.ended(guesses[1])
-    assert scheduler.next(NOTHING).cancel == []
+    assert scheduler.overdrawn() == []
     scheduler.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
     assert guesses[0].kind is Kind.MAIN
@@ -55,12 +55,12 @@ def test_the_least_promising_guesses_give_up_their_slots(ranks, wanted):
     assert send(scheduler, Supply(guesses=guesses)) == guesses
     for child in range(wanted):
         scheduler.add(generate(0, child))
-    actions = scheduler.next(NOTHING)
-    kept = [job for job in guesses if job not in actions.cancel]
-    assert len(actions.cancel) == wanted
-    for job in actions.cancel:
+    cancelled, _ = decide(scheduler)
+    kept = [job for job in guesses if job not in cancelled]
+    assert len(cancelled) == wanted
+    for job in cancelled:
         assert all((-job.level, job.chance) <= (-other.level, other.chance) for other in kept)
-    assert set(actions.cancel) <= set(guesses)
+    assert set(cancelled) <= set(guesses)
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "batched"])

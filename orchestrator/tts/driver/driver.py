@@ -14,27 +14,67 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Generator as Steps
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tts.build.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Policy, Scheduler
-from tts.search import Generated, Scored, Search, SearchResult
+from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
-from .engine_load import IdleWatch
-from .problem_run import Answer, ProblemRun, Record, Runtime
-from .submission import Solved, Submission
+from .problem_run import ProblemRun, Runtime
+from .records import Answer, TakeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished search; its result names the limit that ended it, if any."""
+
+    problem: Problem
+    search: Search
+    result: SearchResult
+
+
+@dataclass(eq=False)
+class Submission:
+    """Await it for the problem's result; cancelling the wait cancels the search.
+
+    `number` is unique within its driver.
+
+    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
+    """
+
+    number: int
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    resumed: ResumedWork
+    on_result: Callable[[Generated | Scored], None] | None
+    outcome: asyncio.Future[Solved]
+    search: Search | None = field(default=None, init=False)
+    """The search; None until the problem is started."""
+
+    def __await__(self) -> Steps[Any, None, Solved]:
+        return self.outcome.__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended: solved, failed or cancelled."""
+        return self.outcome.done()
+
+    def cancel(self) -> None:
+        """End the search; its requests in flight are cancelled on the engines."""
+        self.outcome.cancel()
 
 
 class Driver:
-    """Solves problems on two endpoints; an async context manager, and the scheduler's Supply.
+    """Solves problems on two endpoints; an async context manager.
 
     Leaving it cancels unsolved problems, and waits until nothing is in flight.
     """
@@ -46,10 +86,10 @@ class Driver:
         verifier: Verifier,
         policy: Policy,
         *,
-        record: Record,
+        record: TakeRecord,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`record` takes every event and must not raise; `clock` gives their times, in seconds.
+        """`record` takes every record and must not raise; `clock` gives their times, in seconds.
 
         On virtual time `clock` is the event loop's.
         """
@@ -67,7 +107,6 @@ class Driver:
         self._runtime = Runtime(
             self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
         )
-        self._idle = IdleWatch(record)
         self._queued: list[tuple[int, int, Submission]] = []
         """A heap: the highest priority first, then the oldest."""
         self._running: dict[int, tuple[Submission, ProblemRun]] = {}
@@ -89,7 +128,6 @@ class Driver:
             outcome.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
         await self._dispatcher.aclose()
-        self._idle.end(self._clock())
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -146,15 +184,44 @@ class Driver:
         while self._unfinished:
             await asyncio.wait(self._unfinished)
 
-    def next_priority(self) -> int | None:
-        """See scheduling.Supply."""
-        while self._queued and self._queued[0][2].done:
-            heapq.heappop(self._queued)
-        return self._queued[0][2].priority if self._queued else None
+    def _pump_soon(self) -> None:
+        """Pump once for all that is submitted or answered together."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_soon(self._pump)
 
-    def start_problem(self) -> None:
-        """See scheduling.Supply."""
-        _, number, submission = heapq.heappop(self._queued)
+    def _pump(self) -> None:
+        """Start problems and send jobs until the scheduler wants no more; then, guesses."""
+        self._due = None
+        now, scheduler = self._clock(), self._scheduler
+        send: list[Job] = []
+        self._start_problems()
+        while jobs := scheduler.take():
+            send += jobs
+            self._start_problems()
+        overdrawn = scheduler.overdrawn()
+        for job in overdrawn:
+            self._give_up(job)
+        if not overdrawn:
+            send += scheduler.take_guesses(
+                self._guesses(), taken=any(job.generates for job in send)
+            )
+        for job in send:
+            self._send(job)
+        self._dispatcher.observe_load(now)
+        self._end_what_hangs()
+
+    def _start_problems(self) -> None:
+        """Start queued problems while the scheduler wants more."""
+        while self._queued:
+            _, number, submission = self._queued[0]
+            if not submission.done and not self._scheduler.wants_problem(submission.priority):
+                return
+            heapq.heappop(self._queued)
+            if not submission.done:
+                self._scheduler.problem_started()
+                self._start(number, submission)
+
+    def _start(self, number: int, submission: Submission) -> None:
         try:
             context = Context.of(self._models, submission.problem)
             submission.search = submission.new_search()
@@ -174,28 +241,10 @@ class Driver:
         self._running[number] = submission, run
         self._advance(submission, run, run.start)
 
-    def guesses(self) -> Iterator[Job]:
-        """See scheduling.Supply: of all problems shallow first, then by chance."""
+    def _guesses(self) -> Iterator[Job]:
+        """Speculative jobs that could be sent now: shallow first, then by chance."""
         guesses = (run.guesses() for _, run in self._running.values())
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
-
-    def _pump_soon(self) -> None:
-        """Pump once for all that is submitted or answered together."""
-        if self._due is None:
-            self._due = asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        """Ask the scheduler what to do now, and do it."""
-        self._due = None
-        now = self._clock()
-        actions = self._scheduler.next(self)
-        for job in actions.cancel:
-            self._give_up(job)
-        for job in actions.send:
-            self._send(job)
-        self._dispatcher.observe_load(now)
-        self._idle.update(now, self._scheduler.in_flight, self._scheduler.pending)
-        self._end_what_hangs()
 
     def _send(self, job: Job) -> None:
         _, run = self._running[job.problem]

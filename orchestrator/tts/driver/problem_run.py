@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tts.prompting import Context
-from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import (
     Expand,
     Generated,
     NodePath,
+    ResumedWork,
     Score,
     Scored,
     Search,
@@ -34,17 +33,12 @@ from tts.search import (
     Work,
 )
 
+from .records import Answer, CancelReason, SharedScore, Started, TakeRecord, Used
 from .score_cache import ScoreCache
 from .speculation import Speculator, Trust
 
 FULL = (Thought((), "", Stop.LENGTH),)
 """The answer to a prompt that fills the engine's context."""
-
-Answer = tuple[Thought, ...] | float | None
-"""The result of a request: thoughts, a score, or nothing for a prefetch."""
-
-Record = Callable[[events.Event], None]
-"""Takes one event of the run log."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +46,9 @@ class Runtime:
     """The objects that all problems of a driver share."""
 
     scheduler: Scheduler
-    record: Record
+    record: TakeRecord
     clock: Callable[[], float]
-    cancel: Callable[[Job, str], None]
+    cancel: Callable[[Job, CancelReason], None]
     """Cancel a job that was sent, for this reason."""
     prefetch: bool
     """Whether prompts are sent ahead of the siblings that begin with them."""
@@ -94,15 +88,8 @@ class ProblemRun:
 
     def start(self) -> None:
         """Ask the search for its first work."""
-        runtime, problem = self._runtime, self.context.problem
-        runtime.record(
-            events.ProblemStarted(
-                t=runtime.clock(),
-                problem=problem.id,
-                question=problem.question,
-                history=problem.history,
-            )
-        )
+        runtime = self._runtime
+        runtime.record(Started(runtime.clock(), self.context.problem))
         asks = self.search.ask()
         runtime.scheduler.problem_asked(self.number, asks)
         if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
@@ -240,15 +227,8 @@ class ProblemRun:
     def _tell_scored(self, node: NodePath, score: float) -> None:
         """Tell a score that took no request of its own."""
         if node not in self._resumed.scores:
-            self._runtime.record(
-                events.Scored(
-                    t=self._runtime.clock(),
-                    problem=self.problem_id,
-                    node=node,
-                    score=score,
-                    cached=True,
-                )
-            )
+            now = self._runtime.clock()
+            self._runtime.record(SharedScore(now, self.problem_id, node, score))
         self._tell(Scored(node, score))
 
     def _tell(self, result: Generated | Scored) -> None:
@@ -258,6 +238,4 @@ class ProblemRun:
             self._on_result(result)
 
     def _record_used(self, node: NodePath) -> None:
-        self._runtime.record(
-            events.Used(t=self._runtime.clock(), problem=self.problem_id, node=node)
-        )
+        self._runtime.record(Used(self._runtime.clock(), self.problem_id, node))

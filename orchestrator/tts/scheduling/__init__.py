@@ -2,7 +2,7 @@
 
 | module | job |
 |---|---|
-| scheduler | `Scheduler.next`: what to send, what to cancel, when to ask again |
+| scheduler | `Scheduler`: what to send, what to cancel, whether to start a problem |
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
 | open_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
@@ -10,11 +10,10 @@
 """
 
 from .queue import Job, Kind, Prefetch
-from .scheduler import Actions, Policy, Scheduler, SpeculationName, Supply
+from .scheduler import Policy, Scheduler, SpeculationName
 from .schedules import ScheduleName
 
 __all__ = [
-    "Actions",
     "Job",
     "Kind",
     "Policy",
@@ -22,5 +21,4 @@ __all__ = [
     "ScheduleName",
     "Scheduler",
     "SpeculationName",
-    "Supply",
 ]

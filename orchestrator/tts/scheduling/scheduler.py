@@ -1,16 +1,16 @@
 """One budget per model; main work before eager work before speculative work.
 
 The scheduler holds the work that running searches ask for and decides what to send next. It knows
-neither engines nor a clock: the driver adds jobs, calls `next`, and reports the jobs that have
-ended. Schedules change only the order in which work is sent, never the trees.
+neither engines nor a clock: the driver adds jobs, sends those that it is given, and reports the
+jobs that have ended. Schedules change only the order in which work is sent, never the trees.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from tts.search import Expand, Score, Work
 
@@ -38,30 +38,6 @@ class Policy:
     """Both engines compute on the same device, and take its time from each other."""
     verifier_step_tokens: int | None = None
     """Most tokens that the verifier computes in a step; None: not known."""
-
-
-class Supply(Protocol):
-    """The scheduler's source of more work when it has room."""
-
-    def next_priority(self) -> int | None:
-        """Priority of the queued problem that would start next; None if none is queued."""
-
-    def start_problem(self) -> None:
-        """Start the next problem: its first work is in the scheduler before this returns."""
-
-    def guesses(self) -> Iterator[Job]:
-        """Speculative jobs that could be sent now, best first; not yet in flight."""
-
-
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """The next actions: cancel, then send.
-
-    Jobs to send are charged to their budgets until `ended`; cancelled jobs still are.
-    """
-
-    cancel: list[Job]
-    send: list[Job]
 
 
 class Scheduler:
@@ -96,23 +72,57 @@ class Scheduler:
         """Requests in flight beyond which the generator gains little; None if not yet known."""
         return self._generator.curve.saturation_point()
 
-    def next(self, supply: Supply) -> Actions:
-        """What to do now.
+    def wants_problem(self, priority: int) -> bool:
+        """Whether a queued problem of this priority should start now."""
+        most = self._policy.problems
+        if most is not None and self._running >= most:
+            return False
+        self._verifier.held_cost = self._open.crowded_out(priority)
+        return self._schedule.wants_problem(
+            self._generator,
+            self._verifier,
+            running=self._running,
+            width=self._width,
+            priority=priority,
+        )
 
-        Starts problems and takes jobs until the schedule wants no more. Then speculation fills the
-        slots that are left, or gives up those that main and eager work has taken.
+    def problem_started(self) -> None:
+        """A problem starts: its first work follows at once."""
+        self._running += 1
+
+    def take(self) -> list[Job]:
+        """Jobs to send now; they are charged to their budgets until they have `ended`."""
+        return self._schedule.take(self._generator, self._verifier)
+
+    def overdrawn(self) -> list[Job]:
+        """The least promising guesses in flight, as many as certain work has taken the slots of."""
+        queue = self._generator
+        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
+        if count <= 0:
+            return []
+        return heapq.nlargest(
+            count,
+            self._speculative,
+            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
+        )
+
+    def take_guesses(self, guesses: Iterable[Job], *, taken: bool) -> list[Job]:
+        """Guesses to send now, of those that could be sent, which come best first.
+
+        `taken`: whether the generator has just been given other work.
         """
-        send: list[Job] = []
-        while True:
-            self._start_problems(supply)
-            jobs = self._schedule.take(self._generator, self._verifier)
-            if not jobs:
-                break
-            send += jobs
-        cancel = self._overdrawn()
-        if not cancel:
-            send += self._guess_jobs(supply, taken=any(job.generates for job in send))
-        return Actions(cancel, send)
+        slots = self._slots(taken=taken)
+        jobs: list[Job] = []
+        if slots > 0:
+            for job in guesses:
+                if not self.pays(job.chance):
+                    break
+                self._generator.started(job)
+                self._speculative.add(job)
+                jobs.append(job)
+                if len(jobs) == slots:
+                    break
+        return jobs
 
     def add(self, job: Job) -> None:
         """Take in work that a search asks for, or hold it back while it may not be needed."""
@@ -194,54 +204,10 @@ class Scheduler:
         slowed = 2 if self._policy.shared and self._verifier.jobs else 1
         return share is not None and slowed * share < chance
 
-    def _start_problems(self, supply: Supply) -> None:
-        while (priority := supply.next_priority()) is not None:
-            most = self._policy.problems
-            if most is not None and self._running >= most:
-                return
-            self._verifier.held_cost = self._open.crowded_out(priority)
-            if not self._schedule.wants_problem(
-                self._generator,
-                self._verifier,
-                running=self._running,
-                width=self._width,
-                priority=priority,
-            ):
-                return
-            self._running += 1
-            supply.start_problem()
-
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""
         for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
             self._verifier.push(job)
-
-    def _overdrawn(self) -> list[Job]:
-        """The least promising guesses, as many as main and eager work has taken the slots of."""
-        queue = self._generator
-        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
-        if count <= 0:
-            return []
-        return heapq.nlargest(
-            count,
-            self._speculative,
-            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
-        )
-
-    def _guess_jobs(self, supply: Supply, *, taken: bool) -> list[Job]:
-        """Guesses for the slots that are left: of all problems shallow first, then by chance."""
-        slots = self._slots(taken=taken)
-        jobs: list[Job] = []
-        if slots > 0:
-            for job in supply.guesses():
-                if not self.pays(job.chance):
-                    break
-                self._generator.started(job)
-                self._speculative.add(job)
-                jobs.append(job)
-                if len(jobs) == slots:
-                    break
-        return jobs
 
     def _slots(self, *, taken: bool) -> int:
         """Generator slots that speculation may take now."""

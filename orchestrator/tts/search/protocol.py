@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .advice import Decision
@@ -67,6 +67,20 @@ class Scored:
 
     node: NodePath
     score: float
+
+
+@dataclass
+class ResumedWork:
+    """What is known of one problem by node before its search asks: the work of earlier sessions."""
+
+    thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
+    """The node is the first thought's; each further one is child 0 of the one before."""
+    scores: dict[NodePath, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many requests it saves."""
+        return len(self.thoughts) + len(self.scores)
 
 
 @dataclass(frozen=True, slots=True)

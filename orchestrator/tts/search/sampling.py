@@ -9,11 +9,9 @@ how the answer is chosen. `adaptive_vote` samples the same chains in rounds.
 
 from __future__ import annotations
 
-from .config import SearchConfig
+from .base import SearchConfig, TreeSearch
 from .protocol import Expand, Generated, Score, Scored, Search
-from .seeds import SeedOf
-from .thought import Completion, Fate, NodePath
-from .tree_search import TreeSearch
+from .thought import Completion, Fate, NodePath, SeedOf
 from .votes import AnswerOf
 
 
