@@ -291,6 +291,22 @@ def test_particle_weights_add_up_until_they_are_resampled() -> None:
     }
 
 
+def test_particles_that_were_resampled_weigh_the_same() -> None:
+    # Iteration 1: odds 4 and 1, effective 25 / 17 = 1.47, below 0.9 * 2; both points, 0.25 and
+    # 0.75, are within 0's share of 0.8. Iteration 2: odds 1.5 and 1, effective 1.92, so both stay.
+    # (With the weights of iteration 1 they would be 6 and 1, and 0.0 be drawn twice.)
+    world = Script(
+        {"0": "a", "1": "b", "0.0": "c", "0.1": "d", "0.0.0": "e", "0.1.0": "f"},
+        {"0": 0.8, "1": 0.5, "0.0": 0.6, "0.1": 0.5, "0.0.0": 0.5, "0.1.0": 0.5},
+    )
+    outcome = play("particle_filtering", world, n=2, num_iterations=3, ess_threshold=0.9)
+    assert fates(outcome) == {
+        "completed": "0.0.0 0.1.0",
+        "expanded": "0 0.0 0.1",
+        "pruned": "1",
+    }
+
+
 def test_a_simulation_opens_a_child_where_it_promises_more_than_those_there() -> None:
     # The root's first child scores 0.2 where new ones promise (0.5 + 0.2) / (1 + 1) = 0.35, so it
     # gets another; below 1 a new one promises 0.9 * 0.54. The chain's 0.8 counts for 1, too, whose
