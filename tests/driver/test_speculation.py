@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
-from tts.driver.problem_run import ProblemRun, Runtime
-from tts.driver.speculation import Speculator, Trust
+from tts.driver.problem_run import Runtime
+from tts.driver.speculation import SpeculativeRun, Speculator, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
 from tts.scheduling import Job, Kind
@@ -142,7 +142,7 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room
         update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
     )
     models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
-    run = ProblemRun(
+    run = SpeculativeRun(
         0,
         0,
         Context.of(models, PROBLEMS[0]),
@@ -150,6 +150,7 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room
         ResumedWork(thoughts={(0,): THOUGHT}),
         None,
         Runtime(None, None, None, None, prefetch=False),
+        Trust(),
     )
     assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
 
@@ -159,7 +160,7 @@ def test_a_guess_continues_every_thought_above_it(tiny_deployment):
     models = Models.load(tiny_deployment)
     thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
     context = Context.of(models, PROBLEMS[0])
-    run = ProblemRun(
+    run = SpeculativeRun(
         0,
         0,
         context,
@@ -167,6 +168,7 @@ def test_a_guess_continues_every_thought_above_it(tiny_deployment):
         ResumedWork(thoughts=thoughts),
         None,
         Runtime(None, None, None, None, prefetch=False),
+        Trust(),
     )
     (job,) = run.guesses()
     prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
@@ -242,11 +244,14 @@ def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
     assert speculator.trust == pytest.approx(min(1.0, expected))
 
 
-def test_what_one_problem_shows_the_next_one_of_the_same_search_knows():
-    runtime = Runtime(None, None, None, None, prefetch=False)
-    decide(Speculator({}, runtime.trust[_Foresees]), 0.5, [False] * 38)
-    assert Speculator({}, runtime.trust[_Foresees]).trust == pytest.approx(1 / 20)
-    assert Speculator({}, runtime.trust[Run]).trust == 1, "another kind of search"
+def test_what_one_problem_shows_the_next_one_of_the_same_search_knows(tiny_deployment, words):
+    trust = Trust()
+    decide(Speculator({}, trust), 0.5, [False] * 38)
+    assert Speculator({}, trust).trust == pytest.approx(1 / 20)
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", speculation="always").go()
+    trusted = {type(search): run.driver._trust[type(search)] for search in run.searches.values()}
+    assert run.driver._trust == trusted, "one of all searches of a kind"
+    assert all(trust._expected > 1 for trust in trusted.values())
 
 
 @settings(max_examples=amount(50, 200), deadline=None)

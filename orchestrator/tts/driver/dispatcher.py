@@ -28,7 +28,7 @@ class Dispatcher:
         *,
         record: TakeRecord,
         clock: Callable[[], float],
-        on_end: Callable[[ProblemRun, Job, Answer | Exception], None],
+        on_end: Callable[[Job, Answer | Exception], None],
     ) -> None:
         self._generator = generator
         self._verifier = verifier
@@ -108,7 +108,7 @@ class Dispatcher:
                 self._record(ended(done, answer, tokens))
             except Exception as failure:  # not what a verifier or a generator may answer
                 error = failure
-        self._on_end(run, job, error or answer)
+        self._on_end(job, error or answer)
 
     def _learn(self, work: Expand | Score | Prefetch, load: float, reply: Any, took: float) -> None:
         """How long a request took in seconds beside others, `load` in all on average."""

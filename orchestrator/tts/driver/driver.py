@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from collections.abc import Generator as Steps
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 from .dispatcher import Dispatcher
 from .problem_run import ProblemRun, Runtime
 from .records import Answer, TakeRecord
+from .speculation import SpeculativeRun, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,11 @@ class Driver:
         self._runtime = Runtime(
             self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
         )
+        self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
+        """How far the guesses of each kind of search have come true."""
         self._queued: list[tuple[int, int, Submission]] = []
         """A heap: the highest priority first, then the oldest."""
-        self._running: dict[int, tuple[Submission, ProblemRun]] = {}
+        self._running: dict[int, tuple[Submission, SpeculativeRun]] = {}
         self._submitted = 0
         self._unfinished: set[asyncio.Future[Solved]] = set()
         self._due: asyncio.Handle | None = None
@@ -225,7 +229,7 @@ class Driver:
         try:
             context = Context.of(self._models, submission.problem)
             submission.search = submission.new_search()
-            run = ProblemRun(
+            run = SpeculativeRun(
                 number,
                 submission.priority,
                 context,
@@ -233,6 +237,7 @@ class Driver:
                 submission.resumed,
                 submission.on_result,
                 self._runtime,
+                self._trust[type(submission.search)],
             )
         except Exception as error:
             self._scheduler.problem_ended(number)
@@ -257,11 +262,11 @@ class Driver:
         self._running[job.problem][1].speculator.give_up(job)
         self._dispatcher.cancel(job, "slot")
 
-    def _on_end(self, run: ProblemRun, job: Job, answer: Answer | Exception) -> None:
+    def _on_end(self, job: Job, answer: Answer | Exception) -> None:
         """A request is over: tell its search, or end it if the request failed."""
-        submission, _ = self._running[run.number]
+        submission, run = self._running[job.problem]
         if isinstance(answer, Exception):
-            self._close(run.number)
+            self._close(job.problem)
             self._fail(submission, answer)
         else:
             self._advance(submission, run, partial(run.take_in, job, answer))

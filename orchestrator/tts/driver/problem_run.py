@@ -1,22 +1,20 @@
 """One problem's running search: its asks become jobs, answers become results. Pure.
 
-    search ──ask──► expand ─┬─ known already, or the context is full ──────────► tell at once
-                            ├─ sent ahead, in flight ─► promoted: its answer is told
+    search ──ask──► expand ─┬─ resumed, or the context is full ────────────────► tell at once
                             └─ else ────────────────► job ─► scheduler
                     score ──┬─ locked, resumed, or too long to be scored ──────► tell at once
                             ├─ equal to a pending one ─► waits for that answer
                             └─ else ────────────────► job ─► scheduler
 
-Token ids come from the problem's context, shared scores from its cache, and speculative answers
-from its speculator. The scheduler says when a job goes, the dispatcher sends it, and the driver
-hands its answer to `take_in`.
+Token ids come from the problem's context, and shared scores from its cache. The scheduler says when
+a job goes, the dispatcher sends it, and the driver hands its answer to `take_in`. What speculation
+adds is in `speculation`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from tts.prompting import Context
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
@@ -33,9 +31,8 @@ from tts.search import (
     Work,
 )
 
-from .records import Answer, CancelReason, SharedScore, Started, TakeRecord, Used
+from .records import Answer, CancelReason, SharedScore, Started, TakeRecord
 from .score_cache import ScoreCache
-from .speculation import Speculator, Trust
 
 FULL = (Thought((), "", Stop.LENGTH),)
 """The answer to a prompt that fills the engine's context."""
@@ -52,8 +49,6 @@ class Runtime:
     """Cancel a job that was sent, for this reason."""
     prefetch: bool
     """Whether prompts are sent ahead of the siblings that begin with them."""
-    trust: defaultdict[type[Search], Trust] = field(default_factory=lambda: defaultdict(Trust))
-    """How far the guesses of each kind of search have come true."""
 
 
 class ProblemRun:
@@ -72,7 +67,8 @@ class ProblemRun:
         self.number = number
         self.context = context
         self.search = search
-        self.speculator = Speculator(resumed.thoughts, runtime.trust[type(search)])
+        self._known = dict(resumed.thoughts)
+        """Thoughts that the search may ask for and that need no request."""
         self._priority = priority
         self._resumed = resumed
         self._on_result = on_result
@@ -99,7 +95,7 @@ class ProblemRun:
             self._advance(asks, Kind.EAGER)
 
     def take_in(self, job: Job, answer: Answer) -> None:
-        """Give a job's answer to the search, or keep it until the search asks for it."""
+        """Give a job's answer to the search."""
         work = job.work
         if isinstance(work, Prefetch):
             asks, self._first_asks = self._first_asks, []
@@ -107,32 +103,12 @@ class ProblemRun:
             return
         if isinstance(work, Expand):
             assert isinstance(answer, tuple)
-            if job.kind is Kind.SPECULATIVE:
-                self.speculator.keep(job, answer)
-                return
             self._tell_generated(work.node, answer)
         else:
             assert isinstance(answer, float)
             self._share_score(work.node, answer)
             self._release(job)
         self._advance(self.search.ask(), Kind.MAIN)
-
-    def guesses(self) -> Iterator[Job]:
-        """Expansions that may be sent ahead now, best first, as speculative jobs."""
-        trust = self.speculator.trust
-        for guess in self.speculator.guesses(self.search):
-            parent = guess.work.node[:-1]
-            self._learn(parent)
-            if self.context.room(parent) > 0:
-                yield Job(
-                    self.number,
-                    guess.work,
-                    len(self.context.generator_ids(parent)),
-                    Kind.SPECULATIVE,
-                    self._priority,
-                    guess.level,
-                    trust * guess.chance,
-                )
 
     def _advance(self, asks: list[Work], kind: Kind) -> None:
         """Turn what the search asks for into jobs until it asks for nothing more."""
@@ -148,19 +124,11 @@ class ProblemRun:
         for node in self.search.needed():
             if job := self._scores.job(self.context.score_key(node)):
                 self._runtime.scheduler.needed(job)
-        if not self.speculator.idle and not self.search.done:
-            for job in self.speculator.drop_lost(self.search.expandable()):
-                self._runtime.cancel(job, "pruned")
 
     def _ask_expand(self, work: Expand, kind: Kind) -> None:
-        node, speculator = work.node, self.speculator
-        if thoughts := speculator.known.get(node):
-            if speculator.use_answer(node):
-                self._record_used(node)
+        node = work.node
+        if thoughts := self._known.get(node):
             self._tell_generated(node, thoughts)
-        elif sent_ahead := speculator.use_request(node):
-            self._runtime.scheduler.promote(sent_ahead)
-            self._record_used(node)
         elif self.context.room(node[:-1]) <= 0:
             self._tell_generated(node, FULL)
         else:
@@ -204,12 +172,6 @@ class ProblemRun:
         """If this was the leader, the scores that begin with its prefix may go."""
         self._add_all(self._scores.follow(job))
 
-    def _learn(self, node: NodePath) -> None:
-        """Build the ids of a node that was answered, but not asked for yet."""
-        if node not in self.context:
-            self._learn(node[:-1])
-            self.context.add(node, self.speculator.known[node][0])
-
     def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
         self._runtime.scheduler.add(Job(self.number, work, tokens, kind, self._priority))
 
@@ -233,9 +195,5 @@ class ProblemRun:
 
     def _tell(self, result: Generated | Scored) -> None:
         self.search.tell(result)
-        self.speculator.changed()
         if self._on_result:
             self._on_result(result)
-
-    def _record_used(self, node: NodePath) -> None:
-        self._runtime.record(Used(self._runtime.clock(), self.problem_id, node))
