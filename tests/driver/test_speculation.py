@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
-from tts.driver.problem_run import Runtime
+from tts.driver.problem_run import Runtime, Submission
 from tts.driver.speculation import SpeculativeRun, Speculator, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
@@ -143,12 +143,9 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room
     )
     models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
     run = SpeculativeRun(
-        0,
-        0,
+        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts={(0,): THOUGHT}), None, None),
         Context.of(models, PROBLEMS[0]),
         _Foresees([(0, 0)]),
-        ResumedWork(thoughts={(0,): THOUGHT}),
-        None,
         Runtime(None, None, None, None, prefetch=False),
         Trust(),
     )
@@ -161,12 +158,9 @@ def test_a_guess_continues_every_thought_above_it(tiny_deployment):
     thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
     context = Context.of(models, PROBLEMS[0])
     run = SpeculativeRun(
-        0,
-        0,
+        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts=thoughts), None, None),
         context,
         _Foresees([(0, 0, 0, 0)]),
-        ResumedWork(thoughts=thoughts),
-        None,
         Runtime(None, None, None, None, prefetch=False),
         Trust(),
     )

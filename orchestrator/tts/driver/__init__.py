@@ -2,8 +2,8 @@
 
 | module | job |
 |---|---|
-| driver | `Driver`: takes problems at any time; the pump; a submitted problem |
-| problem_run | one problem's search while it runs: asks become jobs, answers become results |
+| driver | `Driver`: takes problems at any time; the pump |
+| problem_run | a submitted problem, and its search while it runs: asks become jobs |
 | score_cache | scores by content: locked at the first write, equal requests coalesced |
 | speculation | work sent ahead of the search, and whether it pays |
 | dispatcher | sends jobs to the endpoints as requests, cancels and reports them; idle engines |
@@ -11,8 +11,9 @@
 | policy | a deployment's batching policies, as the scheduler takes them |
 """
 
-from .driver import Driver, Solved, Submission
+from .driver import Driver
 from .policy import policy_of
+from .problem_run import Solved, Submission
 from .records import Idle, Record, Request, SharedScore, Started, Used
 
 __all__ = [

@@ -15,11 +15,10 @@ import heapq
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from collections.abc import Generator as Steps
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from tts.build.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
@@ -29,50 +28,9 @@ from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
-from .problem_run import ProblemRun, Runtime
+from .problem_run import ProblemRun, Runtime, Solved, Submission
 from .records import Answer, TakeRecord
 from .speculation import SpeculativeRun, Trust
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A finished search; its result names the limit that ended it, if any."""
-
-    problem: Problem
-    search: Search
-    result: SearchResult
-
-
-@dataclass(eq=False)
-class Submission:
-    """Await it for the problem's result; cancelling the wait cancels the search.
-
-    `number` is unique within its driver.
-
-    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
-    """
-
-    number: int
-    problem: Problem
-    new_search: Callable[[], Search]
-    priority: int
-    resumed: ResumedWork
-    on_result: Callable[[Generated | Scored], None] | None
-    outcome: asyncio.Future[Solved]
-    search: Search | None = field(default=None, init=False)
-    """The search; None until the problem is started."""
-
-    def __await__(self) -> Steps[Any, None, Solved]:
-        return self.outcome.__await__()
-
-    @property
-    def done(self) -> bool:
-        """Whether the search has ended: solved, failed or cancelled."""
-        return self.outcome.done()
-
-    def cancel(self) -> None:
-        """End the search; its requests in flight are cancelled on the engines."""
-        self.outcome.cancel()
 
 
 class Driver:
@@ -113,7 +71,7 @@ class Driver:
         """How far the guesses of each kind of search have come true."""
         self._queued: list[tuple[int, int, Submission]] = []
         """A heap: the highest priority first, then the oldest."""
-        self._running: dict[int, tuple[Submission, SpeculativeRun]] = {}
+        self._running: dict[int, SpeculativeRun] = {}
         self._submitted = 0
         self._unfinished: set[asyncio.Future[Solved]] = set()
         self._due: asyncio.Handle | None = None
@@ -217,73 +175,65 @@ class Driver:
     def _start_problems(self) -> None:
         """Start queued problems while the scheduler wants more."""
         while self._queued:
-            _, number, submission = self._queued[0]
+            submission = self._queued[0][2]
             if not submission.done and not self._scheduler.wants_problem(submission.priority):
                 return
             heapq.heappop(self._queued)
             if not submission.done:
                 self._scheduler.problem_started()
-                self._start(number, submission)
+                self._start(submission)
 
-    def _start(self, number: int, submission: Submission) -> None:
+    def _start(self, submission: Submission) -> None:
         try:
             context = Context.of(self._models, submission.problem)
             submission.search = submission.new_search()
-            run = SpeculativeRun(
-                number,
-                submission.priority,
-                context,
-                submission.search,
-                submission.resumed,
-                submission.on_result,
-                self._runtime,
-                self._trust[type(submission.search)],
-            )
+            trust = self._trust[type(submission.search)]
+            run = SpeculativeRun(submission, context, submission.search, self._runtime, trust)
         except Exception as error:
-            self._scheduler.problem_ended(number)
+            self._scheduler.problem_ended(submission.number)
             self._fail(submission, error)
             return
-        self._running[number] = submission, run
-        self._advance(submission, run, run.start)
+        self._running[submission.number] = run
+        self._advance(run, run.start)
 
     def _guesses(self) -> Iterator[Job]:
         """Speculative jobs that could be sent now: shallow first, then by chance."""
-        guesses = (run.guesses() for _, run in self._running.values())
+        guesses = (run.guesses() for run in self._running.values())
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
     def _send(self, job: Job) -> None:
-        _, run = self._running[job.problem]
+        run = self._running[job.problem]
         if job.kind is Kind.SPECULATIVE:
             run.speculator.sent(job)
         self._dispatcher.send(run, job)
 
     def _give_up(self, job: Job) -> None:
         """Cancel speculation whose slot is wanted for main or eager work."""
-        self._running[job.problem][1].speculator.give_up(job)
+        self._running[job.problem].speculator.give_up(job)
         self._dispatcher.cancel(job, "slot")
 
     def _on_end(self, job: Job, answer: Answer | Exception) -> None:
         """A request is over: tell its search, or end it if the request failed."""
-        submission, run = self._running[job.problem]
+        run = self._running[job.problem]
         if isinstance(answer, Exception):
             self._close(job.problem)
-            self._fail(submission, answer)
+            self._fail(run.submission, answer)
         else:
-            self._advance(submission, run, partial(run.take_in, job, answer))
+            self._advance(run, partial(run.take_in, job, answer))
         self._pump_soon()
 
-    def _advance(self, submission: Submission, run: ProblemRun, step: Callable[[], None]) -> None:
+    def _advance(self, run: ProblemRun, step: Callable[[], None]) -> None:
         """Let a search take a step, and end its problem if it is done or fails."""
         try:
             step()
             result = run.search.result()
         except Exception as error:  # of a strategy or a callback that the user has written
             self._close(run.number)
-            self._fail(submission, error)
+            self._fail(run.submission, error)
             return
         if result:
             self._close(run.number)
-            self._solved(submission, run.search, result)
+            self._solved(run.submission, run.search, result)
 
     def _stop_search(self, submission: Submission, search: Search) -> SearchResult | None:
         """End a search now; returns its results so far, or None if that fails, which is then its
@@ -339,13 +289,13 @@ class Driver:
     def _end_what_hangs(self) -> None:
         """A search that wants nothing and is not done would wait for ever."""
         if self._scheduler.in_flight == (0, 0) and self._scheduler.pending == (0, 0):
-            for number, (submission, run) in list(self._running.items()):
-                name = type(run.search).__name__
-                self._close(number)
+            for run in list(self._running.values()):
+                self._close(run.number)
                 self._fail(
-                    submission,
+                    run.submission,
                     SearchError(
-                        f"The search of problem {submission.problem.id} ({name}) has no result "
+                        f"The search of problem {run.problem_id} "
+                        f"({type(run.search).__name__}) has no result "
                         "and asks for nothing.",
                         hint="A strategy must ask for work until it has its result.",
                     ),

@@ -1,4 +1,4 @@
-"""One problem's running search: its asks become jobs, answers become results. Pure.
+"""One problem's running search: its asks become jobs, answers become results.
 
     search ──ask──► expand ─┬─ resumed, or the context is full ────────────────► tell at once
                             └─ else ────────────────► job ─► scheduler
@@ -13,9 +13,12 @@ adds is in `speculation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
 
+from tts.problem import Problem
 from tts.prompting import Context
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import (
@@ -26,6 +29,7 @@ from tts.search import (
     Score,
     Scored,
     Search,
+    SearchResult,
     Stop,
     Thought,
     Work,
@@ -51,27 +55,62 @@ class Runtime:
     """Whether prompts are sent ahead of the siblings that begin with them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished search; its result names the limit that ended it, if any."""
+
+    problem: Problem
+    search: Search
+    result: SearchResult
+
+
+@dataclass(eq=False)
+class Submission:
+    """Await it for the problem's result; cancelling the wait cancels the search.
+
+    `number` is unique within its driver; older problems have smaller ones.
+
+    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
+    """
+
+    number: int
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    resumed: ResumedWork
+    on_result: Callable[[Generated | Scored], None] | None
+    outcome: asyncio.Future[Solved]
+    search: Search | None = field(default=None, init=False)
+    """The search; None until the problem is started."""
+
+    def __await__(self) -> Generator[Any, None, Solved]:
+        return self.outcome.__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended: solved, failed or cancelled."""
+        return self.outcome.done()
+
+    def cancel(self) -> None:
+        """End the search; its requests in flight are cancelled on the engines."""
+        self.outcome.cancel()
+
+
 class ProblemRun:
-    """A started problem. `number` is unique within the driver; older problems have smaller ones."""
+    """A started problem."""
 
     def __init__(
-        self,
-        number: int,
-        priority: int,
-        context: Context,
-        search: Search,
-        resumed: ResumedWork,
-        on_result: Callable[[Generated | Scored], None] | None,
-        runtime: Runtime,
+        self, submission: Submission, context: Context, search: Search, runtime: Runtime
     ) -> None:
-        self.number = number
+        self.submission = submission
+        self.number = submission.number
         self.context = context
         self.search = search
-        self._known = dict(resumed.thoughts)
+        self._known = dict(submission.resumed.thoughts)
         """Thoughts that the search may ask for and that need no request."""
-        self._priority = priority
-        self._resumed = resumed
-        self._on_result = on_result
+        self._priority = submission.priority
+        self._resumed = submission.resumed
+        self._on_result = submission.on_result
         self._runtime = runtime
         self._scores = ScoreCache(leader_first=runtime.prefetch)
         self._first_asks: list[Work] = []

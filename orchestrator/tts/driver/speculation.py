@@ -12,7 +12,7 @@ request is discarded and, if needed later, generated from the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 
 from tts.prompting import Context
 from tts.scheduling import Job, Kind
@@ -21,14 +21,13 @@ from tts.search import (
     Generated,
     Guess,
     NodePath,
-    ResumedWork,
     Scored,
     Search,
     Thought,
     Work,
 )
 
-from .problem_run import ProblemRun, Runtime
+from .problem_run import ProblemRun, Runtime, Submission
 from .records import Answer, Used
 
 
@@ -165,16 +164,13 @@ class SpeculativeRun(ProblemRun):
 
     def __init__(
         self,
-        number: int,
-        priority: int,
+        submission: Submission,
         context: Context,
         search: Search,
-        resumed: ResumedWork,
-        on_result: Callable[[Generated | Scored], None] | None,
         runtime: Runtime,
         trust: Trust,
     ) -> None:
-        super().__init__(number, priority, context, search, resumed, on_result, runtime)
+        super().__init__(submission, context, search, runtime)
         self.speculator = Speculator(self._known, trust)
 
     def guesses(self) -> Iterator[Job]:
