@@ -1,4 +1,4 @@
-"""How busy the engines are: idle stretches, and the mean load."""
+"""The dispatcher: idle stretches of the engines, and their mean load."""
 
 from itertools import pairwise
 
