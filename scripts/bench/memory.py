@@ -39,6 +39,7 @@ from tts.lab.simulation.workload import typical
 from tts.problem import Problem
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog
+from tts.session.journal import event_of
 from tts.strategies.catalog import find_strategy
 
 AIM_MB = 1000
@@ -92,7 +93,7 @@ async def _run(gpu: Gpu, count: int, n: int) -> LongRun:
                 SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
                 SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
                 policy_of(deployment, "decoupled"),
-                record=log.write,
+                record=lambda record: log.write(event_of(record)),
                 clock=clock,
             )
             async with driver:

@@ -52,7 +52,7 @@ from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.replay import in_recorded_context, open_recording, read_recording
-from tts.runs.resume import ResumedWork, read_resume_point, repair_log
+from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
 from tts.runs.token_requests import requests_with_ids
@@ -486,8 +486,7 @@ def _problem(problem):
 
 def _requests(requests):
     counts = Counter(
-        f"{each.engine} {each.kind} {each.cancelled or each.trigger or ''}".strip()
-        for each in requests
+        f"{each.engine} {each.kind} {each.cancelled or ''}".strip() for each in requests
     )
     rows = [msgspec.json.encode(each) for each in requests]
     return {"counts": dict(sorted(counts.items())), "hash": _hash(b"\n".join(rows))}
@@ -555,7 +554,7 @@ def _resume(folder, vote):
                 ),
             }
             for name, problem in point.unfinished.items()
-            for work in [ResumedWork.of(problem)]
+            for work in [resumed_work(problem)]
         },
     }
 

@@ -65,7 +65,6 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.function,
     searches.requests,
     searches.verifier_tokens,
-    searches.verifier_batches,
     prompts.tokenizers,
     prompts.round_trip,
     prompts.end_tokens,

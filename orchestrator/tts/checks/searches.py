@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment, GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
-from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.serving.contract import Finding
 from tts.serving.repository.guided import grammar_tokenizer_file
 from tts.strategies.parameters import block_problems
@@ -99,38 +97,6 @@ def verifier_tokens(deployment: Deployment) -> Iterator[Finding]:
             "needed.",
             "warning",
         )
-
-
-def verifier_batches(deployment: Deployment) -> Iterator[Finding]:
-    """A batch of scores is more than any single request, and fits into the budget."""
-    spec = deployment.verifier
-    if (tokens := spec.group_tokens) is None:
-        return
-    where = "verifier.group_tokens"
-    if tokens > spec.in_flight_tokens:
-        yield Finding(
-            f"is {tokens}, but in_flight_tokens is {spec.in_flight_tokens}",
-            where,
-            "a batch that has been waited for is then sent in parts, as no more may be in flight",
-            f"Set verifier.group_tokens to at most {spec.in_flight_tokens}.",
-            "warning",
-        )
-    elif tokens <= (smallest := _smallest_request(deployment)):
-        yield Finding(
-            f"is {tokens}, but every request has more than {smallest} tokens by itself",
-            where,
-            "no request is ever held back, so scores are not batched",
-            "Raise verifier.group_tokens to the tokens of several requests, or leave it out.",
-            "warning",
-        )
-
-
-def _smallest_request(deployment: Deployment) -> int:
-    """Tokens that every request to the verifier exceeds: those of a dialogue without any text."""
-    if tokenizer := tokenizer_of(deployment.verifier_model):
-        with suppress(CheckpointError):  # the check of the tokenizers reports it
-            return len(verifier_dialogue(tokenizer, deployment.verifier_model).first("", ""))
-    return 1
 
 
 def _times(replicas: int) -> str:

@@ -27,6 +27,7 @@ from tts.search import Search, SearchConfig, node_seed
 from tts.serving.command.ports import Addresses
 from tts.session.connecting import most_rows
 from tts.session.endpoints import endpoints_on
+from tts.session.journal import event_of
 from tts.strategies.catalog import new_search
 
 from .scripted import END, WORDS
@@ -115,7 +116,7 @@ async def solve_all(
             models,
             *endpoints_on(models, connection),
             policy_of(models.deployment, "decoupled"),
-            record=log.write,
+            record=lambda record: log.write(event_of(record)),
             clock=log.clock,
         )
 

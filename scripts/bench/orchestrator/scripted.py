@@ -27,6 +27,7 @@ from tts.search import (
     node_seed,
 )
 from tts.session.event_loop import run_loop
+from tts.session.journal import event_of
 from tts.strategies.catalog import new_search
 
 WORDS = ("37 + 58 = 95", "Adding ", "12", " gives ", "Therefore")
@@ -69,7 +70,7 @@ def run(
             models,
             *scripted_engines(models.generator.encode),
             Policy("decoupled", 64, spec.verifier.in_flight_tokens),
-            record=log.write,
+            record=lambda record: log.write(event_of(record)),
             clock=log.clock,
         )
         to_solve = load_problems("demo", limit=problems)

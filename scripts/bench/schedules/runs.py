@@ -39,6 +39,7 @@ from tts.search import Search, node_seed
 from tts.serving.server.lookup import find_server
 from tts.session.endpoints import endpoints_on
 from tts.session.engines import Engines
+from tts.session.journal import event_of
 from tts.session.plan import Plan
 
 from .replaying import ReplayPlan, replaying
@@ -134,7 +135,7 @@ async def _search(
                 speculation=trial.speculation or "auto",
                 problems=trial.in_flight,
             ),
-            record=log.write,
+            record=lambda record: log.write(event_of(record)),
             clock=log.clock,
         )
 

@@ -10,7 +10,6 @@ from tests.checks.faults.site import Kind
 KINDS: list[Kind] = [
     of_deployment.verifier_shorter_than_the_generator,
     of_deployment.verifier_budget,
-    of_deployment.verifier_batch,
     of_deployment.more_requests_than_run,
     of_deployment.strategy,
     of_deployment.host,

@@ -24,8 +24,6 @@ _NOT_SERVED: dict[str, Any] = {
     "verifier": {
         "checkpoint",
         "in_flight_tokens",
-        "group_tokens",
-        "group_wait_ms",
         "format",
         "step_tag",
         "template",

@@ -1,15 +1,15 @@
-"""The parameters that strategies share."""
+"""What strategies share: their parameters, and a search that grows a tree."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .protocol import Search
-from .seeds import SeedOf
-from .thought import Aggregation, Sampling
+from .protocol import Search, SearchResult, Work
+from .thought import Aggregation, Completion, Sampling, SeedOf
+from .tree import Tree, completions_so_far
 from .votes import AnswerOf
 
 
@@ -64,8 +64,56 @@ class StepConfig(SearchConfig):
     finish: Literal["depth", "eos"] = "depth"
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
 
+    def is_last(self, iteration: int) -> bool:
+        """Whether this is the last iteration; they count from 1."""
+        return iteration == self.num_iterations
+
+    def is_whole(self, iteration: int) -> bool:
+        """Whether this iteration generates to the end of the sequence."""
+        return self.finish == "eos" and self.is_last(iteration)
+
 
 def check_width(n: int, beam_width: int) -> None:
     """Raise ValueError unless n beams split into groups of `beam_width`."""
     if n % beam_width:
         raise ValueError(f"n is {n}, which is not a multiple of beam_width ({beam_width})")
+
+
+Config = TypeVar("Config", bound=SearchConfig)
+
+
+class TreeSearch(Search, Generic[Config]):
+    """Base of the built-in strategies: collects what is asked, and builds the result.
+
+    A strategy defines `tell`, which appends to `_asks` and finally calls `_end`.
+    """
+
+    tree: Tree
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.tree = Tree()
+        self._asks: list[Work] = []
+        self._result: SearchResult | None = None
+
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def result(self) -> SearchResult | None:
+        """The completions, best first (unscored: by path)."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search; n completions at most."""
+        if self._result is None:
+            n, how = self.config.n, self.config.agg_strategy
+            self._end(completions_so_far(self.tree, how, n))
+        assert self._result is not None
+        return self._result
+
+    def _end(self, completions: tuple[Completion, ...]) -> None:
+        """The search is over: these come out, and what is told from now on changes nothing."""
+        self._result = SearchResult(completions, self.tree)
+        self._asks.clear()
