@@ -27,7 +27,7 @@ from .charts import (
     percent,
     spec,
 )
-from .figure import Figure, Row, Spec
+from .figure import Figure, Spec, TableRow
 
 FEW = 20
 """With fewer completions there is no verdict."""
@@ -90,7 +90,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
         _shares_spec("rule", None, [str(row["rule"]) for row in rows]),
         notes=[
             "Each rule chooses among the same completions, so the intervals are not "
-            "independent; tts runs compare gives paired differences."
+            "independent; tts report RUN RUN gives paired differences."
         ],
     )
 
@@ -106,7 +106,7 @@ def pass_over_k(run: MeasuredRun) -> Figure | None:
     if most < 2 or not counts:
         return None
     sizes = sorted({2**power for power in range(most.bit_length())} | {most})
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for size in sizes:
         share = mean_pass_at_k(counts, size)
         if share is not None:
@@ -136,7 +136,7 @@ def scores(run: MeasuredRun) -> Figure | None:
     found = run.measures.calibration
     if found.auroc is None:
         return None
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for part in found.bins(20):
         for kind, count, total in (
             ("right", part.right, found.right),
@@ -202,7 +202,7 @@ def calibration(run: MeasuredRun) -> Figure | None:
     if found.auroc is None:
         return None
     bins = _judged_bins(found)
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {
             "scores": f"{each.part.low:.1f} to {each.part.high:.1f}",
             "mean score": round(each.score, 4),
@@ -325,7 +325,7 @@ def _share_right(field: str) -> alt.Y:
     return alt.Y(field, title="share right", axis=PERCENT, scale=alt.Scale(domain=[0, 1]))
 
 
-def _share_row(column: str, name: str, right: int, count: int) -> Row:
+def _share_row(column: str, name: str, right: int, count: int) -> TableRow:
     low, high = wilson(right / count, count)
     return {
         column: name,
@@ -361,9 +361,9 @@ def _unscored(run: MeasuredRun) -> list[str]:
     return [f"{count:,} completions without a score are left out."] if count else []
 
 
-def _share(row: Row) -> str:
+def _share(row: TableRow) -> str:
     return percent(float(row["accuracy"] or 0.0))
 
 
-def _part(row: Row) -> str:
+def _part(row: TableRow) -> str:
     return percent(float(row["pass@k"] or 0.0))

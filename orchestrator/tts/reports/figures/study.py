@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import altair as alt
 
-from tts.lab.study.folder import Measurement, Row
+from tts.lab.study.folder import Measurement
 
 from .charts import (
     ALL_FIELDS,
@@ -20,7 +20,7 @@ from .charts import (
     spec,
     tint,
 )
-from .figure import Figure, Spec
+from .figure import Figure, Spec, TableRow
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
@@ -60,7 +60,7 @@ def speeds_over(x: alt.X) -> alt.LayerChart | alt.FacetChart:
     )
 
 
-def value(row: Row, name: str) -> float:
+def value(row: TableRow, name: str) -> float:
     """A number of a row."""
     found = row[name]
     assert isinstance(found, int | float), f"{name} is {found!r}"
@@ -72,7 +72,7 @@ def distinct(measured: Measurement, name: str) -> list[str]:
     return list(dict.fromkeys(str(row[name]) for row in measured.rows))
 
 
-def is_certain(row: Row) -> bool:
+def is_certain(row: TableRow) -> bool:
     """Whether the interval of a row's speed leaves out 1."""
     low, high = row["low"], row["high"]
     if not isinstance(low, int | float) or not isinstance(high, int | float):
@@ -80,7 +80,7 @@ def is_certain(row: Row) -> bool:
     return not low <= 1 <= high
 
 
-def times(row: Row) -> str:
+def times(row: TableRow) -> str:
     """A row's speed in words."""
     if row["low"] is None:
         return f"{value(row, 'speed'):.2f} times as fast"
@@ -218,20 +218,20 @@ def _over_pools(measured: Measurement, title: str, name: str, axis: str, what: s
     return figure_of(measured, title, reading, spec(drawn, 260))
 
 
-def _listed(what: str, rows: list[Row]) -> str:
+def _listed(what: str, rows: list[TableRow]) -> str:
     if not rows:
         return ""
     said = ", ".join(f"{row['changed']} ({value(row, 'speed'):.2f}x)" for row in rows)
     return f"{what}: {said}. "
 
 
-def _right(row: Row) -> str:
+def _right(row: TableRow) -> str:
     """An accuracy with its interval."""
     share, low, high = (percent(value(row, name)) for name in ("accuracy", "low", "high"))
     return f"{share} ({low} to {high})"
 
 
-def _seconds(row: Row) -> str:
+def _seconds(row: TableRow) -> str:
     found = row["s per problem (median)"]
     return f"{number(found)} s" if isinstance(found, int | float) else "an unknown time"
 
