@@ -626,7 +626,7 @@ def _page(file):
     packed = _json_in(text, "packed-trees")
     trees = {
         run["name"]: [
-            {**entry, "tree": _hash(packed[f"{number}/{place}"].encode())}
+            {**entry, "tree": _hash(packed[number][place].encode())}
             for place, entry in enumerate(run["problems"])
         ]
         for number, run in enumerate(_json_in(text, "tree-data")["runs"])

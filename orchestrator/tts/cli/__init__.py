@@ -128,7 +128,7 @@ _gateway = typer.Typer(
         "tts gateway demo",
         "tts gateway serve --help",
         "tts gateway keys create alice --tokens-per-minute 100000",
-        "tts gateway requests --since 1h --slower 10",
+        "tts gateway requests --since 1h",
         "tts gateway usage --by key",
     ),
     no_args_is_help=True,
@@ -149,7 +149,8 @@ _gateway.command(
     "requests",
     cls=Command,
     epilog=_examples(
-        "tts gateway requests demo --last 50", "tts gateway requests --since 1d --format csv"
+        "tts gateway requests demo --last 50",
+        "tts gateway requests --since 1d --format jsonl | jq 'select(.status >= 500)'",
     ),
     **_HELP,
 )(requests.requests)

@@ -205,7 +205,6 @@ CASES = {
     "one-step-link": link("engine-steps/generator.jsonl"),
     "figures-link": link("figures", folder=True),
     "figure-link": link("figures/accuracy.csv"),
-    "trees-link": link("report-files", folder=True),
     "log-hard-link": hard_link(EVENTS),
     "lock-hard-link": hard_link(".lock"),
     "folder-link": moved,
