@@ -50,7 +50,7 @@ def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -
 
 
 def work_lines(summary: Summary) -> list[str]:
-    """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
+    """One run: throughput, the time of a problem, and what speculation and waste came to."""
     latency, ahead, waste = summary.latency_s, summary.speculation, summary.waste
     lines = [
         f"{_number(summary.problems_per_s, 2)} problems and {_number(summary.tokens_per_s, 0)} "
@@ -80,12 +80,6 @@ def work_lines(summary: Summary) -> list[str]:
             + (f"{waste.lost_tokens:,} beyond the budget, " if waste.lost_tokens else "")
             + f"and about {waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
         )
-    if batches := summary.verifier_batches:
-        each = ", ".join(
-            f"{name} {batch.batches:,} (of {batch.tokens / batch.batches:,.0f} tokens)"
-            for name, batch in batches.items()
-        )
-        lines.append(f"verifier batches by trigger: {each}")
     return lines
 
 

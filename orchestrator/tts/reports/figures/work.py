@@ -170,41 +170,6 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure |
     )
 
 
-def verifier_batches(run: MeasuredRun) -> Figure | None:
-    """Why verifier batches were sent, and how large they were; None where none were held back."""
-    batches = run.measures.use.batches
-    if not batches:
-        return None
-    rows: list[TableRow] = [
-        {
-            "trigger": name,
-            "batches": each.batches,
-            "requests per batch": round(each.requests / each.batches, 2),
-            "tokens per batch": round(each.tokens / each.batches, 1),
-        }
-        for name, each in batches.items()
-    ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("tokens per batch:Q", title="mean tokens per batch"),
-            y=alt.Y("trigger:N", title=None),
-        )
-    )
-    total = sum(each.batches for each in batches.values())
-    tokens = sum(each.tokens for each in batches.values())
-    return Figure(
-        "verifier-batches",
-        "Verifier batches by trigger",
-        f"{total:,} batches of {number(tokens / total)} tokens in the mean went to the verifier. "
-        "Tokens: the threshold was reached; group: all siblings were there; deadline: the oldest "
-        "had waited long enough.",
-        rows,
-        spec(drawn, bars_height(len(rows))),
-    )
-
-
 def tree_shape(run: MeasuredRun) -> Figure | None:
     """Nodes of the trees by depth: how wide they are, and how many go so deep."""
     shapes = [problem.tree.nodes_by_depth for problem in run.measures.problems.values()]
