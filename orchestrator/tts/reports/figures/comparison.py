@@ -46,8 +46,8 @@ from .charts import (
 )
 from .figure import Figure, Spec, TableRow
 
-Cost = Literal["tokens", "seconds"]
-_TITLES: dict[Cost, str] = {
+CostUnit = Literal["tokens", "seconds"]
+_TITLES: dict[CostUnit, str] = {
     "tokens": "generated tokens per problem",
     "seconds": "seconds per problem (wall time over problems)",
 }
@@ -112,7 +112,7 @@ def pairs_figures(
 
 
 def cost_figure(
-    rows: Mapping[str, Sequence[Row]], cost: Cost, notes: Sequence[str]
+    rows: Mapping[str, Sequence[Row]], cost: CostUnit, notes: Sequence[str]
 ) -> Figure | None:
     """Accuracy against the cost of a problem, a line for each name, with the front.
 
@@ -168,7 +168,7 @@ def cost_figure(
     )
 
 
-def _cost_spec(cost: Cost, names: Sequence[str]) -> Spec:
+def _cost_spec(cost: CostUnit, names: Sequence[str]) -> Spec:
     scale = alt.Scale(type="log", nice=False, padding=15)
     x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC)
     hue = tint("strategy", names)
@@ -184,7 +184,7 @@ def _cost_spec(cost: Cost, names: Sequence[str]) -> Spec:
     return spec(alt.layer(bars, lines, marks), 300)
 
 
-def certain_front(rows: Sequence[Row], cost: Cost) -> list[Row]:
+def certain_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
     """The rows on the Pareto front that the problems tell apart, by rising cost.
 
     It begins with the cheapest one; a dearer one joins where it is right more often than the last
@@ -198,7 +198,7 @@ def certain_front(rows: Sequence[Row], cost: Cost) -> list[Row]:
     return front
 
 
-def _within(rows: Mapping[str, Sequence[Row]], cost: Cost) -> str:
+def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
     """The best row of each name within the least cost at which each has one; nothing is
     interpolated.
     """
@@ -234,7 +234,7 @@ def _share_of(row: Row) -> str:
     return f"{percent(row.accuracy)} ({100 * low:.0f} to {100 * high:.0f}%)"
 
 
-def cost_of(row: Row, cost: Cost) -> float:
+def cost_of(row: Row, cost: CostUnit) -> float:
     """Per problem that was solved; never 0 when rounded, which no logarithmic axis shows."""
     return max(row.tokens_per_problem if cost == "tokens" else row.wall_s_per_problem, 1e-4)
 
