@@ -96,7 +96,7 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
     assert code == 0, err
     assert "server demo@2" in out + err
     assert summary(tmp_path / "merged")["tree_digest"] == one["tree_digest"]
-    code, out, err = tts.run("runs", "compare", tmp_path / "one", tmp_path / "merged")
+    code, out, err = tts.run("report", tmp_path / "one", tmp_path / "merged")
     assert code == 0, err
 
 

@@ -4,23 +4,18 @@ Most are from the notes of an independent port of FastTTS (github.com/davidshiao
 from search-and-learn and its issue tracker.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from rich.console import Console
 from tests.driver.scripted_run import PROBLEMS, Run
-from tests.runs.logs import SESSION
-from tests.runs.runs import CONFIG
+from tests.runs.runs import row_of
 
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
-from tts.reports.runs import comparison
-from tts.runs.config import RunConfig
-from tts.runs.summary import summarise
+from tts.reports.comparison import tables
 from tts.search import (
     BeamSearch,
     BeamSearchConfig,
@@ -140,12 +135,11 @@ def test_ids_are_never_tokenised_again(tiny_deployment, tokenizer):
 
 def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys):
     """FastTTS port: one run aggregated by `last`, the other by `prod`."""
-    summaries = []
+    rows = []
     for schedule, how, wall_s in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0)):
         parameters = {"n": 4, "agg_strategy": how}
-        config = RunConfig(**{**CONFIG, "schedule": schedule, "parameters": parameters})
-        summaries.append(replace(summarise(config, [SESSION]), wall_s=wall_s))
-    Console(width=200).print(comparison(summaries))
+        rows.append(row_of(schedule=schedule, parameters=parameters, wall_s=wall_s))
+    Console(width=200).print(tables(rows))
     shown = capsys.readouterr().out
     assert "2.00x" not in shown
     assert "trees identical" not in shown

@@ -22,14 +22,13 @@ from .deployments import (
 from .errors import ErrorDocument
 from .gateway import LoggedRequest
 from .names import ListedDataset, ListedDeployment, ListedStrategy
-from .runs import BenchDocument, CompareDocument, ReportDocument, SolveDocument
+from .runs import BenchDocument, ReportDocument, SolveDocument
 
 DOCUMENTS: dict[str, Any] = {
     "tts solve": SolveDocument,
     "tts bench": BenchDocument,
     "tts report": ReportDocument,
     "tts runs list": list[ListedRun],
-    "tts runs compare": CompareDocument,
     "tts plan": PlanDocument,
     "tts lint": LintDocument,
     "tts doctor": DoctorDocument,

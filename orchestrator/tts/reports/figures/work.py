@@ -27,7 +27,7 @@ from .charts import (
     thinned,
     tint,
 )
-from .figure import Figure, Row
+from .figure import Figure, TableRow
 
 
 def token_use(run: MeasuredRun) -> Figure | None:
@@ -80,7 +80,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     kinds = ["main", "eager", "speculative", "prefetch", "cancelled", "cached"]
     counts = {engine: Counter(run.measures.requests[engine].kinds) for engine in ENGINES}
     counts["verifier"]["cached"] = run.measures.run.work.cached_scores
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
         for engine in ENGINES
         for kind in kinds
@@ -176,7 +176,7 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
     deepest = max(map(len, shapes), default=0)
     if not deepest:
         return None
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for depth in thinned(range(1, deepest + 1), 100):
         widths = [shape[depth - 1] for shape in shapes if len(shape) >= depth]
         rows.append(
@@ -211,9 +211,9 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
 
 def _parts(
     parts: Mapping[str, int], total: int, names: str, counts: str, title: str
-) -> tuple[list[Row], alt.Chart]:
+) -> tuple[list[TableRow], alt.Chart]:
     """The parts of a total, a row and a bar each; `names` and `counts` are the columns."""
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {names: name, counts: count, "share": round(count / total, 4)}
         for name, count in parts.items()
     ]
