@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, from which programs import each other as `scripts.bench`, for example."""
-STARTER = Path(__file__).with_name("run")
+TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+"""What `python -c` runs as the command `tts`, in any environment."""
 
 
 def programs() -> dict[str, str]:
