@@ -77,9 +77,11 @@ def solved(out: Path, problems: int, seed: int, *words: object) -> dict[str, Any
 
 
 def tts(*words: object) -> None:
-    """Run a command, whose progress is shown and whose tables are not; end with it if it fails."""
+    """Run a command, of which errors are shown; end with it if it fails."""
     print(f"[demo] tts {' '.join(map(str, words))}", file=sys.stderr, flush=True)
-    done = subprocess.run([*TTS, *map(str, words)], stdout=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [*TTS, "--quiet", *map(str, words)], stdout=subprocess.DEVNULL, check=False
+    )
     if done.returncode:
         sys.exit(done.returncode)
 

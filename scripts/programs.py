@@ -31,11 +31,6 @@ def programs() -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda program: ("." in program[0], program)))
 
 
-def command(name: str, *arguments: object) -> list[str]:
-    """The command that runs a program in a process of its own, in this process's environment."""
-    return [sys.executable, str(ROOT / "scripts" / "programs.py"), name, *map(str, arguments)]
-
-
 def main() -> None:
     """Run the program that the command line names, with the arguments that follow."""
     known = programs()

@@ -121,26 +121,13 @@ def trained_generator(run: Run) -> LlamaForCausalLM:
 
 def make_samples(run: Run) -> None:
     """Stage samples: the generator's attempts at training problems, for the verifier to judge."""
-    model, rng = trained_generator(run), run.rng("samples")
-    write_samples(
-        run.work / "samples.jsonl", model, run.codec(), run.recipe.task, rng, SAMPLED_PROBLEMS
-    )
-
-
-def write_samples(
-    file: Path,
-    model: LlamaForCausalLM,
-    codec: text.Codec,
-    task: ChainTask,
-    rng: random.Random,
-    problems: int,
-) -> None:
-    """A generator's attempts at so many training problems; torch's seed draws them."""
-    lines: list[str] = []
-    for at in range(0, problems, 400):
+    model, codec, task = trained_generator(run), run.codec(), run.recipe.task
+    rng, lines = run.rng("samples"), list[str]()
+    torch.manual_seed(run.seed)
+    for at in range(0, SAMPLED_PROBLEMS, 400):
         chains = [
             task.sample_training_chain(rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
-            for _ in range(min(400, problems - at))
+            for _ in range(400)
         ]
         questions = [text.random_question(rng, chain) for chain in chains]
         temperature = 0.8 if at % 800 else 1.0
@@ -148,7 +135,7 @@ def write_samples(
         for chain, question, group in zip(chains, questions, groups, strict=True):
             lines += [json.dumps([chain.start, chain.ops, question, s[:14]]) for s in group]
         print(f"samples: {len(lines)}", flush=True)
-    file.write_text("\n".join(lines), encoding="utf-8")
+    (run.work / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
 def read_samples(file: Path) -> dict[int, list[data.Trace]]:
@@ -297,7 +284,7 @@ def export(run: Run) -> None:
     run.load("judge" if run.recipe.refine_schedule is None else "refine", judge)
     for name, model in (("generator", trained_generator(run)), ("verifier", judge.llama)):
         folder = run.out / f"{run.recipe.name}-{name}"
-        models.save(folder, model.state_dict(), model.config, codec)
+        models.save(model, folder, codec)
         text.save_tokenizer(codec.tokenizer, folder)
         print(f"export: {folder}")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -56,29 +55,10 @@ def hidden(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
     return states
 
 
-def load(folder: Path) -> LlamaForCausalLM:
-    """A checkpoint, as float32."""
-    model = LlamaForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
-    return model.eval()
-
-
-def load_layers(folder: Path) -> LlamaForCausalLM:
-    """The layers of a checkpoint with a head, whose attention has zero biases, as float32."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    model = LlamaForCausalLM(shape(*(config[name] for name in names), tied=False))
-    weights = {k: v.float() for k, v in load_file(folder / "model.safetensors").items()}
-    model.load_state_dict({k: v for k, v in weights.items() if k in model.state_dict()}, False)
-    return model
-
-
-def save(
-    folder: Path, weights: dict[str, Tensor], config: LlamaConfig, codec: Codec, **changes: Any
-) -> None:
-    """Write config.json, with `changes`, generation_config.json, and the weights in bfloat16."""
+def save(model: LlamaForCausalLM, folder: Path, codec: Codec) -> None:
+    """Write config.json, generation_config.json, and the weights in bfloat16."""
     folder.mkdir(parents=True, exist_ok=True)
+    config, weights = model.config, model.state_dict()
     stored = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in weights.items()}
     if config.tie_word_embeddings:
         del stored["lm_head.weight"]
@@ -88,7 +68,7 @@ def save(
     ends = {"bos_token_id": codec.bos, "eos_token_id": codec.eot, "pad_token_id": codec.pad}
     kept = {k: v for k, v in config.to_dict().items() if k not in _OF_TRANSFORMERS}
     kept |= {"architectures": ["LlamaForCausalLM"], "rope_theta": ROPE_THETA}
-    kept |= {"torch_dtype": "bfloat16", **ends, **changes}
+    kept |= {"torch_dtype": "bfloat16", **ends}
     generation = {**ends, "do_sample": True, "temperature": 0.8}
     for name, value in (("config.json", kept), ("generation_config.json", generation)):
         text = json.dumps(value, indent=2, sort_keys=True)
