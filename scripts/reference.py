@@ -206,12 +206,12 @@ def _type(schema: dict[str, Any]) -> str:
         return f"list of {_type(schema['items'])}"
     if "additionalProperties" in schema:
         return "mapping"
-    words = {
+    names = {
         "boolean": "`true` or `false`",
         "string": "path" if "path" in schema.get("format", "") else "text",
         None: "section",
     }
-    kind = words.get(schema.get("type"), schema.get("type", ""))
+    kind = names.get(schema.get("type"), schema.get("type", ""))
     low, high = schema.get("minimum"), schema.get("maximum", _UNBOUNDED)
     if "exclusiveMinimum" in schema:
         kind += f" above {schema['exclusiveMinimum']:g}"

@@ -10,7 +10,6 @@ the pages below docs/, generated ones included.
 from __future__ import annotations
 
 import argparse
-import ast
 import io
 import subprocess
 import tarfile
@@ -23,7 +22,6 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = ("build", "engines", "triton_repo", "orchestrator")
 FOLDERS = (*SOURCE_ROOTS, "scripts", "tests", "docs")
-LONG = 60
 
 
 def main() -> None:
@@ -54,20 +52,10 @@ def sizes(root: Path) -> dict[str, int]:
     """The numbers of the checkout at `root`, by what they count."""
     by_root = {name: texts(root / name / "tts") for name in SOURCE_ROOTS}
     sources = [text for found in by_root.values() for text in found]
-    functions = [
-        node
-        for text in sources
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
     return {
         "source lines": lines(sources),
         **{f"  {name}": lines(found) for name, found in by_root.items()},
         "modules": len(sources),
-        "functions": len(functions),
-        f"functions over {LONG} lines": sum(
-            (node.end_lineno or 0) - node.lineno >= LONG for node in functions
-        ),
         "lines of scripts": lines(texts(root / "scripts")),
         "lines of tests": lines(texts(root / "tests")),
         "words of documentation": sum(len(text.split()) for text in texts(root / "docs", "md")),

@@ -5,41 +5,29 @@ gRPC and engines is in it. Each run is in a folder, and in a process of its own,
 that is not counted. The least of --rounds counts.
 
     scripts/run bench.orchestrator --problems 100
-    scripts/run bench.orchestrator --strategy beam-search --profile
 
 --scale: beam search from 10 problems to --problems at n=16, and from n=4 to n=1024: does the cost
-stay flat? About 5 minutes for 10,000 problems. Instructions per thought are nearly the same on a
-busy machine, where processor times may be twice as long.
+stay flat? About 5 minutes for 10,000 problems.
 
 --instant: beam search on a real Triton server whose models answer at once. The orchestrator has one
 core, the server the others; thoughts per second are those of that one core.
 
---simulated GPU: `tts simulate` on one GPU: the processor time of orchestrator and simulation beside
-the time that the engines would take.
-
     scripts/run bench.orchestrator --scale --problems 10000
     scripts/run bench.orchestrator --instant --rounds 5
-    scripts/run bench.orchestrator --simulated h100 --problems 500 --n 256     # about 10 minutes
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import cProfile
-import ctypes
 import json
 import os
-import platform
-import pstats
 import random
 import resource
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +37,7 @@ from rich.table import Table
 
 from scripts.bench.common import cpu_s, family_of, machine, table_of
 from scripts.bench.instant_server import serve_models
-from scripts.programs import ROOT, TTS
+from scripts.programs import ROOT
 from tts.build.errors import EndpointUnavailable
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
@@ -82,8 +70,6 @@ class Run:
     n: int
     thoughts: int
     cpu_s: float
-    instructions: int | None
-    """Of its thread; None where the machine does not count them."""
     peak_mb: float
     log_mb: float
 
@@ -109,27 +95,20 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--strategy", choices=STRATEGY_NAMES, nargs="+", default=STRATEGY_NAMES)
-    parser.add_argument("--profile", action="store_true", help="print where the time goes instead")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--scale", action="store_true", help="over problems and n")
     what.add_argument("--instant", action="store_true", help="a server of models without work")
-    what.add_argument("--simulated", metavar="GPU", help="on this simulated GPU")
     what.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.one or asked.profile:
-        profile = cProfile.Profile() if asked.profile else None
+    if asked.one:
         run_loop(solved(asked.strategy[0], 1, 4))
-        run = run_loop(solved(asked.strategy[0], asked.problems, asked.n, profile))
+        run = run_loop(solved(asked.strategy[0], asked.problems, asked.n))
         print(json.dumps(asdict(run)))
-        if profile:
-            pstats.Stats(profile).sort_stats("tottime").print_stats(20)
         return
     console = Console(width=max(Console().width, 120))
     if asked.instant:
         console.print(on_instant_models(asked.problems, asked.n, asked.rounds))
         console.print(f"Aim: {AIM_RATE:,} thoughts/s or more.")
-    elif asked.simulated:
-        console.print(simulated(asked.simulated, asked.problems, asked.n))
     else:
         points = [(name, asked.problems, asked.n) for name in asked.strategy]
         if asked.scale:
@@ -169,42 +148,32 @@ def table(runs: Sequence[Run]) -> Table:
     """A row for each run."""
     rows = table_of(
         "scripted engines", "strategy", "problems", "n", "thoughts", "CPU us per thought",
-        "1,000 instructions", "peak MB", "log MB", left={"strategy"},
+        "peak MB", "log MB", left={"strategy"},
     )  # fmt: skip
     for run in runs:
-        executed = (
-            "" if run.instructions is None else f"{run.instructions / run.thoughts / 1e3:.0f}"
-        )
         rows.add_row(
             *(run.strategy, f"{run.problems:,}", f"{run.n:,}", f"{run.thoughts:,}"),
-            *(f"{run.cost_us:.0f}", executed, f"{run.peak_mb:.0f}", f"{run.log_mb:.1f}"),
+            *(f"{run.cost_us:.0f}", f"{run.peak_mb:.0f}", f"{run.log_mb:.1f}"),
         )
     return rows
 
 
-async def solved(
-    strategy: str, problems: int, n: int, profile: cProfile.Profile | None = None
-) -> Run:
+async def solved(strategy: str, problems: int, n: int) -> Run:
     """Made-up questions, solved in this process on scripted engines."""
     encode = Tokenizer(load_deployment("demo").generator.tokenizer_folder).encode
     calls = Calls(Uncounted(), Uncounted())
     words = [encode(word) for word in WORDS]
     generator = ScriptedGenerator(words, encode("\n\n"), end=END, calls=calls)
     verifier = ScriptedVerifier(steps=1000, calls=calls)
-    with tempfile.TemporaryDirectory() as folder, counted() as instructions:
+    with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "run")
         async with AsyncSession("demo", generator=generator, verifier=verifier) as session:
-            if profile:
-                profile.enable()
-            began, before = time.process_time(), instructions()
+            began = time.process_time()
             thoughts = await _solve(session, problems, strategy, n, out=out)
-            spent, after = time.process_time() - began, instructions()
-            if profile:
-                profile.disable()
-        executed = None if before is None or after is None else after - before
+            spent = time.process_time() - began
         log_mb = (out / "events.jsonl").stat().st_size / 1e6
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return Run(strategy, problems, n, thoughts, spent, executed, peak_mb, log_mb)
+    return Run(strategy, problems, n, thoughts, spent, peak_mb, log_mb)
 
 
 async def _solve(
@@ -212,28 +181,11 @@ async def _solve(
 ) -> int:
     """Solve made-up questions; the thoughts of their trees."""
     questions = [(f"Compute {number} + 1.", str(number + 1)) for number in range(problems)]
-    given = {} if strategy == "greedy" else {"n": n}
+    given: dict[str, Any] = {} if strategy == "greedy" else {"n": n}
     thoughts = 0
     async for result in session.solve_many(questions, strategy=strategy, **given, **options):
         thoughts += len(result.tree or ())
     return thoughts
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[Callable[[], int | None]]:
-    """What gives the instructions so far, in user space; None where the machine does not say."""
-    number = {"x86_64": 298, "aarch64": 241}.get(platform.machine())  # perf_event_open(2)
-    counter = -1
-    if platform.system() == "Linux" and number:
-        hardware, size, instructions, only_user = 0, 128, 1, 1 << 5 | 1 << 6
-        head = struct.pack("IIQQQQQ", hardware, size, instructions, 0, 0, 0, only_user)
-        attribute = ctypes.create_string_buffer(head, size)
-        counter = ctypes.CDLL(None).syscall(number, attribute, 0, -1, -1, 0)
-    try:
-        yield lambda: None if counter < 0 else struct.unpack("Q", os.read(counter, 8))[0]
-    finally:
-        if counter >= 0:
-            os.close(counter)
 
 
 def on_instant_models(problems: int, n: int, rounds: int) -> Table:
@@ -277,29 +229,6 @@ def on_instant_models(problems: int, n: int, rounds: int) -> Table:
                 if left == 1:
                     raise
     os.sched_setaffinity(0, cores)
-    return rows
-
-
-def simulated(gpu: str, problems: int, n: int) -> Table:
-    """Beam search on one simulated GPU: what it costs here, and would take there."""
-    words = ["simulate", "--gpu", gpu, "--gpus", "1", "--limit", problems, "--n", n]
-    words += ["--strategy", "beam-search", "--schedule", "decoupled", "--in-flight", 64, "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", TTS, *map(str, words)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    document = json.loads(process.stdout.read())
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    (run,) = document["outcomes"]
-    cpu = used.ru_utime + used.ru_stime
-    rows = table_of(
-        "simulated", "problems", "n", "peak MB", "CPU s", "engines s (simulated)", "overhead"
-    )
-    rows.add_row(
-        *(f"{problems:,}", str(n), f"{used.ru_maxrss / 1e3:,.0f}", f"{cpu:,.0f}"),
-        *(f"{run['wall_s']:,.0f}", f"{cpu / run['wall_s']:.1%}"),
-    )
     return rows
 
 

@@ -34,11 +34,6 @@ class Recipe:
     refine_schedule: Schedule | None
     """A second round of judging; None: the first one is the last."""
 
-    @property
-    def last_stage(self) -> str:
-        """The stage whose result is the verifier."""
-        return "judge" if self.refine_schedule is None else "refine"
-
 
 DEMO: Final = Recipe(
     name="demo",

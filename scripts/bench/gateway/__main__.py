@@ -164,7 +164,7 @@ def systems(server: str, checkouts: Sequence[Path], tokens: int) -> Iterator[lis
         yield found
 
 
-def chat(model: str, question: str, tokens: int, seed: int = 1) -> str:
+def chat(model: str, question: str, tokens: int) -> str:
     """A streamed chat request for so many tokens, whatever the model says."""
     return json.dumps(
         {
@@ -172,7 +172,7 @@ def chat(model: str, question: str, tokens: int, seed: int = 1) -> str:
             "messages": [{"role": "user", "content": question}],
             "max_tokens": tokens,
             "temperature": 1.0,
-            "seed": seed,
+            "seed": 1,
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -202,12 +202,10 @@ def _message(deployment: Deployment, question: str, tokens: int) -> str:
     return base64.b64encode(message.SerializeToString()).decode()
 
 
-def measure(
-    system: System, concurrency: int, per_unit: int, tokens: int, timeout_s: float = 60.0
-) -> tuple[Outcome, float]:
+def measure(system: System, concurrency: int, per_unit: int, tokens: int) -> tuple[Outcome, float]:
     """Ask one system with so many in flight; CPU seconds of its process, nan for the server."""
     requests = per_unit * concurrency
-    task = Task(system.kind, system.address, concurrency, requests, system.bodies, timeout_s)
+    task = Task(system.kind, system.address, concurrency, requests, system.bodies)
     before = _spent_by(system.pid)
     with tempfile.TemporaryFile() as seen:  # a pipe may take a part only, and lose the rest
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Measure ours beside search-and-learn, its_hub and vLLM's server, in turns.
+"""Measure our searches beside search-and-learn's and its_hub's, in turns.
 
 The peers are pinned, and installed at the first use into .peers/ (some 4 GB). Systems take turns,
 forwards and backwards, after a round that is not counted; those that are not asked are halted.
@@ -8,14 +8,11 @@ search   search-and-learn's beam search on vLLM beside `tts bench`, on the demo 
          are MODE-TYPE-BATCH: vLLM compiled or eager, its verifier bf16 or fp32, batches of so many
 its      its_hub's beam search and particle filtering beside ours, the same pair; generation for it
          from vLLM's server, or from our gateway
-servers  SmolLM2-135M-Instruct in bf16 at 1, 8 and 64 requests in flight: vLLM's server and our
-         gateway; after scripts/fetch_smollm2
 
     scripts/run bench.peers --part search --variant eager-fp32-32 --rounds 2
     scripts/run bench.peers --part its --behind gateway
-    scripts/run bench.peers --part servers --level 64
 
-Servers, clients and searches share this machine; what the last line says of its load belongs to the
+Servers and searches share this machine; what the last line says of its load belongs to the
 figures. Nothing here runs on a GPU.
 """
 
@@ -37,16 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from scripts.bench.common import machine, spread_of, table_of
-from scripts.bench.gateway.__main__ import System, chat, measure, row_of
 from scripts.programs import ROOT, TTS
 from scripts.serving import end, free_port, serving
 from tts.build import paths
-from tts.build.builder import build_engines
-from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 
 FOLDER = ROOT / ".peers"
@@ -65,7 +58,6 @@ START_S = 900.0
 """vLLM compiles at its first start, which takes minutes."""
 WARM = 2
 """Problems that are solved once before anything is counted."""
-MODEL, CONTEXT, SLOTS = "peers-smollm2", 512, 64
 TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] }}"
@@ -77,7 +69,7 @@ _BOXED = re.compile(r"\\boxed\{\s*(-?\d+)\s*\}")
 
 Values = dict[str, float]
 Solve = Callable[[int, int], Values]
-"""Measures one system in the round of a number: so many problems or requests."""
+"""Measures one system in the round of a number: so many problems."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts: dict[str, Callable[..., Any]] = {"search": search, "its": its_hub, "servers": servers}
+    parts: dict[str, Callable[..., Any]] = {"search": search, "its": its_hub}
     parser.add_argument("--part", choices=parts, nargs="+", default=list(parts))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--problems", type=int, default=40)
@@ -105,8 +97,6 @@ def main() -> None:
     parser.add_argument("--variant", nargs="+", default=["eager-fp32-32", "eager-bf16-32"])
     parser.add_argument("--behind", choices=("vllm", "gateway"), default="vllm", help="its_hub")
     parser.add_argument("--at-once", type=int, default=8, help="problems of its_hub")
-    parser.add_argument("--level", type=int, nargs="+", default=[1, 8, 64], help="in flight")
-    parser.add_argument("--tokens", type=int, default=64, help="of each answer of a server")
     asked = parser.parse_args()
     console = Console(width=max(Console().width, 130))
     for part in asked.part:
@@ -187,35 +177,6 @@ def its_hub(asked: argparse.Namespace, stack: ExitStack, folder: Path) -> list[P
         name = f"its_hub on {asked.behind}, {asked.at_once} problems at once"
         peers.append(ours(asked, algorithm, "triton"))
         peers.append(theirs(asked, name, algorithm, worker, question, process))
-    return peers
-
-
-def servers(asked: argparse.Namespace, stack: ExitStack, folder: Path) -> list[Peer]:
-    """Our gateway and vLLM's server for an ordinary model."""
-    questions = [problem.question for problem in load_problems("demo", limit=64)]
-    bodies = [chat(MODEL, question, asked.tokens, seed) for seed, question in enumerate(questions)]
-    file, checkpoint = _smollm2()
-    python, peers = environment(), []
-
-    def add(name: str, port: int, words: Sequence[str | Path]) -> None:
-        say(f"starting {name}")
-        process = stack.enter_context(started(words, port, folder / f"{port}.log"))
-        system = System(name, "http", f"127.0.0.1:{port}", process.pid, bodies)
-        for level in asked.level:
-
-            def solve(seed: int, count: int, level: int = level) -> Values:
-                with going_on(process):
-                    run = measure(system, level, 1 if count == WARM else 2, asked.tokens, 300)
-                row = row_of("", level, name, [run])
-                times = {"TTFT p50, ms": row.ttft, "p99": row.ttft_p99}
-                return {"tokens/s": row.tokens_s, **times, "failed": row.failed}
-
-            peers.append(Peer(name, f"{level} in flight", solve))
-
-    port, other = free_port(), free_port()
-    add("tts gateway", port, [sys.executable, "-c", TTS, "gateway", file, "--port", str(port)])
-    slots = ["--dtype", "bfloat16", "--max-num-seqs", str(SLOTS)]
-    add("vLLM", other, [*_vllm(python, other, checkpoint, MODEL, CONTEXT), *slots])
     return peers
 
 
@@ -383,26 +344,6 @@ def _vllm(python: Path, port: int, model: str | Path, name: str, context: int) -
         *("--port", str(port), "--model", model, "--served-model-name", name),
         *("--max-model-len", str(context)),
     ]
-
-
-def _smollm2() -> tuple[Path, Path]:
-    """Our deployment of SmolLM2, built: the demo pair's with another generator; its checkpoint."""
-    checkpoint = load_deployment("smollm2-135m-cpu").generator.checkpoint
-    folder = paths.built_dir(MODEL)
-    folder.mkdir(parents=True, exist_ok=True)
-    fields = load_deployment("demo").model_dump(mode="json", exclude_none=True)
-    fields["name"] = MODEL
-    fields["generator"] |= {
-        "checkpoint": str(checkpoint),
-        "precision": "bf16",
-        "max_batch_size": SLOTS,
-        "max_seq_len": CONTEXT,
-        "guided_decoding": False,
-    }
-    file = folder / f"{MODEL}.yaml"
-    file.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
-    build_engines(load_deployment(file), verify=False, say=say)
-    return file, load_deployment(file).generator.checkpoint
 
 
 def say(line: str) -> None:
