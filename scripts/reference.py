@@ -37,8 +37,6 @@ from tts.build.spec import (
     TensorRTEngine,
     TensorRTSpec,
     VerifierSpec,
-    bundled_deployments,
-    load_deployment,
 )
 from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import Calibration
@@ -73,9 +71,9 @@ def command_line() -> str:
         "# Command line",
         _WRITTEN,
         "`tts COMMAND --help` prints the same. DEPLOYMENT is a deployment file or the name of a "
-        "bundled one, such as `demo`; RUN is a run folder. Commands that print results take "
-        "`--json`: [JSON output](json-output.md). `tts --quiet` prints results and errors only, "
-        "`tts --verbose` also log messages and tracebacks of errors.",
+        "bundled one, such as `demo`; RUN is a run folder. Commands with results take `--json` "
+        "and print one document, for programs: [JSON output](json-output.md). `tts --quiet` "
+        "prints results and errors only, `tts --verbose` also log messages and tracebacks.",
     ]
     panels: dict[str, list[str]] = {}
     for name, command in program.commands.items():
@@ -91,7 +89,7 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     context = Context(command, info_name=name)
     said = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
     said = html.unescape(said.partition("**Commands**")[0])
-    said = re.sub(r"^\* `(-h, )?--help`.*\n", "", said, flags=re.M)
+    said = re.sub(r"^\* `(-h, --help|--help|--json)`.*\n", "", said, flags=re.M)
     said = re.sub(r"(?<=\w)\[(?=:)", r"\[", said)  # would begin a link
     said = (
         said.replace("**Usage**:\n\n", "")
@@ -140,7 +138,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
 
 
 def deployment_file() -> str:
-    """Every section and field of a deployment file, and the deployments that come with tts."""
+    """Every section and field of a deployment file, and where bundled ones are."""
     parts = [
         "# Deployment file",
         _WRITTEN,
@@ -164,29 +162,11 @@ def deployment_file() -> str:
         parts.append(_table(["field", "type", "default", "description"], list(rows.values())))
     parts += [
         "## Bundled deployments",
-        "Every command takes these names. The files are in `engines/deployments/`; copy one to "
-        "start your own. `tts plan NAME` prints the memory that each of its engines gets.",
-        _table(["deployment", "target", "generator", "verifier", "format"], bundled()),
+        "Every command takes the names that `tts list deployments` prints: the files in "
+        "`engines/deployments/`, whose first lines say what each is for. Copy one to start your "
+        "own. `tts plan NAME` prints the memory that each of its engines gets.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def bundled() -> Rows:
-    """What each bundled deployment serves, and on what."""
-    rows = []
-    for name in bundled_deployments():
-        wanted = load_deployment(name)
-        models = [
-            f"{side.checkpoint.name.removesuffix('.gguf')}, {side.precision}"
-            if isinstance(side, EngineSpec)
-            else "at a URL"
-            for side in (wanted.generator, wanted.verifier_model)
-        ]
-        target = f"`{wanted.target}`"
-        if wanted.tensorrt:
-            target += f", {wanted.tensorrt.gpu}"
-        rows.append([f"`{name}`", target, *models, f"`{wanted.verifier_model.format}`"])
-    return rows
 
 
 def _default(field: dict[str, Any]) -> str:
@@ -306,27 +286,21 @@ _CODES = {
 
 
 def exit_codes() -> str:
-    """Exit codes of commands, and the errors of the Python API behind them."""
-    codes = [[str(code), meaning] for code, meaning in sorted(_CODES.items())]
-    rows: Rows = []
+    """The exit codes of commands, and which errors of the Python API have them."""
+    names: dict[int, list[str]] = {code: [] for code in sorted(_CODES)}
     for name, error in vars(errors).items():
         if isinstance(error, type) and issubclass(error, errors.TtsError):
-            assert error.exit_code in _CODES, error
-            base = "" if error is errors.TtsError else f"`{error.__mro__[1].__name__}`"
-            told = _line(inspect.getdoc(error) or "")
-            rows.append([f"`{name}`", base, str(error.exit_code), told])
+            names[error.exit_code].append(f"`{name}`")
+    codes = [[str(code), _CODES[code], ", ".join(names[code])] for code in names]
     parts = [
-        "# Exit codes and errors",
+        "# Exit codes",
         _WRITTEN,
-        "## Exit codes",
         "Errors go to stderr as one sentence or more, followed by what to do about it. Only an "
         "internal error has a traceback, and it is kept in a file. With `--json` the error is "
         "also a [document on stdout](json-output.md#errors).",
-        _table(["exit code", "meaning"], codes),
-        "## Errors in Python",
-        "All errors meant for a user derive from `TtsError` in `tts.build.errors`; `message` and "
-        "`hint` are their two parts. `exit_code` is what a command returns for them.",
-        _table(["error", "derives from", "exit code", "raised when"], rows),
+        _table(["exit code", "meaning", "errors of this kind in Python"], codes),
+        "Errors in Python derive from `tts.TtsError`: `message` and `hint` are their two parts, "
+        "`exit_code` is what a command returns for them, and `help(ERROR)` says more.",
     ]
     return "\n\n".join(parts) + "\n"
 
