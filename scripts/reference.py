@@ -89,13 +89,14 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     context = Context(command, info_name=name)
     said = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
     said = html.unescape(said.partition("**Commands**")[0])
-    said = re.sub(r"^\* `(-h, --help|--help|--json)`.*\n", "", said, flags=re.M)
+    for known in (  # of every command, or said above
+        r"\* `(-h, --help|--help|--json)`.*\n",
+        r"\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n",
+    ):
+        said = re.sub(f"^{known}", "", said, flags=re.M)
+    said = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n(?!\*)", "", said, flags=re.M)
+    said = said.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
     said = re.sub(r"(?<=\w)\[(?=:)", r"\[", said)  # would begin a link
-    said = (
-        said.replace("**Usage**:\n\n", "")
-        .replace("**Options**:\n\n\n", "")
-        .replace("```console\n$ ", "```text\n")
-    )
     said = re.sub(r"^## `(.*)`$", r"### \1", said, flags=re.M)
     head, _, examples = said.partition("Examples:\n")
     if examples:
