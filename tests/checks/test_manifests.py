@@ -12,8 +12,7 @@ from tests.bundled import FOR_GPUS
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import load_deployment
-from tts.checks import check_manifests
-from tts.checks.manifests import _differences
+from tts.checks.manifests import _differences, check_manifests
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
 

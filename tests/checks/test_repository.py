@@ -8,7 +8,7 @@ import pytest
 from tests.checks.deployments import LLAMA, changed, serious
 
 from tts.build.spec import Deployment, load_deployment
-from tts.checks import repository
+from tts.checks import lint, repository
 from tts.serving.repository.render import render_repository
 
 
@@ -61,4 +61,4 @@ def test_a_checkpoint_that_is_not_here_is_said_once(tmp_path: Path):
     demo = load_deployment("demo")
     generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "none"})
     elsewhere = demo.model_copy(update={"generator": generator})
-    assert list(repository.rendering(elsewhere)) == []
+    assert lint(elsewhere, [repository.rendering]) == []

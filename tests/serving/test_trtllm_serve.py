@@ -11,7 +11,7 @@ import yaml
 
 from tts.build.llmapi.contract import argument_problems
 from tts.build.spec import Deployment, load_deployment
-from tts.checks import check_manifests
+from tts.checks.manifests import check_manifests
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.trtllm_serve import PORTS, arguments
 

@@ -5,7 +5,7 @@
 | spec, deployment_edit | the deployment file: read and validated; numbers set in it |
 | checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |
-| engine_shape | a checkpoint as its role in the deployment uses it |
+| inputs | what a role is made from (shape, weights, tokenizer, dialogue), each opened once |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
 | targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |

@@ -15,6 +15,7 @@ from .options import DeploymentArgument, JsonOption, usable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tts.build.inputs import Inputs
     from tts.build.spec import Deployment
     from tts.checks import Check
     from tts.checks.machine import Observation
@@ -38,8 +39,9 @@ def lint(
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
     from tts.build.spec import load_deployment
-    from tts.checks import ALL, DEEP, check_manifests, has_errors
+    from tts.checks import ALL, DEEP, has_errors
     from tts.checks import lint as check
+    from tts.checks.manifests import check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings
     from tts.serving.repository.manifests import require_manifests
@@ -61,14 +63,16 @@ def lint(
         raise typer.Exit(1)
 
 
-def stop_on_errors(deployment: Deployment, checks: Sequence[Check]) -> None:
+def stop_on_errors(
+    deployment: Deployment, checks: Sequence[Check], inputs: Inputs | None = None
+) -> None:
     """Print the errors and warnings and stop, if the deployment has errors."""
     from tts.checks import has_errors
     from tts.checks import lint as check
     from tts.reports.console import consoles, say
     from tts.reports.findings import count_findings, print_findings, warnings_line
 
-    findings = check(deployment, checks)
+    findings = check(deployment, checks, inputs)
     if has_errors(findings):
         _, err = consoles()
         print_findings(err, [finding for finding in findings if finding.severity != "note"])

@@ -131,7 +131,9 @@ def python3(arguments):
 
 def trtllm_build(arguments):
     sys.path.insert(0, str(SOURCE))
-    from tts.build.tensorrt.contract import build_flags, check_build_arguments
+    from build_arguments import check_build_arguments
+
+    from tts.build.tensorrt.contract import build_flags
 
     if arguments == ["--help"]:
         print(wrong().get("help") or help_text(build_flags()))

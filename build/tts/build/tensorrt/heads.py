@@ -18,7 +18,6 @@ import numpy as np
 
 from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
-from ..engine_shape import engine_shape
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, Role, VerifierSpec
@@ -41,7 +40,7 @@ def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) 
             hint=f"Use verifier.format {spec.facts.instead} with the same model, or target "
             f"{' or '.join(spec.facts.targets)} (docs/reference/verifiers.md).",
         )
-    head = engine_shape(model, spec).head
+    head = model.head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
         return
     if len(head.layers) > 1:
