@@ -3,6 +3,7 @@
 | module | job |
 |---|---|
 | spec, deployment_edit | the deployment file: read and validated; numbers set in it |
+| resolve, gguf/, hub_tokenizer | a GGUF file as a checkpoint; a tokenizer from the hub |
 | checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |
 | inputs | what a role is made from (shape, weights, tokenizer, dialogue), each opened once |

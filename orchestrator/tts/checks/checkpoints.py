@@ -8,7 +8,7 @@ from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.checkpoint_files import how_to_get
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.gguf.file import SUFFIX
+from tts.build.gguf import SUFFIX
 from tts.build.inputs import Inputs
 from tts.serving.contract import Finding
 

@@ -38,7 +38,7 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks import ALL, DEEP, has_errors
     from tts.checks import lint as check
     from tts.checks.manifests import check_manifests
@@ -46,7 +46,7 @@ def lint(
     from tts.reports.findings import count_findings, print_findings
     from tts.serving.repository.manifests import require_manifests
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     findings = check(spec, DEEP if deep else ALL)
     if manifests:
         require_manifests(spec)
@@ -143,7 +143,7 @@ def _asked(deployment: Deployment) -> list[Observation]:
 def _first_run(name: str | None, *, as_json: bool) -> None:
     from tts.build import paths
     from tts.build.errors import ConfigError
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks.first_run.outcomes import exit_code
     from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
     from tts.reports.console import consoles, say
@@ -159,7 +159,7 @@ def _first_run(name: str | None, *, as_json: bool) -> None:
             "--first-run needs a deployment.",
             hint="On a new machine begin with the bundled pair: tts doctor demo-gpu --first-run",
         )
-    spec = load_deployment(name)
+    spec = open_deployment(name)
     require_first_run(spec)
     out, err = consoles()
     told = err if as_json else out

@@ -34,7 +34,7 @@ def build_engines(
     from tts.build.builder import build_engines as build
     from tts.build.builder import preview_build
     from tts.build.inputs import Inputs
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
     from tts.reports.console import consoles
@@ -42,7 +42,7 @@ def build_engines(
 
     from .doctor import stop_on_errors
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     inputs = Inputs(spec)
     stop_on_errors(spec, BEFORE_BUILD, inputs)
     out, _ = consoles()
@@ -69,7 +69,7 @@ def render(
     ] = None,
 ) -> None:
     """Render the Triton model repository of a deployment."""
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks import BEFORE_DEPLOY
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
@@ -81,7 +81,7 @@ def render(
 
     from .doctor import stop_on_errors
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     require_something(spec)
     if manifests:
         require_manifests(spec)

@@ -20,7 +20,6 @@ from ..errors import CheckpointError
 from ..extras import how_to_install
 from ..input_files import Unreadable
 
-SUFFIX = ".gguf"
 _DAMAGED = "The file is damaged or incomplete: download it again."
 _MAX_METADATA = 200_000_000  # bytes; the largest vocabularies take ten million
 _MAX_RANK = 4  # dimensions; the format's own limit

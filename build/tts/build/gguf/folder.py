@@ -22,7 +22,8 @@ from ..errors import BuildError, CheckpointError
 from ..input_files import Unreadable, is_file, parse_json, read_text
 from ..staging import build_lock, disk_errors, staged
 from ..weights import WEIGHTS
-from .file import SUFFIX, GgufFile, library
+from . import SUFFIX
+from .file import GgufFile, library
 from .model import GgufModel, read_model
 from .tokenizer import tokenizer_config, tokenizer_json
 
