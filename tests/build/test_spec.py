@@ -234,7 +234,7 @@ def test_mistakes_of_target_tensorrt(load: Load, fields: dict[str, Any], words: 
         ("a: [", "not valid YAML"),
         ("- a\n- b\n", "must hold a mapping of fields, not list"),
         ("", "must hold a mapping of fields, not NoneType"),
-        ("name: a\nname: b\n", "the field 'name' is given twice"),
+        ("name: a\nname: b\n", 'duplicate key "name"'),
         (b"\xff\xfe\x00", "Cannot read the deployment file"),
     ],
 )

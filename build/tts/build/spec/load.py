@@ -177,7 +177,7 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
     if kind == "string_type" and isinstance(value, bool):
-        reason += "; put it in quotes, as YAML reads Yes and No as true and false"
+        reason += "; put it in quotes"
     if kind == "literal_error":
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):
