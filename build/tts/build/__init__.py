@@ -4,7 +4,8 @@
 |---|---|
 | spec, yaml_text, deployment_edit | the deployment file: read and validated; numbers set in it |
 | resolve, gguf/, hub_tokenizer | a GGUF file as a checkpoint; a tokenizer from the hub |
-| checkpoint, checkpoint_files, model_config, weights, tokenizer, token_texts | a Hugging Face checkpoint |
+| checkpoint, checkpoint_files, model_config, weights | a Hugging Face checkpoint |
+| tokenizer, token_texts | its tokenizer; what each token spells |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |
 | inputs | what a role is made from (shape, weights, tokenizer, dialogue), each opened once |
 | builder | `build_engines`: only what has changed, complete or not at all |
@@ -18,6 +19,7 @@
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_memory, machine_cores | what this machine or this container has |
+| nvidia | the NVIDIA GPUs of this machine |
 | control_groups | where the limits of this process are |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |

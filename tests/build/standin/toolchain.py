@@ -115,10 +115,12 @@ def nvidia_smi(arguments):
     if text := wrong().get("smi"):
         print(text)
         sys.exit(9)
-    if arguments != ["--query-gpu=index,name,compute_cap", "--format=csv,noheader"]:
+    if not arguments[0].startswith("--query-gpu=index,name,memory.total,memory.used,"):
         refuse(f"nvidia-smi {arguments}")
     for index in range(4):
-        print(f"{index}, NVIDIA H100 80GB HBM3, {wrong().get('capability', '9.0')}")
+        print(
+            f"{index}, NVIDIA H100 80GB HBM3, 81559, 0, 590.44.01, {wrong().get('capability', '9.0')}"
+        )
 
 
 def python3(arguments):
