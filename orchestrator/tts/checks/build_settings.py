@@ -9,8 +9,12 @@ from tts.build.errors import ConfigError, TtsError
 from tts.build.inputs import Inputs
 from tts.build.llmapi import target as llmapi
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.commands import calibration_folder, check_engine, is_calibrated
-from tts.build.tensorrt.target import check_calibration
+from tts.build.tensorrt.commands import (
+    calibration_folder,
+    check_calibration,
+    check_engine,
+    is_calibrated,
+)
 from tts.serving.contract import Finding
 
 from .findings import no_folder, not_checked, refused

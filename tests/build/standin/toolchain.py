@@ -118,9 +118,8 @@ def nvidia_smi(arguments):
     if not arguments[0].startswith("--query-gpu=index,name,memory.total,memory.used,"):
         refuse(f"nvidia-smi {arguments}")
     for index in range(4):
-        print(
-            f"{index}, NVIDIA H100 80GB HBM3, 81559, 0, 590.44.01, {wrong().get('capability', '9.0')}"
-        )
+        capability = wrong().get("capability", "9.0")
+        print(f"{index}, NVIDIA H100 80GB HBM3, 81559, 0, 590.44.01, {capability}")
 
 
 def python3(arguments):

@@ -12,10 +12,10 @@ from pathlib import Path
 from .. import paths
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_engine, new_plan
 from ..checkpoint import FileStamp, content_hash
-from ..errors import BuildError, CheckpointError, ConfigError
+from ..errors import BuildError
 from ..inputs import EngineInputs, judged_by
 from ..manifest import EngineConfig, Settings
-from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
+from ..spec import Deployment, Role, TensorRTSpec, VerifierSpec
 from ..verifiers.dialogue import label_ids
 from . import contract
 from .commands import (
@@ -24,8 +24,8 @@ from .commands import (
     Workspace,
     activation_dtype,
     build_values,
-    calibration_folder,
     calls,
+    check_calibration,
     check_engine,
     expected_engine,
     is_calibrated,
@@ -244,20 +244,6 @@ def _label_text(inputs: EngineInputs, spec: VerifierSpec) -> str:
     if any(name not in published for name in names):
         return f"{names[0]!r} and {names[1]!r}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
-
-
-def check_calibration(spec: EngineSpec) -> None:
-    """Refuse a local calibration folder that is not there, or that brings code to run."""
-    if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
-        return
-    if not folder.is_dir():
-        raise ConfigError(f"There is no calibration folder {folder}.")
-    if scripts := sorted(folder.glob("*.py")):
-        raise CheckpointError(
-            f"The calibration folder {folder} holds Python code ({scripts[0].name}), which "
-            "TensorRT-LLM's quantiser would run.",
-            hint="Keep only the data files there (JSON lines or Parquet with a column text).",
-        )
 
 
 def _require_checkpoint(work: Workspace, ranks: int) -> None:
