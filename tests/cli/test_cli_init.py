@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.nvidia import NvidiaGpu
 from tts.build.spec import PRECISIONS, load_deployment
-from tts.checks import BEFORE_BUILD, has_errors, lint
+from tts.checks import BEFORE_BUILD, drafting, has_errors, lint
 from tts.checks.drafting import this_machine
-from tts.checks.first_run import machine as first_run
 from tts.cli import app
 from tts.cli.init import Target, _name
 
@@ -184,7 +184,7 @@ def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_
 def test_what_cannot_be_is_said_in_a_sentence_and_nothing_is_written(
     init, tmp_path, monkeypatch, arguments, why
 ):
-    monkeypatch.setattr(first_run, "gpus", list)
+    monkeypatch.setattr(drafting, "gpus", list)
     with pytest.raises((ConfigError, SystemExit, AssertionError)) as refused:
         init(*arguments)
     assert why in str(getattr(refused.value, "message", refused.value))
@@ -201,8 +201,8 @@ def test_a_folder_that_is_no_checkpoint_is_refused(init, tmp_path):
     ("name", "memory", "kind"), [("NVIDIA H200", 143771, "h200"), ("Tesla T4", 15360, None)]
 )
 def test_the_gpus_of_the_machine_are_found(init, monkeypatch, name, memory, kind):
-    gpus = [first_run.Gpu(n, name, memory * 2**20, 0, "590.44.01", "9.0") for n in range(2)]
-    monkeypatch.setattr(first_run, "gpus", lambda: gpus)
+    gpus = [NvidiaGpu(n, name, memory * 2**20, 0, "590.44.01", "9.0") for n in range(2)]
+    monkeypatch.setattr(drafting, "gpus", lambda: gpus)
     machine = this_machine()
     assert machine.gpu == kind
     values, said = init("--generator", ONE_B, "--verifier", PRM, "--format", "rlhflow")

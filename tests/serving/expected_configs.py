@@ -15,8 +15,9 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
-from tts.build.llmapi.target import llm_arguments, read_model
+from tts.build.llmapi.target import llm_arguments
 from tts.build.spec import Deployment, EngineSpec
+from tts.build.tensorrt.model_shape import shape_of
 from tts.engines import wire
 from tts.serving.contract.check import LLM_ARGS
 from tts.serving.contract.facts import Tensor, contract
@@ -124,7 +125,7 @@ def _llm_engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
     values = {
         LLM_ARGS: json.dumps(llm_arguments(spec)),
         "gpu_device_ids": _gpu_device_ids(spec),
-        "vocab_size": read_model(spec.checkpoint).vocab_size,
+        "vocab_size": shape_of(spec.checkpoint).vocab_size,
         "label_token_ids": ",".join(map(str, labels)),
         "cancellation_check_period_ms": CANCELLATION_CHECK_MS,
         "stats_check_period_ms": 500,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import Deployment, GeneratorSpec, VerifierSpec
+from tts.build.inputs import Inputs
+from tts.build.spec import GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
 from tts.serving.contract import Finding
 from tts.serving.repository.guided import grammar_tokenizer_file
-from tts.strategies.parameters import block_problems
 
 from .findings import refused
 from .prompts import tokenizer_of
@@ -18,9 +18,12 @@ _GUIDED = "generator.guided_decoding"
 _QUEUE = "the rest waits in the engine's queue, where the orchestrator's priorities end"
 
 
-def strategies(deployment: Deployment) -> Iterator[Finding]:
+def strategies(inputs: Inputs) -> Iterator[Finding]:
     """Every block of `strategies` names a strategy, with parameters that it has and can have."""
-    for where, what in block_problems(deployment):
+    # imported here: it brings every strategy, and nothing else in this module needs one
+    from tts.strategies.parameters import block_problems
+
+    for where, what in block_problems(inputs.deployment):
         yield Finding(
             what.removesuffix("."),
             where,
@@ -29,32 +32,34 @@ def strategies(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def token_texts(deployment: Deployment) -> Iterator[Finding]:
+def token_texts(inputs: Inputs) -> Iterator[Finding]:
     """The texts of the generator's tokens are known, and can spell what a grammar asks for."""
-    if not deployment.generator.guided_decoding:
+    if not inputs.deployment.generator.guided_decoding:
         return
-    if tokenizer := tokenizer_of(deployment.generator):
+    if tokenizer := tokenizer_of(inputs.roles["generator"]):
         try:
             guide_texts(tokenizer)
         except CheckpointError as error:
-            yield refused(error, deployment, _GUIDED, "grammars are matched with the tokens' texts")
+            yield refused(
+                error, inputs.deployment, _GUIDED, "grammars are matched with the tokens' texts"
+            )
 
 
-def tokenizer_file(deployment: Deployment) -> Iterator[Finding]:
+def tokenizer_file(inputs: Inputs) -> Iterator[Finding]:
     """The file from which TensorRT-LLM's backend reads them is beside the engine."""
-    file = grammar_tokenizer_file(deployment)
+    file = grammar_tokenizer_file(inputs.deployment)
     if file and (file.parent / "config.json").is_file() and not file.is_file():
         yield Finding(
             f"{file.name} is missing",
             str(file),
             "the generator's model names it, and does not load without it",
-            f"Run: tts render {deployment.named}",
+            f"Run: tts render {inputs.deployment.named}",
         )
 
 
-def requests(deployment: Deployment) -> Iterator[Finding]:
+def requests(inputs: Inputs) -> Iterator[Finding]:
     """No more requests on the wire than the generator runs at a time."""
-    spec = deployment.generator
+    spec = inputs.deployment.generator
     if not isinstance(spec, GeneratorSpec):
         return  # how many it runs at a time is known to whoever started it
     replicas = len(spec.placement.replicas)
@@ -69,9 +74,9 @@ def requests(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def verifier_tokens(deployment: Deployment) -> Iterator[Finding]:
+def verifier_tokens(inputs: Inputs) -> Iterator[Finding]:
     """Verifier tokens on the wire: at least an engine step, at most what the engine runs."""
-    spec = deployment.verifier
+    spec = inputs.deployment.verifier
     if not isinstance(spec, VerifierSpec):
         return
     where, replicas = "verifier.in_flight_tokens", len(spec.placement.replicas)

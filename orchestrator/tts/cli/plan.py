@@ -25,13 +25,14 @@ def plan(
 ) -> None:
     """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
     from tts.build.deployment_edit import write_values
-    from tts.build.spec import deployment_file, load_deployment
+    from tts.build.resolve import open_deployment
+    from tts.build.spec import deployment_file
     from tts.build.tensorrt.memory_plan import plan_memory
     from tts.reports.console import consoles, say
     from tts.reports.memory_plan import print_memory_plan, print_pools
 
     out, _ = consoles()
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
     if not spec.engines():

@@ -38,7 +38,7 @@ def serve(
 ) -> None:
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
     from tts.build.errors import ConfigError
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.waiting import StartLines
     from tts.serving.repository.render import require_something
@@ -46,7 +46,7 @@ def serve(
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     require_something(spec)
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks

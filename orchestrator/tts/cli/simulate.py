@@ -140,7 +140,7 @@ def simulate(
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
     """
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.build.user_paths import is_folder, is_there
     from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
@@ -151,7 +151,7 @@ def simulate(
         if deployment is None:
             raise typer.BadParameter("goes with a deployment", param_hint="--placements")
         given_gpus = gpus if "gpus" in given_options(context) else None
-        spec = load_deployment(deployment)
+        spec = open_deployment(deployment)
         concurrencies = counts(concurrency or "1,8,64")
         print_best_placements(spec, concurrencies, given_gpus, n or 16, as_json=as_json)
         return

@@ -31,7 +31,6 @@ KINDS: list[Kind] = [
     of_engines.engine_file_missing,
     of_engines.another_rank,
     of_engines.repository_file_kind,
-    of_engines.compiled_code,
     of_manifests.shared_memory,
     of_manifests.probe,
     of_manifests.gpu_count,

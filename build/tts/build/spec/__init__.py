@@ -29,7 +29,6 @@ from .load import (
     deployment_file,
     explain,
     load_deployment,
-    read_deployment,
 )
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
@@ -84,5 +83,4 @@ __all__ = [
     "deployment_file",
     "explain",
     "load_deployment",
-    "read_deployment",
 ]

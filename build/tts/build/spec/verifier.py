@@ -63,8 +63,8 @@ class Template(Section):
     @classmethod
     def _places(cls, text: str, info: ValidationInfo) -> str:
         allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
-        for place in {"{question}", "{label}", "{step}"} - {allowed}:
-            if place in text:
+        for place in ("{question}", "{label}", "{step}"):
+            if place != allowed and place in text:
                 raise ValueError(f"must not hold {place}")
         if "{label}" in text.removeprefix("{label}"):
             raise ValueError("may hold {label} once, at its very beginning")

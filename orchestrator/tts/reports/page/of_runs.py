@@ -16,7 +16,7 @@ import msgspec
 from tts.build import paths
 from tts.build.errors import TtsError
 from tts.build.manifest import read_manifest
-from tts.build.spec import load_deployment, read_deployment
+from tts.build.spec import load_deployment
 from tts.reports.figures.charts import number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure
@@ -134,10 +134,6 @@ def command_of(config: RunConfig) -> str | None:
 def _models(config: RunConfig) -> dict[str, Cell]:
     """The models of both engines, as the deployment's file has them; none if it has changed."""
     try:
-        written = read_deployment(config.deployment_source)
-        gguf = [each for each in written.engines().values() if each.checkpoint.suffix == ".gguf"]
-        if gguf or written.remotes():  # nothing is fetched or made for a page
-            return {}
         spec = load_deployment(config.deployment_source)
         if deployment_digest(spec) != config.deployment_digest:
             return {}

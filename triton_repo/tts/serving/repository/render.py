@@ -15,7 +15,8 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import BuildError, ConfigError, ServerError
-from tts.build.llmapi.target import llm_arguments, read_model
+from tts.build.inputs import Inputs
+from tts.build.llmapi.target import llm_arguments
 from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment, Role
 
@@ -97,11 +98,19 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 
 
-def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str, Any]:
+def template_values(
+    deployment: Deployment, *, iteration_log: bool, inputs: Inputs | None = None
+) -> dict[str, Any]:
     """The variables of the templates (described in their README.md)."""
+    inputs = inputs or Inputs(deployment)
     specs = deployment.engines()
     engines = {role: paths.engine_dir(deployment.name, role) for role in specs}
     logs = iteration_logs(deployment)
+    of_target: dict[str, Any] = {}
+    if deployment.target == "openvino":
+        of_target["threads"] = threads_of(deployment, inputs=inputs)
+    elif deployment.target == "llmapi":
+        of_target = _llmapi_values(deployment, inputs)
     return {
         "generator": deployment.generator,
         "verifier": deployment.verifier,
@@ -111,22 +120,21 @@ def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str,
         "iteration_logs": {
             role: _quoted(file) if iteration_log else "" for role, file in logs.items()
         },
-        "label_ids": label_columns(deployment),
-        "label_biases": label_biases(deployment),
+        "label_ids": label_columns(deployment, inputs),
+        "label_biases": label_biases(deployment, inputs),
         DIGEST: deployment_digest(deployment),
-        **({"threads": threads_of(deployment)} if deployment.target == "openvino" else {}),
-        **(_llmapi_values(deployment) if deployment.target == "llmapi" else {}),
+        **of_target,
     }
 
 
-def _llmapi_values(deployment: Deployment) -> dict[str, Any]:
+def _llmapi_values(deployment: Deployment, inputs: Inputs) -> dict[str, Any]:
     """What only the templates of target llmapi need, each by role."""
     engines = deployment.engines()
     arguments = {role: json.dumps(llm_arguments(spec)) for role, spec in engines.items()}
-    labels = ",".join(map(str, label_token_ids(deployment)))
+    labels = ",".join(map(str, label_token_ids(deployment, inputs)))
     return {
         "llm_args": {role: _quoted(text) for role, text in arguments.items()},
-        "vocab_sizes": {role: read_model(s.checkpoint).vocab_size for role, s in engines.items()},
+        "vocab_sizes": {role: shape.vocab_size for role, shape in inputs.shapes().items()},
         "label_token_ids": {"generator": "", "verifier": labels},
     }
 
