@@ -35,15 +35,14 @@ Below it a layer's matrices take a thread a few microseconds, as long as handing
 def threads_of(deployment: Deployment, cores: int | None = None) -> Mapping[Role, int]:
     """How many threads each engine of target openvino has on this machine.
 
-    `cores` are by default those that this process may use; servers of the deployment that run side
-    by side have equal shares of them. Raises CheckpointError for a checkpoint whose shape is needed
-    and cannot be read.
+    `cores` are by default those that this process may use. Raises CheckpointError for a checkpoint
+    whose shape is needed and cannot be read.
     """
     specs = deployment.engines()
     stated = {role: spec.threads for role, spec in specs.items()}
     if all(stated.values()):
         return {role: count for role, count in stated.items() if count}
-    cores = max(1, (cores or usable_cores()) // deployment.side_by_side)
+    cores = cores or usable_cores()
     weights = {role: _weights(spec, role) for role, spec in specs.items()}
     if len(weights) == 1:
         return {role: max(1, min(cores, each // LEAST_WEIGHTS)) for role, each in weights.items()}

@@ -41,7 +41,7 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
         require_current(deployment)
     write_grammar_tokenizer(deployment)
     values = template_values(deployment, iteration_log=iteration_log)
-    target = paths.repository_dir(deployment.server_name)
+    target = paths.repository_dir(deployment.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rendering-", dir=target.parent) as temporary:
         rendered = Path(temporary) / "new"
@@ -93,7 +93,7 @@ def require_engines(deployment: Deployment) -> None:
 
 def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
     """The files to which a server with `iteration_log` writes the iterations of its engines."""
-    folder = paths.server_dir(deployment.server_name)
+    folder = paths.server_dir(deployment.name)
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 
 

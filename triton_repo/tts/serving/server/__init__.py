@@ -9,7 +9,6 @@
 | state | what is known of a running server, shared through a file; how one ended, in one wording |
 | probe | over gRPC: whose models does it serve, and do they answer? |
 | supervise | keeps a server running, here or in a thread: starts it again when it died |
-| replicas | several servers of one deployment on this machine |
 | supervisor | which process does that, or starts it, if any |
 | users | who uses a shared server, which ends with the last of them |
 | locks | locks between processes: files that the kernel locks |

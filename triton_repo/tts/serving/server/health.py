@@ -75,23 +75,22 @@ class Health:
             )
             raise ServerError(
                 error.message,
-                hint=f"{whose} One that stays for all: tts serve "
-                f"{state.deployment.partition('@')[0]}\n{error.hint}",
+                hint=f"{whose} One that stays for all: tts serve {state.deployment}\n{error.hint}",
             ) from error
 
 
-class ReplicaHealth:
-    """The health of one of several servers on this machine, through all of its restarts."""
+class LocalHealth:
+    """The health of a deployment's server on this machine, through all of its restarts."""
 
     def __init__(self, deployment: Deployment) -> None:
-        """`deployment` is the replica's; raises ServerError if it has never been started."""
+        """Raises ServerError if it has never been started."""
         self._deployment = deployment
-        self._file = paths.server_dir(deployment.server_name) / STATE
+        self._file = paths.server_dir(deployment.name) / STATE
         state = peek_state(self._file)
         if state is None:
             raise ServerError(
-                f"No server of {deployment.server_name} is running.",
-                hint=f"Start it: tts serve {deployment.named} --replicas {deployment.number}",
+                f"No server of {deployment.name} is running.",
+                hint=f"Start it: tts serve {deployment.named}",
             )
         self.address = state.addresses.grpc
         self._health = observe(state)

@@ -30,7 +30,7 @@ _POLL_S = 0.05
 
 def state_file(deployment: Deployment) -> Path:
     """Where the state of a deployment's server is kept while it runs."""
-    return paths.server_dir(deployment.server_name) / STATE
+    return paths.server_dir(deployment.name) / STATE
 
 
 def find_server(deployment: Deployment) -> ServerState | None:
@@ -75,7 +75,7 @@ def stop_server(deployment: Deployment) -> bool:
     """
     file = state_file(deployment)
     # the supervisor first: it would start the server again, and may be about to
-    supervisor = supervisor_of(deployment.server_name, lasting=True)
+    supervisor = supervisor_of(deployment.name, lasting=True)
     state = read_state(file)
     running = [role for role in (supervisor, state and state.guard) if role and role.process()]
     if not (running or state):
@@ -97,7 +97,7 @@ def use_server(
         return None
     if not state.shared:
         return state, lambda: None
-    share = take_share(deployment.server_name, check)
+    share = take_share(deployment.name, check)
     try:
         found = find_server(deployment)
     except BaseException:

@@ -190,7 +190,7 @@ def start_server(
             if short := shortage(require_memory(deployment)):
                 say(short)
     runtime = find_runtime(deployment)
-    name = deployment.server_name
+    name = deployment.name
     grpc_socket = socket_path(name)
     with writable(deployment.name):
         folder = private_folder(paths.server_dir(name))
@@ -265,7 +265,7 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target == "openvino":
             raise
         runtime = Docker(image(deployment))
-    addresses = choose_addresses(deployment.server, socket_path(deployment.server_name))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
     return server_command(runtime, deployment, addresses)
 
 
@@ -316,14 +316,14 @@ def _when_ready(
             raise Mishap(error.message, error.hint) from error
         raise
     state = ServerState(
-        deployment=deployment.server_name,
+        deployment=deployment.name,
         digest=digest,
         addresses=addresses,
         server=launched.server,
         guard=identify(launched.guard.pid),
         shm_prefix=launched.command.shm_prefix,
         container=launched.command.container,
-        supervisor=supervisor_of(deployment.server_name, lasting=True),
+        supervisor=supervisor_of(deployment.name, lasting=True),
         shared=share is not None,
         started=now(),
     )
