@@ -18,8 +18,8 @@ import triton_python_backend_utils as pb_utils
 
 from tts.build.manifest import read_engine_config
 
-from .engine_client import EngineClient
 from .engine_messages import Open
+from .engine_thread import EngineThread
 from .generate_request import GenerateRequest, Limits
 from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
 from .responses import Response, response_tensors, score_tensors
@@ -71,7 +71,7 @@ class TritonPythonModel(EngineModel):
             iteration_log=_path(log) if log else None,
             tokenizer_dir=_path(settings["tokenizer_dir"]) if guided else None,
         )
-        self._host = EngineClient(
+        self._host = EngineThread(
             opening,
             cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
             on_statistics=self._publish_statistics,
