@@ -27,7 +27,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.checks import DEEP, check_manifests, lint, server_start
 from tts.serving.command.server_command import ServerCommand, server_command
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
 

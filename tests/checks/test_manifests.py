@@ -14,7 +14,7 @@ from tts.build.errors import CheckpointError
 from tts.build.spec import load_deployment
 from tts.checks import check_manifests
 from tts.checks.manifests import _differences
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"

@@ -325,8 +325,7 @@ import pytest
 from conftest import *
 deployment = make_deployment()
 patch = pytest.MonkeyPatch()
-patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "require_current", lambda d: ENGINES)
+serve_echo(patch, Path({templates!r}))
 from tts.serving.server.start import start_server
 with start_server(deployment) as running:
     print(running.state.shm_prefix, flush=True)

@@ -104,8 +104,7 @@ sys.path.insert(0, {here!r})
 import pytest
 from conftest import *
 patch = pytest.MonkeyPatch()
-patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "require_current", lambda d: ENGINES)
+serve_echo(patch, Path({templates!r}))
 from tts.serving.server import supervise as module
 from tts.serving.server.supervise import supervise
 module.FIRST_WAIT_S = {wait}

@@ -14,6 +14,7 @@
 | cancellations | when Triton is asked whether requests were cancelled |
 | engine_client | an engine in a process of its own, as an event loop sees it |
 | engine_thread | its client in a thread of a Triton model |
+| opening | what the engines of a deployment are opened with |
 | engine_messages | what the two processes tell each other, as bytes |
 | engine_process | the process of an engine |
 | engine | in-flight batching, in one loop |

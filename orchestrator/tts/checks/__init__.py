@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from . import (
     build_settings,

@@ -11,7 +11,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import calibration_folder, check_engine, is_calibrated, steps
 from tts.build.tensorrt.target import check_calibration, workspace
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .checkpoints import models_of
 from .findings import no_folder, not_checked, refused

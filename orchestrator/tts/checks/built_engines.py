@@ -11,7 +11,7 @@ from tts.build.spec import Deployment
 from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import engine_problems
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .checkpoints import models_of
 from .findings import no_file, no_folder, not_checked

@@ -16,7 +16,7 @@ from tts.build.model_config import ModelConfig, read_model_config
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.model_shape import known_model, read_model
 from tts.build.weights import Weights
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .findings import no_file, no_folder, not_checked, refused
 

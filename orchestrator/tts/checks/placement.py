@@ -9,7 +9,7 @@ from tts.build.errors import ConfigError
 from tts.build.openvino.memory import require_memory
 from tts.build.spec import Deployment, EngineSpec, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .build_settings import buildable
 from .checkpoints import models_of

@@ -15,7 +15,7 @@ from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
 from tts.prompting.step_ends import count_stop_words, delimiter_stop_words
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .findings import not_checked, refused
 

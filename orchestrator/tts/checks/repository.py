@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from tts.build import paths
-from tts.build.errors import CheckpointError, ServerError
+from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding, check_repository, check_values
-from tts.serving.repository.render import render_models, template_values
+from tts.serving.repository.check import Finding, check_repository
+from tts.serving.repository.model_configs import model_configs
 
-from .findings import no_folder, not_checked, refused
+from .findings import no_folder, not_checked
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
-    """Check that the output of `tts render` can be read, and that servers accept its values."""
-    if not deployment.engines():
+    """Check that a model repository can be rendered; that of target openvino needs its engines."""
+    if deployment.tensorrt is None or not deployment.engines():
         return
-    fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
-        values = template_values(deployment, iteration_log=False)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "model_repository"
-            render_models(deployment, values, folder)
-            if deployment.target != "openvino":
-                for finding in check_values(folder, fix):
-                    yield replace(finding, where=f"as rendered: {finding.where}")
+        model_configs(deployment)
     except CheckpointError as error:
-        if deployment.target == "openvino":
-            return  # of the shapes, for the threads: the check of the checkpoints reports it
         if (deployment.verifier_model.tokenizer_folder / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
         yield not_checked(
@@ -42,8 +32,6 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
             "prm_score reads the logits at these ids",
             error.hint or "",
         )
-    except ServerError as error:
-        yield refused(error, deployment, "as rendered", "Triton does not load it", fix)
 
 
 def on_disk(deployment: Deployment) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment, GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
 from tts.build.verifiers.dialogue import verifier_dialogue
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.repository.guided import grammar_tokenizer_file
 from tts.strategies.parameters import block_problems
 

@@ -14,8 +14,8 @@ from tts.build.spec import Deployment
 from tts.serving.command.container import Docker, image
 from tts.serving.command.ports import Addresses, is_loopback
 from tts.serving.command.server_command import server_command
-from tts.serving.contract import Finding
 from tts.serving.contract.facts import launch_rules
+from tts.serving.repository.check import Finding
 
 _ADDRESSES = Addresses("127.0.0.1", 8001, 8000, 8002)
 """Any will do: how the command treats them is what is checked."""

@@ -15,7 +15,7 @@ from tts.checks.first_run.excerpts import scrubbed
 from tts.checks.first_run.outcomes import Outcome, State
 from tts.checks.first_run.steps import FirstRun
 from tts.checks.machine import Observation
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .memory_plan import print_memory_plan
 
