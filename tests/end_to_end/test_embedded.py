@@ -32,7 +32,7 @@ from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
 from tts.engines import engine_client
 from tts.runs.engine_steps import steps_file
-from tts.serving.server.health import watch
+from tts.serving.server.lookup import watch
 from tts.session import Session
 
 pytestmark = pytest.mark.skipif(

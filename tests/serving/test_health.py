@@ -15,8 +15,7 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.serving.command.environment import STUB
 from tts.serving.command.ports import Addresses
-from tts.serving.server.health import LocalHealth, observe
-from tts.serving.server.lookup import state_file
+from tts.serving.server.lookup import LocalHealth, observe, state_file
 from tts.serving.server.state import Identity, ServerState, identify, write_state
 
 ME = identify(os.getpid())

@@ -18,11 +18,17 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import loading, supervise
+from tts.serving.server.locks import give_back, take_share
 from tts.serving.server.lookup import find_server, stop_server, use_server
-from tts.serving.server.state import STATE, identify, peek_state
+from tts.serving.server.state import (
+    STATE,
+    Supervised,
+    identify,
+    peek_state,
+    supervising,
+    supervisor_of,
+)
 from tts.serving.server.supervise import wait_for_server
-from tts.serving.server.supervisor import Supervised, supervising, supervisor_of
-from tts.serving.server.users import give_back, take_share
 
 Echo = Callable[..., Deployment]
 HERE = Path(__file__).parent

@@ -19,8 +19,8 @@ from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
-from tts.serving.server.health import LocalHealth
-from tts.serving.server.supervisor import comes_back
+from tts.serving.server.lookup import LocalHealth
+from tts.serving.server.state import comes_back
 
 from .endpoints import Own, endpoints_on
 from .remotes import RemoteConnection, Remotes

@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 
 from tts.build.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
-from tts.serving.server.health import LocalHealth, watch
 from tts.serving.server.loading import Loading
-from tts.serving.server.lookup import find_server
+from tts.serving.server.lookup import LocalHealth, find_server, watch
+from tts.serving.server.state import Supervised, comes_back
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
-from tts.serving.server.supervisor import Supervised, comes_back
 
 from .engine_steps import OpenSteps, steps_of
 

@@ -27,11 +27,10 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .health import observe
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
-from .locks import close_lock
-from .lookup import find_server, state_file, stop_server
+from .locks import close_lock, give_back, take_share
+from .lookup import find_server, observe, state_file, stop_server
 from .state import (
     LOG,
     Mishap,
@@ -42,11 +41,11 @@ from .state import (
     now,
     peek_state,
     read_state,
+    supervising,
+    supervisor_of,
     writable,
     write_state,
 )
-from .supervisor import supervising, supervisor_of
-from .users import give_back, take_share
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 

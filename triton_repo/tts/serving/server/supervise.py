@@ -17,8 +17,16 @@ from .launch import Stopped
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import use_server
 from .start import TELL_S, RunningServer, start_server
-from .state import LOG, Identity, Mishap, ServerState
-from .supervisor import comes_back, is_down, supervising, supervisor_of
+from .state import (
+    LOG,
+    Identity,
+    Mishap,
+    ServerState,
+    comes_back,
+    is_down,
+    supervising,
+    supervisor_of,
+)
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5
