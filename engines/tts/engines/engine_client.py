@@ -78,7 +78,9 @@ class EngineClient(asyncio.Protocol):
                     stdin=subprocess.DEVNULL,
                     stdout=self._said,
                     stderr=self._said,
-                    start_new_session=True,  # Ctrl-C is for the program, which ends it
+                    # Ctrl-C is for the program, which ends it; under Triton none comes, and a
+                    # session of its own would have the scheduler weigh it against the server
+                    start_new_session=keeps_output,
                 )
         except BaseException:
             self._socket.close()
@@ -98,7 +100,7 @@ class EngineClient(asyncio.Protocol):
 
         `on_death` is called when the process has ended by itself, after every request was failed,
         with its exit status and last output. Without `keeps_output` what it says goes where this
-        process's output goes. Raises EngineError if the engine cannot be opened, and OSError if no
+        process's output goes, and it is in this process's session. Raises EngineError if the engine cannot be opened, and OSError if no
         process can be started.
         """
         client = cls(opening, on_statistics, on_death, keeps_output)
