@@ -45,8 +45,8 @@ class EngineThread:
 
         `on_statistics` and `on_death` are called from the thread that answers; `on_death` when the
         engine's process has ended by itself and every request was failed. By default this process
-        ends as well, which Triton's health shows and a supervised server survives. Raises EngineError if
-        the engine cannot be opened.
+        ends as well, which Triton's health shows and a supervised server survives. Raises
+        EngineError if the engine cannot be opened.
         """
         self._on_statistics = on_statistics
         self._on_death = on_death
