@@ -13,7 +13,7 @@ import pytest
 from tests.build.conftest import SHAPE, write_tokenizer
 from tests.build.openvino_build import Deploy, build
 from tests.build.stand_in_build import calls
-from tests.serving.expected_configs import unexpected
+from tests.serving.facts import unexpected
 
 from tts.build import paths
 from tts.build.builder import preview_build
@@ -30,7 +30,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import target
 from tts.build.tensorrt.heads import write_causal
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.serving.contract import check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.render import parse_config, render_repository
 
 PUBLISHED = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
@@ -367,7 +367,7 @@ def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
     bias = published.model.head.bias.item()
     assert [float(b) for b in given["label_biases"].string_value.split(",")] == [bias, 0.0]
     assert check_repository(folder, pair) == []
-    assert unexpected(folder, pair) == []
+    assert unexpected(folder) == []
 
 
 @pytest.mark.parametrize("bias", [None, "0.5,-0.25"])

@@ -15,7 +15,7 @@ from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.model_shape import shape_of
 from tts.checks import lint
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 LLAMA = "llama-1b-prm-8b-h100-bf16"

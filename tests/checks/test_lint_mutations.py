@@ -26,7 +26,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.checks import DEEP, lint
 from tts.checks.manifests import check_manifests
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
 

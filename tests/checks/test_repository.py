@@ -1,11 +1,8 @@
 """Checks of the model repository, as rendered and on disk."""
 
-from pathlib import Path
-
 from tests.checks.deployments import LLAMA, changed, serious
 
 from tts.build.spec import load_deployment
-from tts.checks import lint, repository
 from tts.serving.repository.render import render_repository
 
 
@@ -35,10 +32,3 @@ def test_files_that_are_folders_and_caches_that_triton_would_take_for_models():
         "model_repository/generator/1": "is a file, not a folder",
         "model_repository/prm/config.pbtxt": "is a folder, not a file",
     }
-
-
-def test_a_checkpoint_that_is_not_here_is_said_once(tmp_path: Path):
-    demo = load_deployment("demo")
-    generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "none"})
-    elsewhere = demo.model_copy(update={"generator": generator})
-    assert lint(elsewhere, [repository.rendering]) == []

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from . import (
     build_settings,

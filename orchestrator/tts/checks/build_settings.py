@@ -15,7 +15,7 @@ from tts.build.tensorrt.commands import (
     check_engine,
     is_calibrated,
 )
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .findings import no_folder, not_checked, refused
 

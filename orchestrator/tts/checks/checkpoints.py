@@ -10,7 +10,7 @@ from tts.build.checkpoint_files import how_to_get
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.gguf import SUFFIX
 from tts.build.inputs import Inputs
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .findings import no_file, no_folder, not_checked, refused
 

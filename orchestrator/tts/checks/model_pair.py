@@ -14,7 +14,7 @@ from tts.build.spec import FORMATS, FunctionVerifier, VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .prompts import tokenizer_of
 

@@ -10,7 +10,7 @@ from tts.build.inputs import Inputs
 from tts.build.openvino.memory import require_memory
 from tts.build.spec import EngineSpec, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .build_settings import buildable
 from .findings import refused

@@ -14,7 +14,7 @@ from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
 from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .findings import not_checked, refused
 

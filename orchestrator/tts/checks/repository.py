@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from tts.build import paths
-from tts.build.errors import CheckpointError, ServerError
+from tts.build.errors import CheckpointError
 from tts.build.inputs import Inputs
-from tts.serving.contract import Finding, check_repository
-from tts.serving.repository.render import render_models, template_values
+from tts.serving.repository.check import Finding, check_repository
+from tts.serving.repository.model_configs import model_configs
 
-from .findings import no_folder, not_checked, refused
+from .findings import no_folder, not_checked
 
 
 def rendering(inputs: Inputs) -> Iterator[Finding]:
-    """Check that a model repository can be rendered, and read as Triton reads it."""
-    if not inputs.deployment.engines():
+    """Check that a model repository can be rendered; that of target openvino needs its engines."""
+    deployment = inputs.deployment
+    if deployment.tensorrt is None or not deployment.engines():
         return
-    fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
-        values = template_values(inputs.deployment, iteration_log=False, inputs=inputs)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "model_repository"
-            render_models(inputs.deployment, values, folder)
+        model_configs(deployment, inputs=inputs)
     except CheckpointError as error:
-        if inputs.deployment.target == "openvino":
-            return  # of the shapes, for the threads: the check of the checkpoints reports it
-        if (inputs.deployment.verifier_model.tokenizer_folder / "tokenizer.json").is_file():
+        if (deployment.verifier_model.tokenizer_folder / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
         yield not_checked(
             f"the model repository. {error.message.removesuffix('.')}",
@@ -38,8 +31,6 @@ def rendering(inputs: Inputs) -> Iterator[Finding]:
             "prm_score reads the logits at these ids",
             error.hint or "",
         )
-    except ServerError as error:
-        yield refused(error, inputs.deployment, "as rendered", "Triton does not load it", fix)
 
 
 def on_disk(inputs: Inputs) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from tts.build.errors import CheckpointError
 from tts.build.inputs import Inputs
 from tts.build.spec import GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.repository.guided import grammar_tokenizer_file
 
 from .findings import refused

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tts.build.inputs import Inputs
 from tts.serving.command.ports import is_loopback
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 _WHERE = "server.host"
 _LOOPBACK = "Use 127.0.0.1, which only this machine can reach."

@@ -12,7 +12,7 @@ from .options import DeploymentArgument
 def serve(
     deployment: DeploymentArgument,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop every server of this deployment that is running.")
+        bool, typer.Option("--stop", help="Stop the server of this deployment that is running.")
     ] = False,
     iteration_log: Annotated[
         bool | None,
@@ -23,15 +23,6 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    replicas: Annotated[
-        int,
-        typer.Option(
-            "--replicas",
-            min=1,
-            max=64,
-            help="Servers to run side by side; runs on this machine use all of them.",
-        ),
-    ] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
     ] = False,
@@ -42,7 +33,7 @@ def serve(
     from tts.checks.requirements import require_gpu
     from tts.reports.waiting import StartLines
     from tts.serving.repository.render import require_something
-    from tts.serving.server.replicas import stop_replicas, supervise_replicas
+    from tts.serving.server.lookup import stop_server
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
 
@@ -53,7 +44,7 @@ def serve(
         return
     lines = StartLines()
     if stop:
-        lines.say("Stopped." if stop_replicas(spec) else f"No server of {spec.name} is running.")
+        lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
     if spec.server.kind == "embedded":
         raise ConfigError(
@@ -64,13 +55,4 @@ def serve(
         )
     require_gpu(spec)
     with lines:
-        if replicas == 1:
-            supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)
-        else:
-            supervise_replicas(
-                spec,
-                replicas,
-                iteration_log=iteration_log,
-                say=lines.say,
-                on_loading=lines.loading,
-            )
+        supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)

@@ -242,9 +242,7 @@ async def _servers(
     if deployment.server.kind == "embedded" or not deployment.engines():
         yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
         return
-    if running := await require_engines(deployment, (), say):
-        yield dict.fromkeys(running, ""), lambda replicas: _watch()
-        return
+    await require_engines(deployment, (), say)
     server = await open_server(deployment, say, on_loading, lasting=True)
     try:
         yield {server.name: ""}, lambda replicas: _watch(*([server] if server.started else ()))

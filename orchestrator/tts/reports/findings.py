@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tts.checks.first_run.outcomes import Outcome, State
     from tts.checks.first_run.steps import FirstRun
     from tts.checks.machine import Observation
-    from tts.serving.contract import Finding
+    from tts.serving.repository.check import Finding
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _STATES = {"ok": "green", "note": "yellow", "missing": "red"}

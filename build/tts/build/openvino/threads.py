@@ -36,15 +36,14 @@ def threads_of(
 ) -> Mapping[Role, int]:
     """How many threads each engine of target openvino has on this machine.
 
-    `cores` are by default those that this process may use; servers of the deployment that run side
-    by side have equal shares of them. Raises CheckpointError for a checkpoint whose shape is needed
-    and cannot be read.
+    `cores` are by default those that this process may use. Raises CheckpointError for a checkpoint
+    whose shape is needed and cannot be read.
     """
     specs = deployment.engines()
     stated = {role: spec.threads for role, spec in specs.items()}
     if all(stated.values()):
         return {role: count for role, count in stated.items() if count}
-    cores = max(1, (cores or usable_cores()) // deployment.side_by_side)
+    cores = cores or usable_cores()
     engines = (inputs or Inputs(deployment)).engines
     weights = {role: _weights(engine) for role, engine in engines.items()}
     if len(weights) == 1:

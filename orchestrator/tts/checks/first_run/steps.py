@@ -16,7 +16,7 @@ from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.server.start import planned_command, start_server
 from tts.serving.server.state import LOG
 from tts.serving.server.triton_log import read_start_log

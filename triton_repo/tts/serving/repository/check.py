@@ -18,9 +18,10 @@ from tts.build.llmapi.contract import argument_problems, argument_reason
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from ..repository.render import parse_config, render_models, template_values
-from ..repository.templates import CONFIG
-from .facts import contract
+from ..contract.facts import contract
+from .model_configs import model_configs
+from .render import parse_config, render_models
+from .templates import CONFIG
 
 LLM_ARGS = "llm_args"
 """The parameter that holds the arguments of `LLM(...)`, as JSON."""
@@ -71,7 +72,7 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     fix = f"Render it again: tts render {deployment.name}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         rendered = Path(temporary) / "models"
-        render_models(deployment, template_values(deployment, iteration_log=False), rendered)
+        render_models(deployment, model_configs(deployment), rendered)
         return [
             Finding(what, where, why, fix)
             for where, what, why in (
@@ -79,18 +80,6 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
                 *(each for model in _models(rendered) for each in _config(folder, model, rendered)),
             )
         ]
-
-
-def check_values(folder: Path, fix: str) -> list[Finding]:
-    """What stands in the configurations of a repository and no server would take, whatever else.
-
-    They are compared with the facts about TensorRT-LLM and its backend, not with a deployment.
-    """
-    return [
-        Finding(what, where, why, fix)
-        for model in _models(folder)
-        for where, what, why in _config(folder, model, folder)
-    ]
 
 
 Found = tuple[str, str, str]  # where, what, why
@@ -120,7 +109,7 @@ def _files(folder: Path, rendered: Path) -> Iterator[Found]:
 
 
 def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
-    """The mistakes in one configuration; in a rendered repository, only in its values."""
+    """The mistakes in one configuration."""
     file = folder / model / CONFIG
     if not file.is_file():
         return  # reported by _files
