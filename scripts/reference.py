@@ -88,14 +88,13 @@ def command_line() -> str:
 
 
 def _by_panel(group: Any) -> dict[str, list[tuple[str, Any]]]:
-    """The commands of a group that are not hidden, in the order of its help, by panel."""
+    """The commands of a group in the order of its help, by panel."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for name, command in group.commands.items():
-        if not command.hidden:
-            panel = getattr(command, "rich_help_panel", None)
-            found.setdefault(panel if isinstance(panel, str) else "Commands", []).append(
-                (name, command)
-            )
+        panel = getattr(command, "rich_help_panel", None)
+        found.setdefault(panel if isinstance(panel, str) else "Commands", []).append(
+            (name, command)
+        )
     return found
 
 
@@ -107,9 +106,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     words = [each.metavar or each.name.upper() for each in arguments]
     optional = [each for each in _shown(command) if each.param_type_name == "option"]
     usage = [name, *(["[OPTIONS]"] if optional else []), *words]
-    subcommands = {
-        called: sub for called, sub in getattr(command, "commands", {}).items() if not sub.hidden
-    }
+    subcommands = getattr(command, "commands", {})
     if subcommands:
         usage.append(
             "[COMMAND]" if getattr(command, "invoke_without_command", False) else "COMMAND"
@@ -132,11 +129,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 def _shown(command: Any) -> list[Any]:
     """The parameters that help shows, but for those that every typer program has."""
     common = {"install_completion", "show_completion", "help"}
-    return [
-        each
-        for each in command.params
-        if not getattr(each, "hidden", False) and each.name not in common
-    ]
+    return [each for each in command.params if each.name not in common]
 
 
 def _options(command: Any) -> Rows:

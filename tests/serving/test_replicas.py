@@ -81,9 +81,7 @@ class Supervised:
         self.fails = dict(fails)
         self.log = []
 
-    def __call__(
-        self, deployment, *, iteration_log, lasting, shared, say, on_loading, on_ready, stop
-    ):
+    def __call__(self, deployment, *, lasting, shared, say, on_loading, on_ready, stop):
         name = deployment.server_name
         self.log.append(f"{name} starts")
         if self.fails.get(name) == "starting":

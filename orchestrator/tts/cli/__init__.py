@@ -1,7 +1,6 @@
 """The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant.
 
-A command is a function in a module here, an entry below and an example. Names that it had before
-are in `old_names`.
+A command is a function in a module here, an entry below and an example.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from . import (
     init,
     keys,
     listing,
-    old_names,
     plan,
     random_checkpoint,
     report,
@@ -211,10 +209,12 @@ _command(
 )
 _command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-app.command("random-checkpoint", hidden=True, cls=Command, **_HELP)(
-    random_checkpoint.random_checkpoint
+_command(
+    random_checkpoint.random_checkpoint,
+    "random-checkpoint",
+    _STUDY,
+    "tts random-checkpoint checkpoints/gen --like Llama-3.2-1B-Instruct",
 )
-old_names.add_to(app)
 
 
 def main() -> None:

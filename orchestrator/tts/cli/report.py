@@ -10,7 +10,7 @@ import typer
 
 from .completion import runs as run_folders
 from .json_output import print_json
-from .options import JsonOption, OldOut, file_to_write, renamed, usable
+from .options import JsonOption, usable
 
 if TYPE_CHECKING:
     from tts.reports.page.export import Format as FigureFormat
@@ -55,9 +55,6 @@ def report(
         ),
     ] = None,
     as_json: JsonOption = False,
-    pdf: Annotated[bool, typer.Option("--pdf", hidden=True)] = False,
-    svg: Annotated[bool, typer.Option("--svg", hidden=True)] = False,
-    png: Annotated[bool, typer.Option("--png", hidden=True)] = False,
 ) -> None:
     """Print the tables of a run, or of several side by side, and write report.html.
 
@@ -82,10 +79,6 @@ def report(
     if keep_up:
         open_page = _follow(runs, open_page)
     kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
-    for kind, given in zip(Format, (pdf, svg, png), strict=False):
-        if given:
-            renamed(f"--{kind}", f"--format {kind}")
-            kinds.append(kind.value)
     study: StudyReport | None = None
     if len(runs) == 1 and is_study(runs[0]):
         finished = finished_study(runs[0])
@@ -257,19 +250,17 @@ def trace(
             show_default="trace.json in the run's folder",
         ),
     ] = None,
-    out: OldOut = None,
 ) -> None:
     """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
     from tts.runs.measured_run import expand_groups
 
-    out = file_to_write(to, out)
     runs = expand_groups([run])
-    if out and len(runs) > 1:
+    if to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
-        file, counts = write_trace(folder, out)
+        file, counts = write_trace(folder, to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
     say("Open it at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere.")

@@ -14,15 +14,6 @@ def serve(
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop every server of this deployment that is running.")
     ] = False,
-    iteration_log: Annotated[
-        bool | None,
-        typer.Option(
-            hidden=True,
-            help="Write a line per engine step beside the server's log, from which runs take "
-            "what the engines did (target openvino). Default: yes, where it can be.",
-            show_default=False,
-        ),
-    ] = None,
     replicas: Annotated[
         int,
         typer.Option(
@@ -65,12 +56,11 @@ def serve(
     require_gpu(spec)
     with lines:
         if replicas == 1:
-            supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)
+            supervise(spec, say=lines.say, on_loading=lines.loading)
         else:
             supervise_replicas(
                 spec,
                 replicas,
-                iteration_log=iteration_log,
                 say=lines.say,
                 on_loading=lines.loading,
             )

@@ -43,7 +43,6 @@ def supervise_replicas(
     deployment: Deployment,
     count: int,
     *,
-    iteration_log: bool | None = None,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
 ) -> None:
@@ -60,7 +59,7 @@ def supervise_replicas(
             say(line)
 
     replicas = [
-        _Replica(deployment.replica(number, count), stop, say_alone, on_loading, iteration_log)
+        _Replica(deployment.replica(number, count), stop, say_alone, on_loading)
         for number in range(1, count + 1)
     ]
     started: list[_Replica] = []
@@ -94,12 +93,11 @@ class _Replica(BackgroundServer):
         stop: threading.Event,
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None],
-        iteration_log: bool | None,
     ) -> None:
         def say_of_it(line: str) -> None:
             say(f"{self.name}: {line}")
 
-        super().__init__(deployment, stop, say_of_it, on_loading, iteration_log)
+        super().__init__(deployment, stop, say_of_it, on_loading)
 
     def run(self) -> None:
         """See BackgroundServer; says why it has failed after it had served."""

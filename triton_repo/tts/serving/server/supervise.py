@@ -33,7 +33,6 @@ FIRST_WAIT_S = 1.0
 def supervise(
     deployment: Deployment,
     *,
-    iteration_log: bool | None = None,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
     on_ready: Callable[[], None] | None = None,
@@ -61,7 +60,6 @@ def supervise(
                 try:
                     with start_server(
                         deployment,
-                        iteration_log=iteration_log,
                         say=say,
                         on_loading=on_loading,
                         check=partial(_sleep, stop, 0),
@@ -164,7 +162,6 @@ class BackgroundServer(threading.Thread):
         stop: threading.Event,
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None] = lambda loading: None,
-        iteration_log: bool | None = None,
         *,
         lasting: bool = True,
         shared: bool = False,
@@ -180,7 +177,6 @@ class BackgroundServer(threading.Thread):
         self._stop_serving = stop
         self._say = say
         self._on_loading = on_loading
-        self._iteration_log = iteration_log
         self._lasting = lasting
         self._shared = shared
 
@@ -198,7 +194,6 @@ class BackgroundServer(threading.Thread):
         try:
             supervise(
                 self._deployment,
-                iteration_log=self._iteration_log,
                 say=self._say,
                 on_loading=self._on_loading,
                 on_ready=self.ready.set,
