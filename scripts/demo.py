@@ -38,7 +38,7 @@ N = 16
 BEAM = {"n": N, "beam_width": 4}
 STRATEGIES: dict[str, tuple[str, dict[str, int]]] = {
     "greedy": ("greedy", {}),
-    "majority": ("self-consistency", {"n": N}),
+    "majority": ("majority-vote", {"n": N}),
     "search": ("beam-search", BEAM),
 }
 """The strategy and the parameters of each of the three runs, by its folder."""

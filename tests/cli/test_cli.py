@@ -17,6 +17,7 @@ from typer.main import get_command
 from tts.build import paths
 from tts.cli import app
 from tts.cli.runs import ALL
+from tts.runs.checks import write_summary
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.names import STRATEGY_NAMES
 
@@ -321,7 +322,17 @@ def test_report_prints_runs_side_by_side(tmp_path):
         "problems_per_s": 4.0,
         "generated_tokens": 100,
         "tokens_per_s": 10.0,
+        "generator_calls": 40,
         "verifier_calls": 1234,
+        "verifier_cached": 0,
+        "verifier_tokens": 0,
+        "latency_s": {"median": None, "p95": None},
+        "idle_s": {"generator": {}, "verifier": {}},
+        "speculation": {"sent": 0, "answered": 0, "used": 0, "cancelled": {}, "hit_rate": None},
+        "waste": {"unused_tokens": 0, "cancelled_tokens_estimated": 0, "share": 0.0},
+        "verifier_batches": {},
+        "sessions": 1,
+        "questions": "q",
         "mean_in_flight": {"generator": 8.0, "verifier": None},
         "strategy": "beam-search",
         "schedule": "decoupled",
@@ -346,7 +357,7 @@ def test_report_prints_runs_side_by_side(tmp_path):
         config = run_config("beam-search", {"n": 16})
         (tmp_path / name / "run.json").write_text(json.dumps(config))
         (tmp_path / name / "events.jsonl").touch()
-        (tmp_path / name / "summary.json").write_text(json.dumps({**common, **changes}))
+        write_summary(tmp_path / name, {**common, **changes})
     runs = [tmp_path / name for name in ("slow", "fast", "other")]
     code, out, _ = tts("report", *runs, home=tmp_path)
     assert code == 0

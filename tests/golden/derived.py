@@ -61,7 +61,6 @@ from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
-from tts.strategies.names import strategy_name
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -72,7 +71,7 @@ _MOST_ROWS = 24
 
 
 def _kept(kept, summary):
-    """What a run's own summary says otherwise than one made now; it may lack newer fields."""
+    """What a run's own summary says otherwise than one made now."""
     if kept is None:
         return None
     other = {name: value for name, value in kept.items() if summary.get(name) != value}
@@ -86,7 +85,7 @@ def of_run(folder):
     run = Run.load(folder)
     summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
     return {
-        "config": _or_error(lambda: read_run_config(folder).to_json() == _with_its_name(config)),
+        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
         "kept_summary": _kept(run.summary, summary),
         "measures": _or_error(lambda: run.measures),
@@ -431,11 +430,6 @@ def _answer_of(completion):
     return completion
 
 
-def _with_its_name(config):
-    """A run.json whose strategy has the name that it goes by today."""
-    return {**config, "strategy": strategy_name(config["strategy"])}
-
-
 def _or_error(derive):
     """What `derive` returns, or what the user is told instead."""
     try:
@@ -512,9 +506,8 @@ def _models():
 def _token_ids(folder):
     if "verifier" in read_config(folder).get("functions", {}):
         return None  # its prompts were texts for a function of the program
-    questions = {problem.id: problem.full_question for problem in _problems(folder)}
     found = defaultdict(list)
-    for engine, each in requests_with_ids(read_events(folder), _models(), questions):
+    for engine, each in requests_with_ids(read_events(folder), _models()):
         found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
     return {
         engine: {
@@ -676,9 +669,9 @@ def _name(node):
 
 
 def _unsealed(log):
-    """What a log says, without its version and its checksums, which older versions do not write."""
+    """What a log says, without its checksums."""
     lines = re.sub(rb',"crc":"[0-9a-f]{8}"', b"", log.read_bytes())
-    return re.sub(rb',"files":\{[^}]*\}', b"", lines.replace(b'"version":4', b'"version":3'))
+    return re.sub(rb',"files":\{[^}]*\}', b"", lines)
 
 
 def _unsealed_json(file):

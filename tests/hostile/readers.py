@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ from tts.datasets.load import load_problems
 from tts.lab.simulation.workload import read_chains
 from tts.lab.tuning.result import RESULT, read_fits
 from tts.reports.runs import print_report
+from tts.runs.checksums import without_checksum
 from tts.runs.compare import read_rows
 from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
@@ -103,7 +105,7 @@ def _by_users() -> dict[str, Reader]:
 
 def _of_runs(run: Path) -> dict[str, Reader]:
     """What a run or a measurement keeps."""
-    config = json.loads((run / "run.json").read_bytes())
+    config, summary = (_without_checksum(run / name) for name in ("run.json", "summary.json"))
     member = Member("member", {config["strategy"]: config["vote"]}, config["parameters"])
     problems = (
         {"id": "a", "problem": "1 + 1?", "answer": "2", "level": 1},
@@ -111,12 +113,12 @@ def _of_runs(run: Path) -> dict[str, Reader]:
     )
     whole_run = (run / "run.json", run / "events.jsonl", run / "summary.json")
     return {
-        "run.json": Reader("run.json", (run / "run.json").read_bytes(), read_run_config),
+        "run.json": Reader("run.json", json.dumps(config).encode(), read_run_config),
         "group.json": Reader(
             GROUP, json.dumps(group_config(config, [member])).encode(), _read_group, whole_run
         ),
         "summary.json": Reader(
-            "summary.json", (run / "summary.json").read_bytes(), _report, whole_run[:2]
+            "summary.json", json.dumps(summary).encode(), _report, whole_run[:2]
         ),
         "events": Reader(
             "events.jsonl",
@@ -126,6 +128,11 @@ def _of_runs(run: Path) -> dict[str, Reader]:
         "problems.jsonl": Reader(PROBLEMS, _json_lines(problems), read_problems),
         "tune.json": Reader(RESULT, json.dumps(_TUNED).encode(), read_fits),
     }
+
+
+def _without_checksum(file: Path) -> Any:
+    """What a JSON file holds but its checksum, which would refuse every change at once."""
+    return without_checksum(json.loads(file.read_bytes()))[0]
 
 
 def _of_checkpoints() -> dict[str, Reader]:

@@ -1,7 +1,5 @@
 """Numbers of the report."""
 
-from dataclasses import replace
-
 import pytest
 from rich.console import Console
 from tests.runs.logs import SESSION, expansion, idle, scoring, solved
@@ -55,11 +53,7 @@ def test_the_use_of_engines_fits_the_terminal_and_tells_idle_times():
     assert max(map(len, full.splitlines())) <= 100
 
 
-def test_the_use_of_engines_needs_no_idle_times_in_the_summary():
-    events = [SESSION, expansion([0], 0.0, 4.0)]
-    table = shown(engine_use(replace(summary_of(events), wall_s=8.0, idle_s=None), events))
-    assert " 0.5 " in table
-    assert "idle" not in table
+def test_nothing_was_in_use_in_a_run_that_did_nothing():
     assert " - " in shown(engine_use(summary_of([]), []))
 
 

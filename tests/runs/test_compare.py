@@ -45,10 +45,10 @@ from tts.strategies.parameters import configure
 N = 4
 
 
-def solved(problem, level, *, old=False, **fields):
+def solved(problem, level, **fields):
     """Four completions, the first and the third right; the second has the best score."""
     scores = (0.4, 0.9, 0.4, 0.2)
-    group_of = (-1,) * 4 if old else (0, 1, 0, -1)
+    group_of = (0, 1, 0, -1)
     nodes = [(i,) for i in range(4)]
     plain = {
         "level": level,
@@ -57,7 +57,7 @@ def solved(problem, level, *, old=False, **fields):
         "correct": {"best": False, "weighted": False, "majority": True},
         "any_correct": True,
         "completions": tuple(map(LoggedCompletion, nodes, scores, group_of)),
-        "groups": None if old else (LoggedAnswer("1", True), LoggedAnswer("2", False)),
+        "groups": (LoggedAnswer("1", True), LoggedAnswer("2", False)),
         "nodes": 4,
     }
     return plain_solved(problem, 1.0, **(plain | fields))
@@ -70,6 +70,9 @@ def run_config(strategy, parameters):
         "deployment_digest": "d",
         "dataset": "/data/set.jsonl",
         "limit": None,
+        "prompting": {},
+        "speculation": "auto",
+        "in_flight": None,
         "problem_ids": [],
         "schedule": "decoupled",
         "seed": 0,
@@ -80,10 +83,10 @@ def run_config(strategy, parameters):
     }
 
 
-def row(strategy, deployment, *, old=False, **given):
+def row(strategy, deployment, **given):
     parameters = configure(STRATEGIES[strategy], deployment, {"n": N, **given})
     config = run_config(strategy, parameters.model_dump(mode="json"))
-    events = [solved("a", 1, old=old), solved("b", 2, old=old)]
+    events = [solved("a", 1), solved("b", 2)]
     summary = summarise(RunConfig(**config), [SESSION, *events])
     return make_row(summary, events, f"/runs/{strategy}-{given}", strategy, config["vote"])
 
@@ -119,12 +122,11 @@ def test_a_strategy_of_subtrees_has_a_curve_that_starts_at_one(tiny_deployment, 
 
 def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
     beam = row("beam-search", tiny_deployment)
-    old = row("best-of-n", tiny_deployment, old=True)
-    assert [point.n for point in beam.curve] == [point.n for point in old.curve] == [N]
-    assert (beam.no_curve, old.no_curve) == ("dependent", "old_log")
-    text = printed([beam, old])
-    assert "beam-search: at its own n only, since no part of its search is a smaller" in text
-    assert "best-of-n: at its own n only, since its log is from a version" in text
+    assert [point.n for point in beam.curve] == [N]
+    assert beam.no_curve == "dependent"
+    assert "beam-search: at its own n only, since no part of its search is a smaller" in printed(
+        [beam]
+    )
 
 
 def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
@@ -305,13 +307,6 @@ def test_a_run_of_other_problems_is_refused_with_what_they_share():
         assert "runs/theirs has solved 1 of dataset math (seed 3)" in str(refused.value)
     with pytest.raises(RunError, match="runs/empty has not solved any problem yet"):
         compare_runs([ours, run_of([SESSION], "runs/empty")])
-
-
-def test_old_logs_without_questions_are_matched_by_dataset_and_seed():
-    ours, theirs = (run_of(log_of({"a": True}, question="")) for _ in range(2))
-    assert compare_runs([ours, theirs])[0].common == ("a",)
-    with pytest.raises(RunError, match="other questions"):
-        compare_runs([ours, run_of(log_of({"a": True}, question=""), seed=1)])
 
 
 def test_what_differs_is_named_by_its_place_in_the_configuration():

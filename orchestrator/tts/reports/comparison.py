@@ -40,8 +40,6 @@ Column = TypeVar("Column", int, str)
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
     "limits": "at its own n only, since its limits are those of whole problems",
-    "old_log": "at its own n only, since its log is from a version that did not keep each "
-    "completion's answer",
 }
 
 

@@ -3,7 +3,7 @@
 The log is the source. Each of its sessions names the checksums of run.json and problems.jsonl as
 they were when it began; summary.json, which is derived from the log, names those of all files that
 it stands beside. Contradictory parts are refused by name and never shown; a resumed run makes its
-summary again. Folders of older versions name no checksums and are read as they are.
+summary again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tts.build.errors import RunDamaged, RunError
 
 from .checksums import of_file
 from .durable import sync_folder
-from .events import CHECKED_VERSION, AnyEvent
+from .events import AnyEvent
 from .folder import (
     CONFIG,
     ENGINE_STEPS,
@@ -78,13 +78,8 @@ def read_summary_fields(folder: Path) -> Json:
     )
     files = summary.pop(_FILES, None)
     check_inputs(folder)
-    if files is None:
-        if summary.get("problems") and not (folder / EVENTS).exists():
-            raise _gone(folder)
-        _refuse_if_checked(folder)
-        files = {}
     if not isinstance(files, dict):
-        raise _stale(file, f"`{_FILES}` is not an object")
+        raise _stale(file, f"it does not say which {EVENTS} it was made from")
     for name, then in files.items():
         if not _OWN_FILES.fullmatch(name):
             raise _stale(file, f"`{_FILES}` names {name!r:.100}, which is no file of a run")
@@ -190,13 +185,6 @@ def _compare(folder: Path, name: str, then: Any, now: str | None, when: str) -> 
         + (f": it had {then}, and has {now}." if then else "."),
         hint="Bring it back as it was: what was computed with it is not what it says now.",
     )
-
-
-def _refuse_if_checked(folder: Path) -> None:
-    """A summary without checksums belongs to a log of an older version, or to none."""
-    first = first_session(folder)
-    if first and first.version >= CHECKED_VERSION:
-        raise _stale(folder / SUMMARY, f"it does not say which {EVENTS} it was made from")
 
 
 def _refuse_incomplete(folder: Path, summary: Json, config: Json) -> None:

@@ -2,7 +2,7 @@
 
 A line of the log ends with the field `crc`: the CRC-32 of all lines up to it, so that a changed
 digit is found, and a line that was dropped, moved or is there twice. A JSON file ends with the
-field `crc32`, that of its other fields. Files of older versions have neither, and are read without.
+field `crc32`, that of its other fields.
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ class Chain:
     def __init__(self) -> None:
         """No line was written or read yet."""
         self._crc = 0
-        self._begun = False
-        """Whether a line had its checksum; all later ones have one."""
 
     def seal(self, event: bytes) -> bytes:
         """The next line: an event, encoded as a JSON object, with the checksum and the end."""
         body = event[:-1]
         self._crc = crc32(body, self._crc)
-        self._begun = True
         return b'%b,"crc":"%08x"}\n' % (body, self._crc)
 
     def fits(self, line: bytes) -> bool:
@@ -47,8 +44,7 @@ class Chain:
         tail = line[-_TAIL:]
         if not (tail.startswith(_FIELD) and tail.endswith(b'"}\n')):
             self._crc = crc32(line, self._crc)
-            return not self._begun
-        self._begun = True
+            return False
         self._crc = crc32(line[:-_TAIL], self._crc)
         said = tail[len(_FIELD) : -3]
         if said == b"%08x" % self._crc:

@@ -33,9 +33,9 @@ from .state import ProblemState, RunState, solved_problems
 from .statistics import Difference, mcnemar, paired, share_difference_95, wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
-NoCurve = WhyDependent | Literal["old_log", "no_reference"]
-"""Why a row has only its own n: what `curves.why_dependent` says; its log lacks the completions'
-groups; there is nothing to compare the answers with."""
+NoCurve = WhyDependent | Literal["no_reference"]
+"""Why a row has only its own n: what `curves.why_dependent` says; there is nothing to compare the
+answers with."""
 
 _NOT_WRITTEN = ("right", "asked", "search")
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
@@ -189,7 +189,7 @@ def make_row(
     n, unit = summary.n or 0, unit_size(strategy, summary.parameters)
     right: dict[str, bool] = {}
     by_level: list[tuple[int | str | None, bool]] = []
-    shares: list[Shares | None] = []
+    shares: list[Shares] = []
     for event in solved:
         if event.correct is None:
             continue
@@ -198,9 +198,7 @@ def make_row(
         if no_curve is None:
             shares.append(block_shares(event, n, unit, vote))
     curve = points(shares, n, unit)
-    if no_curve is None and curve is None:
-        no_curve = "old_log"
-    unused = summary.waste.unused_tokens if summary.waste else 0
+    unused = summary.waste.unused_tokens
     own: tuple[Point, ...] = ()
     if accuracy is not None and summary.pass_at_n is not None:
         own = (Point(n, accuracy, summary.pass_at_n, 1),)
@@ -227,7 +225,7 @@ def make_row(
         wall_s=summary.wall_s,
         accuracy_by_level=accuracy_by_level(by_level),
         accuracy_by_rule=by_rule,
-        curve=own if curve is None else tuple(curve),
+        curve=tuple(curve) or own,
         no_curve=no_curve,
         right=right,
         tokens_per_problem=round((summary.generated_tokens - unused) / max(summary.problems, 1), 1),
@@ -269,9 +267,7 @@ def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
     known = known_strategy(strategy)
     if known is None:
         return {}
-    # logs from before the context was kept had defaults that did not depend on it
-    context = summary.context or sys.maxsize
-    defaults = default_parameters(known, context, summary.n or 1)
+    defaults = default_parameters(known, summary.context or sys.maxsize, summary.n or 1)
     return {
         name: value
         for name, value in summary.parameters.items()
@@ -460,8 +456,9 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def _compared(baseline: MeasuredRun, other: MeasuredRun) -> PairedRun:
     ours, theirs = baseline.measures.problems, other.measures.problems
-    same = _same_problem(baseline, other)
-    common = [name for name in ours if name in theirs and same(ours[name], theirs[name])]
+    common = [
+        name for name in ours if name in theirs and ours[name].question == theirs[name].question
+    ]
     if not common:
         raise _nothing_in_common(baseline, other)
     judged = [name for name in common if ours[name].correct is not None is not theirs[name].correct]
@@ -526,22 +523,6 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
             yield PairedCost(name, baseline, other, difference)
 
 
-def _same_problem(
-    one: MeasuredRun, other: MeasuredRun
-) -> Callable[[ProblemMeasures, ProblemMeasures], bool]:
-    drawn_alike = (one.config.dataset, one.config.seed) == (
-        other.config.dataset,
-        other.config.seed,
-    )
-
-    def same(ours: ProblemMeasures, theirs: ProblemMeasures) -> bool:
-        if ours.question is None or theirs.question is None:  # logs of older versions
-            return drawn_alike
-        return ours.question == theirs.question
-
-    return same
-
-
 def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
     sides = [(run, run.measures.problems) for run in (baseline, other)]
     for run, problems in sides:
@@ -552,7 +533,7 @@ def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
             )
     (_, ours), (_, theirs) = sides
     ids = len(ours.keys() & theirs.keys())
-    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()} - {None}
+    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()}
     if ids:
         shared = f"{ids} ids are in both, but they name other questions"
     elif questions:

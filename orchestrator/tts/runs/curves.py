@@ -68,10 +68,8 @@ Shares = list[tuple[float, float]]
 that hold a right completion."""
 
 
-def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
-    """What one problem with a reference adds to a curve; None in logs without groups."""
-    if event.groups is None:
-        return None
+def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares:
+    """What one problem with a reference adds to a curve."""
     found = []
     for size in sizes(n, unit):
         blocks = n // size
@@ -80,19 +78,18 @@ def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares |
     return found
 
 
-def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
-    """Averages of all problems' shares; None without problems, or where one has no shares."""
-    known = [each for each in shares if each is not None]
-    if not known or len(known) < len(shares):
-        return None
+def points(shares: Sequence[Shares], n: int, unit: int) -> list[Point]:
+    """Averages of all problems' shares; empty without problems."""
+    if not shares:
+        return []
     found = []
     for place, size in enumerate(sizes(n, unit)):
-        right, anything = zip(*(each[place] for each in known), strict=True)
+        right, anything = zip(*(each[place] for each in shares), strict=True)
         found.append(
             Point(
                 size,
-                round(sum(right) / len(known), 4),
-                round(sum(anything) / len(known), 4),
+                round(sum(right) / len(shares), 4),
+                round(sum(anything) / len(shares), 4),
                 n // size,
             )
         )
@@ -104,7 +101,7 @@ def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list
 
     Each block is the completions below `size` children of the root in turn.
     """
-    groups = [Group(logged.answer, logged.correct) for logged in event.groups or ()]
+    groups = [Group(logged.answer, logged.correct) for logged in event.groups]
     members: list[list[LoggedCompletion]] = [[] for _ in range(blocks)]
     for done in sorted(event.completions, key=lambda done: done.node):
         block = done.node[0] // size

@@ -36,8 +36,8 @@ from .folder import EVENTS, cannot_write, input_checksums
 def read_events(folder: Path) -> Iterator[AnyEvent]:
     """All whole events of a run, oldest first; a last line cut short by a kill is left out.
 
-    Logs of this schema version and older ones are read. Raises RunError naming the line of
-    anything else.
+    Raises RunError for a log of another version, and RunDamaged naming the line of what is no
+    event.
     """
     for found in read_lines(folder):
         if isinstance(found, Damage):
@@ -74,7 +74,7 @@ class Damage:
 def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
     """The event of each whole line of a run's log, oldest first.
 
-    Raises RunError for a log of a newer version, or one that cannot be read.
+    Raises RunError for a log of another version, or one that cannot be read.
     """
     file = folder / EVENTS
     chain = Chain()
@@ -98,7 +98,7 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
 def _read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | Damage:
     """The event of the `number`th line of a log; `chain` has the checksum up to it.
 
-    Raises RunError for a newer version's log.
+    Raises RunError for another version's log.
     """
     where = f"{file}, line {number}"
     fits = chain.fits(line)
@@ -108,10 +108,10 @@ def _read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent |
         return Damage(where, f"is not an event that this version of tts knows: {error}")
     except (ValueError, RecursionError) as error:
         return Damage(where, f"is not JSON: {error}")
-    if isinstance(event, Session) and event.version > VERSION:
+    if isinstance(event, Session) and event.version != VERSION:
         raise RunError(
-            f"{where}: the log has schema version {event.version}; this version of tts reads up to "
-            f"{VERSION}.",
+            f"{where}: the log has schema version {event.version}; this version of tts reads "
+            f"version {VERSION} alone.",
             hint="Read or continue it with the version of tts that wrote it.",
         )
     if not fits:

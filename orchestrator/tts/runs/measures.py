@@ -50,7 +50,7 @@ class ProblemMeasures:
     """A solved problem."""
 
     id: str
-    question: str | None
+    question: str
     """A hash of its text; None in logs that do not hold it."""
     level: int | str | None
     answers: Mapping[str, str | None]
@@ -259,7 +259,7 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
         id=problem.id,
-        question=_hashed(problem.asked) if problem.asked else None,
+        question=_hashed(problem.asked) if problem.asked else "",
         level=solved.level,
         answers=solved.answers,
         correct=solved.correct,
@@ -317,7 +317,7 @@ def _in_vain(problem: ProblemState) -> set[NodePath]:
 
 
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
-    right = {place for place, group in enumerate(event.groups or ()) if group.correct}
+    right = {place for place, group in enumerate(event.groups) if group.correct}
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 from tts.build.errors import RunError
 from tts.search import Limit
-from tts.strategies.names import strategy_name
 
 from .checks import read_summary_fields
 from .config import Limits, RunConfig
@@ -100,17 +99,12 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-_LATER = ("waste", "latency_s", "speculation", "verifier_batches")
-"""Fields that came with one version."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Summary(Mapping[str, Any]):
     """The results of a run: summary.json, whose keys are these fields in this order.
 
     As a mapping it has the keys of the file, with plain data: `summary["waste"]["share"]` is
-    `summary.waste.share`. A field with a default is missing in files of older versions, or where
-    its documentation says so.
+    `summary.waste.share`. A field with a default is missing where its documentation says so.
     """
 
     problems: Count
@@ -126,23 +120,23 @@ class Summary(Mapping[str, Any]):
     """Tokens of all answers of the generator."""
     tokens_per_s: Number | None
     """Generated tokens over the wall time."""
-    generator_calls: Count = 0
+    generator_calls: Count
     """Answered requests to the generator."""
     verifier_calls: Count
     """Answered requests to the verifier."""
-    verifier_cached: Count = 0
+    verifier_cached: Count
     """Scores that needed no request."""
-    verifier_tokens: Count = 0
+    verifier_tokens: Count
     """Prompt tokens of the requests to the verifier."""
     mean_in_flight: InFlight
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
-    latency_s: Latency | None = None
-    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]] | None = None
+    latency_s: Latency
+    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]]
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
-    speculation: SpeculationCounts | None = None
-    waste: Waste | None = None
-    verifier_batches: dict[str, BatchCounts] | None = None
+    speculation: SpeculationCounts
+    waste: Waste
+    verifier_batches: dict[str, BatchCounts]
     """By trigger."""
     strategy: str
     schedule: str
@@ -163,10 +157,10 @@ class Summary(Mapping[str, Any]):
     accuracy_by_level: dict[str, Level]
     undecided: Count
     """Comparisons of answers that could not be decided, which count as wrong."""
-    sessions: Count = 0
+    sessions: Count
     tree_digest: str
     """One hash over every problem's tree and answers."""
-    questions: str | None = None
+    questions: str
     """One hash over every problem's id and question: equal where the same was asked."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
@@ -182,18 +176,13 @@ class Summary(Mapping[str, Any]):
     """The fields that summary.json does not have; not one of its keys."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strategy", strategy_name(self.strategy))
-        if len({getattr(self, name) is None for name in _LATER}) > 1:
-            raise ValueError(
-                "one of `waste`, `latency_s`, `speculation` and `verifier_batches` is missing"
-            )
-        if self.idle_s is not None and len(self.idle_s) < 2:
+        if len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
 
     @property
     def asked(self) -> tuple[Hashable, ...]:
         """What was asked. Only runs in which it is equal can be compared."""
-        return (self.questions,) if self.questions else (self.dataset, self.seed, self.problems)
+        return (self.questions,)
 
     @property
     def search(self) -> tuple[Hashable, ...]:
@@ -291,7 +280,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "undecided": sum(problem.undecided for problem in judged),
             "sessions": use.run.sessions,
             "tree_digest": _digest(each.digested for each in solved),
-            **_questions(solved),
+            "questions": _digest(problem.asked for problem in solved),
             **_limits(config.limits, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
@@ -354,12 +343,12 @@ class _Solved:
     undecided: int
     limit: str | None
     completions: int
-    asked: bytes | None
-    """Its share of the hash of all questions; None where the log has no question."""
+    asked: bytes
+    """Its share of the hash of all questions."""
     answered: bool
 
     @classmethod
-    def of(cls, solved: ProblemSolved, question: str | None, rule: str) -> _Solved:
+    def of(cls, solved: ProblemSolved, question: str, rule: str) -> _Solved:
         answers = [solved.answers[rule] for rule in get_args(Rule)]
         return cls(
             f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
@@ -369,9 +358,7 @@ class _Solved:
             solved.undecided,
             solved.limit,
             len(solved.completions),
-            None
-            if question is None
-            else f"{solved.problem}|{question}\n".encode(errors="backslashreplace"),
+            f"{solved.problem}|{question}\n".encode(errors="backslashreplace"),
             solved.answers.get(rule) is not None,
         )
 
@@ -382,12 +369,6 @@ class _Solved:
 def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
     rules = {rule for problem in judged for rule in problem.correct or ()}
     return {rule: fraction(each.right(rule) for each in judged) for rule in sorted(rules)}
-
-
-def _questions(solved: Sequence[_Solved]) -> Json:
-    """The hash of what was asked; nothing where a question is not known."""
-    asked = [problem.asked for problem in solved if problem.asked is not None]
-    return {"questions": _digest(asked)} if asked and len(asked) == len(solved) else {}
 
 
 def _digest(parts: Iterable[bytes]) -> str:

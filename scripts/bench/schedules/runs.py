@@ -144,6 +144,7 @@ async def _search(
             searches[problem.id] = solved.search
             log.write(
                 events.ProblemSolved(
+                    groups=(),
                     t=log.clock(),
                     problem=problem.id,
                     answers={},

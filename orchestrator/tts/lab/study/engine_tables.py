@@ -12,7 +12,6 @@ from tts.build.spec import Deployment
 from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import EngineName
-from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
@@ -161,8 +160,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
 def cache_curves(run: Path, spec: Deployment) -> Curves:
     """What a cache of any size makes of a run's requests, by engine; raises RunError."""
     requests: dict[EngineName, list[TimedRequest]] = defaultdict(list)
-    questions = {problem.id: problem.question for problem in read_problems(run)}
-    for engine, request in requests_with_ids(read_events(run), Models.load(spec), questions):
+    for engine, request in requests_with_ids(read_events(run), Models.load(spec)):
         requests[engine].append(request)
     return {
         engine: cache_curve(requests[engine], limits.kv_cache.block_size)
