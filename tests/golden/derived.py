@@ -158,7 +158,6 @@ def of_repair(folder):
         "before": before,
         "said": repaired and str(repaired),
         "lines": repaired and repaired.lines,
-        "unsolved": repaired and repaired.unsolved,
         "log": _hash(_unsealed(folder / "events.jsonl")),
         "files": sorted(file.name for file in folder.iterdir()),
         "again": repair_log(folder, ids),
@@ -677,7 +676,7 @@ def _unsealed(log):
 def _unsealed_json(file):
     """A file's fields without those that say what it belongs to."""
     fields = json.loads(file.read_text())
-    return {name: value for name, value in fields.items() if name not in ("crc32", "files")}
+    return {name: value for name, value in fields.items() if name != "crc"}
 
 
 def _hash(data):

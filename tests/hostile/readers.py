@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -29,10 +28,10 @@ from tts.datasets.load import load_problems
 from tts.lab.simulation.workload import read_chains
 from tts.lab.tuning.result import RESULT, read_fits
 from tts.reports.runs import print_report
-from tts.runs.checksums import without_checksum
+from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.compare import read_rows
 from tts.runs.config import read_run_config
-from tts.runs.folder import GROUP, PROBLEMS, read_problems
+from tts.runs.folder import GROUP, PROBLEMS, SUMMARY, read_config, read_json, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
@@ -105,7 +104,7 @@ def _by_users() -> dict[str, Reader]:
 
 def _of_runs(run: Path) -> dict[str, Reader]:
     """What a run or a measurement keeps."""
-    config, summary = (_without_checksum(run / name) for name in ("run.json", "summary.json"))
+    config, summary = read_config(run), read_summary_fields(run)
     member = Member("member", {config["strategy"]: config["vote"]}, config["parameters"])
     problems = (
         {"id": "a", "problem": "1 + 1?", "answer": "2", "level": 1},
@@ -128,11 +127,6 @@ def _of_runs(run: Path) -> dict[str, Reader]:
         "problems.jsonl": Reader(PROBLEMS, _json_lines(problems), read_problems),
         "tune.json": Reader(RESULT, json.dumps(_TUNED).encode(), read_fits),
     }
-
-
-def _without_checksum(file: Path) -> Any:
-    """What a JSON file holds but its checksum, which would refuse every change at once."""
-    return without_checksum(json.loads(file.read_bytes()))[0]
 
 
 def _of_checkpoints() -> dict[str, Reader]:
@@ -294,6 +288,7 @@ def _read_group(folder: Path) -> None:
 
 
 def _report(folder: Path) -> None:
+    write_summary(folder, read_json(folder / SUMMARY, ""))  # sealed: who changed it is to be heard
     out = Console(file=io.StringIO(), width=80)
     print_report([folder, folder], [read_summary(folder), read_summary(folder)], out)
     print_report([folder], [read_summary(folder)], out)

@@ -11,7 +11,7 @@ from tests.runs.logs import solved as plain_solved
 from tests.runs.recorded import RECORDED
 
 from tts.build.errors import RunError
-from tts.runs.checks import read_summary_fields
+from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Scored
 from tts.runs.log import read_events
@@ -105,8 +105,7 @@ def changed(tmp_path):
         folder = tmp_path / "run"
         shutil.copytree(RECORDED, folder)
         summary = json.loads((folder / "summary.json").read_text()) | fields
-        kept = {k: v for k, v in summary.items() if v is not ... and k != "crc32"}
-        (folder / "summary.json").write_text(json.dumps(kept))
+        write_summary(folder, {k: v for k, v in summary.items() if v is not ...})
         return folder
 
     return change

@@ -249,8 +249,8 @@ def bench(
         bool,
         typer.Option(
             "--repair",
-            help="With --resume: drop what is damaged of the log, keeping a copy, and compute it "
-            "again.",
+            help="With --resume: cut the log off where damage begins, keeping a copy, and compute "
+            "again what followed.",
         ),
     ] = False,
     as_json: JsonOption = False,

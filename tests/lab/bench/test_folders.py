@@ -208,7 +208,7 @@ def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
     stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
     with (folder / EVENTS).open("ab") as log:
         event = encode(stranger).replace(stranger.problem.encode(), b"stranger")
-        log.write(Chain.of_file(folder / EVENTS).seal(event))
+        log.write(Chain.at_end(folder / EVENTS).seal(event))
     none()
     with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
         resume_bench(folder, None, Observer())
