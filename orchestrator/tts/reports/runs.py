@@ -103,7 +103,7 @@ def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -
 
 
 def work_lines(summary: Summary) -> list[str]:
-    """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
+    """One run: the time of a problem, and what speculation and waste came to."""
     latency, ahead, waste = summary.latency_s, summary.speculation, summary.waste
     lines = []
     if summary.mean_completions is not None:
@@ -126,16 +126,9 @@ def work_lines(summary: Summary) -> list[str]:
     if waste.share:
         lines.append(
             f"wasted generation: {100 * waste.share:.1f}% of all tokens: "
-            f"{waste.unused_tokens:,} never used, "
-            + (f"{waste.lost_tokens:,} beyond the budget, " if waste.lost_tokens else "")
-            + f"and about {waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
+            f"{waste.unused_tokens:,} never used"
+            + (f", {waste.lost_tokens:,} beyond the budget" if waste.lost_tokens else "")
         )
-    if batches := summary.verifier_batches:
-        each = ", ".join(
-            f"{name} {batch.batches:,} (of {batch.tokens / batch.batches:,.0f} tokens)"
-            for name, batch in batches.items()
-        )
-        lines.append(f"verifier batches by trigger: {each}")
     return lines
 
 

@@ -16,13 +16,11 @@ from tts.build.errors import RunError
 from tts.search import Limit
 
 from .checks import read_summary_fields
-from .config import Limits, RunConfig
-from .events import AnyEvent, ProblemSolved
+from .config import RunConfig
+from .events import AnyEvent
 from .folder import SUMMARY, Json
-from .records import ENGINES
-from .state import WorkCounts
-from .statistics import fraction
-from .utilization import Utilization
+from .measures import Measures, ProblemMeasures
+from .statistics import fraction, rounded
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
@@ -63,25 +61,17 @@ class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Generated tokens that no search needed."""
+    """Generated tokens that no search needed, without those of cancelled requests: the client does
+    not see them.
+    """
 
     unused_tokens: Count
     """Tokens of speculative answers that were never asked for."""
-    cancelled_tokens_estimated: int | Number
-    """What cancelled requests had generated, which the client does not see."""
     share: Share | None
-    """All of it over all generated tokens; None where there are none."""
+    """Of all generated tokens; None where there are none."""
     lost_tokens: Count = 0
     """Tokens of answers for which the budget of their problem had no room; missing if there are
     none."""
-
-
-class BatchCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The verifier's batches that went out for one reason."""
-
-    batches: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-    requests: Count = 0
-    tokens: Count
 
 
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +126,6 @@ class Summary(Mapping[str, Any]):
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
     speculation: SpeculationCounts
     waste: Waste
-    verifier_batches: dict[str, BatchCounts]
-    """By trigger."""
     strategy: str
     schedule: str
     seed: int
@@ -236,33 +224,26 @@ def read_summary(folder: Path) -> Summary:
 def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
     """The summary of a run that was asked to be `config`, from its log, which is read once.
 
-    Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
-    latency, idle time, speculation, waste and batches are those of `utilization`.
+    Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    use = Utilization()
-    solved_by_id: dict[str, _Solved] = {}
-    for event in events:
-        _, problem = use.add(event)
-        if problem and problem.solution:
-            solved_by_id[problem.id] = _Solved.of(problem.solution, problem.question, config.vote)
-    use.finish()
-    work, wall = use.run.work, use.run.wall_s
-    solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
-    judged = [problem for problem in solved if problem.correct is not None]
-    rule = config.vote
+    measures = Measures.of(events)
+    work, rule, judged = measures.run.work, config.vote, measures.judged()
+    solved = [measures.problems[problem] for problem in sorted(measures.problems)]
+    rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
         {
             "problems": len(solved),
             **({"judged": len(judged)} if len(judged) < len(solved) else {}),
-            "accuracy": fraction(problem.right(rule) for problem in judged),
-            "wall_s": round(wall, 3),
-            "problems_per_s": round(len(solved) / wall, 4) if wall else None,
-            **_counts(work, wall),
-            "mean_in_flight": {
-                engine: round(use.answered_s[engine] / wall, 3) if wall else None
-                for engine in ENGINES
-            },
-            **use.to_json(),
+            "accuracy": rounded(measures.accuracy(rule), 4),
+            "wall_s": round(measures.wall_s, 3),
+            "problems_per_s": rounded(measures.problems_per_s, 4),
+            "generated_tokens": work.generated_tokens,
+            "tokens_per_s": rounded(measures.tokens_per_s, 2),
+            "generator_calls": work.generator_calls,
+            "verifier_calls": work.verifier_calls,
+            "verifier_cached": work.cached_scores,
+            "verifier_tokens": work.verifier_tokens,
+            **measures.engine_use(),
             "strategy": config.strategy,
             "schedule": config.schedule,
             "seed": config.seed,
@@ -272,50 +253,43 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "context": config.context,
             "deployment": config.deployment,
             "dataset": config.dataset,
-            "accuracy_by_rule": _by_rule(judged),
-            "pass_at_n": fraction(problem.any_correct for problem in judged),
+            "accuracy_by_rule": {each: rounded(measures.accuracy(each), 4) for each in rules},
+            "pass_at_n": rounded(measures.pass_at_n, 4),
             "accuracy_by_level": accuracy_by_level(
                 (problem.level, problem.right(rule)) for problem in judged
             ),
             "undecided": sum(problem.undecided for problem in judged),
-            "sessions": use.run.sessions,
-            "tree_digest": _digest(each.digested for each in solved),
-            "questions": _digest(problem.asked for problem in solved),
-            **_limits(config.limits, solved),
+            "sessions": measures.run.sessions,
+            "tree_digest": _digest(
+                f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Rule)]}"
+                for each in solved
+            ),
+            "questions": _digest(f"{problem.id}|{problem.question}" for problem in solved),
+            **_limits(config, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
         }
     )
 
 
-def _counts(work: WorkCounts, wall: float) -> Json:
-    return {
-        "generated_tokens": work.generated_tokens,
-        "tokens_per_s": round(work.generated_tokens / wall, 2) if wall else None,
-        "generator_calls": work.generator_calls,
-        "verifier_calls": work.verifier_calls,
-        "verifier_cached": work.cached_scores,
-        "verifier_tokens": work.verifier_tokens,
-    }
-
-
-def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
+def _limits(config: RunConfig, solved: Iterable[ProblemMeasures]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
-    if not limits:
+    if not config.limits:
         return {}
     ended = [problem for problem in solved if problem.limit]
     return {
-        "limits": msgspec.to_builtins(limits),
+        "limits": msgspec.to_builtins(config.limits),
         "limited": dict(Counter(problem.limit for problem in ended)),
-        "unanswered": sum(not problem.answered for problem in ended),
+        "unanswered": sum(problem.answers.get(config.vote) is None for problem in ended),
     }
 
 
-def _completions(n: int, solved: Sequence[_Solved]) -> Json:
+def _completions(n: int, solved: Sequence[ProblemMeasures]) -> Json:
     """How many completions came out on average, if not n of every problem."""
-    if all(problem.completions == n for problem in solved):
+    counts = [problem.tree.completions for problem in solved]
+    if all(count == n for count in counts):
         return {}
-    return {"mean_completions": round(sum(each.completions for each in solved) / len(solved), 3)}
+    return {"mean_completions": round(sum(counts) / len(counts), 3)}
 
 
 def accuracy_by_level(
@@ -332,48 +306,9 @@ def accuracy_by_level(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """A solved problem in short: its share of the digest, and how it was graded."""
-
-    digested: bytes
-    level: int | str | None
-    correct: Mapping[str, bool] | None
-    any_correct: bool | None
-    undecided: int
-    limit: str | None
-    completions: int
-    asked: bytes
-    """Its share of the hash of all questions."""
-    answered: bool
-
-    @classmethod
-    def of(cls, solved: ProblemSolved, question: str, rule: str) -> _Solved:
-        answers = [solved.answers[rule] for rule in get_args(Rule)]
-        return cls(
-            f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
-            solved.level,
-            solved.correct,
-            solved.any_correct,
-            solved.undecided,
-            solved.limit,
-            len(solved.completions),
-            f"{solved.problem}|{question}\n".encode(errors="backslashreplace"),
-            solved.answers.get(rule) is not None,
-        )
-
-    def right(self, rule: str) -> bool:
-        return bool(self.correct and self.correct.get(rule))
-
-
-def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
-    rules = {rule for problem in judged for rule in problem.correct or ()}
-    return {rule: fraction(each.right(rule) for each in judged) for rule in sorted(rules)}
-
-
-def _digest(parts: Iterable[bytes]) -> str:
+def _digest(parts: Iterable[str]) -> str:
     """One hash over what each problem adds to it, in order of problem id."""
     sha = hashlib.sha256()
     for part in parts:
-        sha.update(part)
+        sha.update(f"{part}\n".encode())
     return sha.hexdigest()

@@ -33,8 +33,8 @@ from tts.prompting import Models
 from tts.runs import events
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
+from tts.runs.measures import Measures
 from tts.runs.requests import occupancy, requests_of
-from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
 from tts.serving.server.lookup import find_server
 from tts.session.endpoints import endpoints_on
@@ -103,10 +103,10 @@ async def run_search(plan: Plan, trial: Trial) -> tuple[Measured, Useful]:
         create_run(folder, plan.config.to_json())
         async with _opened(plan) as (models, generator, verifier):
             measured, useful = await _search(plan, trial, folder, models, generator, verifier)
-        use = Utilization.of(read_events(folder))
-        loads = occupancy(requests_of(read_events(folder)), use.run.wall_s, SLICES)
-    measured |= use.to_json()
-    measured["latencies_s"] = sorted(round(each, 4) for each in use.latencies_s.values())
+        measures = Measures.of(read_events(folder))
+        loads = occupancy(requests_of(read_events(folder)), measures.wall_s, SLICES)
+    measured |= measures.engine_use()
+    measured["latencies_s"] = sorted(round(each, 4) for each in measures.latencies_s)
     measured["occupancy"] = {
         engine: [round(part, 2) for part in load] for engine, load in loads.items()
     }

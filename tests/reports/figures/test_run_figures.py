@@ -57,7 +57,7 @@ def test_readings_carry_the_numbers_of_the_run():
             started(name, begun),
             written((0,), begun, begun + 2, 30, name),
             written((1,), begun, begun + 2, 10, name, kind="speculative"),
-            scoring([0], begun + 2, begun + 3, problem=name, trigger="group"),
+            scoring([0], begun + 2, begun + 3, problem=name),
             idle("verifier", begun, begun + 2, "dependency"),
             solved(
                 name,
@@ -86,7 +86,6 @@ def test_readings_carry_the_numbers_of_the_run():
         "requests-by-kind": "The generator answered 4 requests, the verifier 2",
         "speculation": "2 expansions were sent before their search asked for them; 50.0% were",
         "tokens-per-generator-request": "Of 4 requests half scheduled 15",
-        "verifier-batches": "2 batches of 5 tokens",
         "tree-shape": "A tree has 1.5 steps in the mean and is 1 deep in the median",
     }.items():
         assert part in found[name].reading, found[name].reading

@@ -16,7 +16,7 @@ from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
 from tts.runs.records import ENGINES, Engine
-from tts.runs.statistics import rounded
+from tts.runs.statistics import logarithmic_histogram, rounded
 from tts.runs.token_requests import requests_with_ids
 
 from .folder import Measurement, Row
@@ -76,7 +76,7 @@ def tokens_per_request(run: Path) -> Measurement:
             "requests": count,
         }
         for engine in ENGINES
-        for low, high, count in requests[engine].scheduled_tokens.histogram(TOKEN_BINS)
+        for low, high, count in logarithmic_histogram(requests[engine].scheduled_tokens, TOKEN_BINS)
     ]
     notes = ["Bins are equally wide on a logarithmic axis."]
     return Measurement("tokens-per-request", rows, notes=notes)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion, solved, used
 
 from tts.runs.events import Cancelled, Generated, Used
-from tts.runs.utilization import Utilization
+from tts.runs.measures import Measures
 
 
 def all_kept(events):
@@ -31,13 +31,13 @@ def all_kept(events):
 
 
 def counted(events):
-    found = Utilization.of(events).speculation
+    found = Measures.of(events).speculation
     return found.sent, found.answered, found.used, found.cancelled, found.unused_tokens
 
 
 @given(LOGS)
 def test_speculation_adds_up_and_shares_are_shares(events):
-    use = Utilization.of([SESSION, *events])
+    use = Measures.of([SESSION, *events])
     ahead = use.speculation
     assert ahead.sent == ahead.answered + ahead.cancelled.total()
     assert ahead.hit_rate is None if not ahead.sent else 0 <= ahead.hit_rate <= 1
@@ -55,7 +55,7 @@ def test_forgetting_solved_problems_changes_no_number(first, second):
 
 @given(st.integers(1, 200))
 def test_nothing_is_kept_of_solved_problems(count):
-    use = Utilization()
+    use = Measures()
     for number in range(count):
         name = f"p{number}"
         for event in (
@@ -72,7 +72,7 @@ def test_nothing_is_kept_of_solved_problems(count):
 def test_an_expansion_is_wasted_unless_its_search_asked_for_it():
     one = expansion([0], 0.0, 1.0, "speculative", tokens=7)
     other = expansion([1], 0.0, 1.0, "speculative", tokens=3)
-    ahead = Utilization.of([SESSION, one, other, used([0], 1.0)]).speculation
+    ahead = Measures.of([SESSION, one, other, used([0], 1.0)]).speculation
     assert (ahead.unused_tokens, ahead.hit_rate) == (3, 0.5)
 
 
