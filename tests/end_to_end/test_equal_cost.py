@@ -74,8 +74,8 @@ def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tmp_path, capsys):
         assert row.seconds_per_problem > 0
     assert any(line.startswith(f"beam-search: n={beams.n} takes") for line in heard.said)
     summary = json.loads((folder / "beam-search" / "summary.json").read_text())
-    assert summary["fitted_to"] == {"budget_tokens": 400}
-    assert "limited" not in summary
+    assert summary.fitted_to == {"budget_tokens": 400}
+    assert summary.limited is None
     report_comparison([folder])
     assert "400 tokens" in capsys.readouterr().out
 

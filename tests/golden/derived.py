@@ -74,7 +74,7 @@ def _kept(kept, summary):
     """What a run's own summary says otherwise than one made now."""
     if kept is None:
         return None
-    other = {name: value for name, value in kept.items() if summary.get(name) != value}
+    other = {name: value for name, value in kept.to_json().items() if summary.get(name) != value}
     return other or "the same"
 
 
@@ -83,7 +83,7 @@ def of_run(folder):
     config = read_config(folder)
     asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
+    summary = _or_error(lambda: summarise(asked, read_events(folder)).to_json())
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,

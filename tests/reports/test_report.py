@@ -60,7 +60,7 @@ def test_nothing_was_in_use_in_a_run_that_did_nothing():
 def test_the_work_of_a_run_in_words():
     nothing = summary_of([])
     assert work_lines(nothing) == []
-    some = dict(nothing) | {
+    some = nothing.to_json() | {
         "latency_s": {"median": 1.5, "p95": 3.0},
         "speculation": {"sent": 8, "answered": 6, "used": 4, "hit_rate": 0.5}
         | {"cancelled": {"pruned": 2}},

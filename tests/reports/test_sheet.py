@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -74,8 +75,8 @@ def shown(*renderables, width=80):
 @pytest.mark.parametrize("width", [80, 60, 140])
 def test_the_tables_of_runs_are_whole(width):
     others = [
-        replace(SUMMARY, schedule="lockstep", wall_s=23_456.7),
-        replace(SUMMARY, strategy="majority-vote"),
+        structs.replace(SUMMARY, schedule="lockstep", wall_s=23_456.7),
+        structs.replace(SUMMARY, strategy="majority-vote"),
     ]
     text = shown(
         comparison([SUMMARY, *others]), details(SUMMARY), engine_use(SUMMARY, []), width=width
@@ -96,7 +97,7 @@ def test_the_tables_of_runs_are_whole(width):
 
 
 def test_one_run_fits_eighty_columns_in_one_table():
-    cells = replace(
+    cells = structs.replace(
         SUMMARY,
         strategy="beam-search",
         schedule="decoupled",

@@ -198,7 +198,7 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     with RunLog(tmp_path / "best-of-n") as log:
         log.write(solved("a", 1))
     assert read_rows(tmp_path)[0] == []
-    write_summary(tmp_path / "best-of-n", summarise(RunConfig(**first), [solved("a", 1)]))
+    write_summary(tmp_path / "best-of-n", summarise(RunConfig(**first), [solved("a", 1)]).to_json())
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]

@@ -114,22 +114,22 @@ def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_p
     assert [problem.id for problem in run.problems] == ["a"]
     assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
     summary = summarise(run.config, read_events(tmp_path))
-    write_summary(tmp_path, summary)
+    write_summary(tmp_path, summary.to_json())
     kept = Run.load(tmp_path).summary
     assert kept == summary
-    assert kept.problems == kept["problems"] == 1
+    assert kept.problems == 1
 
 
 def test_a_recorded_run_is_read_whole():
     run = Run.load(RECORDED)
-    assert len(run.problems) == run.summary["problems"]
+    assert len(run.problems) == run.summary.problems
     right = [problem.correct for problem in run.problems]
-    assert sum(right) / len(right) == pytest.approx(run.summary["accuracy"], abs=1e-4)
-    assert sum(problem.tokens for problem in run.problems) == run.summary["generated_tokens"]
+    assert sum(right) / len(right) == pytest.approx(run.summary.accuracy, abs=1e-4)
+    assert sum(problem.tokens for problem in run.problems) == run.summary.generated_tokens
     answered = [request for request in run.requests if request.cancelled is None]
     kinds = [(request.engine, request.kind == "prefetch") for request in answered]
-    assert kinds.count(("generator", False)) == run.summary["generator_calls"]
-    assert kinds.count(("verifier", False)) == run.summary["verifier_calls"]
+    assert kinds.count(("generator", False)) == run.summary.generator_calls
+    assert kinds.count(("verifier", False)) == run.summary.verifier_calls
     texts = {
         thought.text
         for event in read_events(RECORDED)
@@ -205,5 +205,5 @@ def test_the_examples_of_the_page_run(monkeypatch):
     names = {}
     for example in examples:
         exec(example.replace("runs/mine", str(RECORDED)), names)
-    assert names["tokens"] == names["run"].summary["generated_tokens"]
+    assert names["tokens"] == names["run"].summary.generated_tokens
     assert names["problems"]["id"]

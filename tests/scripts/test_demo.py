@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from scripts import demo
 from scripts.programs import ROOT, command
 

@@ -5,8 +5,8 @@ from search-and-learn and its issue tracker.
 """
 
 import asyncio
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
@@ -201,7 +201,7 @@ def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys)
     for schedule, how, wall_s in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0)):
         parameters = {"n": 4, "agg_strategy": how}
         config = RunConfig(**{**CONFIG, "schedule": schedule, "parameters": parameters})
-        summaries.append(replace(summarise(config, [SESSION]), wall_s=wall_s))
+        summaries.append(msgspec.structs.replace(summarise(config, [SESSION]), wall_s=wall_s))
     Console(width=200).print(comparison(summaries))
     shown = capsys.readouterr().out
     assert "2.00x" not in shown

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import msgspec
 
@@ -89,12 +88,10 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Summary(Mapping[str, Any]):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of a run: summary.json, whose keys are these fields in this order.
 
-    As a mapping it has the keys of the file, with plain data: `summary["waste"]["share"]` is
-    `summary.waste.share`. A field with a default is missing where its documentation says so.
+    A field with a default is missing where its documentation says so.
     """
 
     problems: Count
@@ -160,8 +157,6 @@ class Summary(Mapping[str, Any]):
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
-    missing: tuple[str, ...] = field(default=(), metadata={"json": False})
-    """The fields that summary.json does not have; not one of its keys."""
 
     def __post_init__(self) -> None:
         if len(self.idle_s) < 2:
@@ -180,32 +175,17 @@ class Summary(Mapping[str, Any]):
         return *self.asked, self.strategy, self.seed, self.deployment, parameters, limits
 
     @classmethod
-    def of_json(cls, data: Json) -> Summary:
+    def of_json(cls, data: Json) -> Self:
         """The summary with these fields, as summary.json has them.
 
         Raises msgspec.ValidationError, naming what is missing or not as it must be.
         """
-        missing = tuple(name for name in _KEYS if name not in data)
-        return msgspec.convert({**data, "missing": missing}, cls)
+        return msgspec.convert(data, cls)
 
     def to_json(self) -> Json:
         """The fields as plain data, as summary.json has them."""
-        return dict(self)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in _KEYS or name in self.missing:
-            raise KeyError(name)
-        return msgspec.to_builtins(getattr(self, name))
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in _KEYS if name not in self.missing)
-
-    def __len__(self) -> int:
-        return len(_KEYS) - len(self.missing)
-
-
-_KEYS = tuple(each.name for each in fields(Summary) if each.name != "missing")
-"""The keys of summary.json, in their order."""
+        data: Json = msgspec.to_builtins(self)
+        return data
 
 
 def read_summary(folder: Path) -> Summary:

@@ -190,7 +190,7 @@ def _summarise(run: OpenRun) -> None:
     summary = summarise(run.plan.config, read_events(run.folder))
     if summary.problems < len(run.plan.problems):  # to name them takes another pass over the log
         check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summary)
+    write_summary(run.folder, summary.to_json())
 
 
 def logged_results(

@@ -198,7 +198,7 @@ def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(eng
     said = Said()
     resume_bench(folder, None, said, repair=True)
     assert digests(folder) == whole
-    assert read_summary(folder)["tree_digest"] == summary["tree_digest"]
+    assert read_summary(folder).tree_digest == summary.tree_digest
     assert (folder / "events.jsonl.damaged").read_bytes() == damaged
     assert said.lines[0].startswith("Repaired: ")
 

@@ -54,7 +54,7 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     events.append(Finished(t=10.0 * problems))
     (folder / "events.jsonl").write_bytes(log_bytes(*events))
-    write_summary(folder, summarise(RunConfig(**config), events))
+    write_summary(folder, summarise(RunConfig(**config), events).to_json())
     return folder
 
 

@@ -81,7 +81,7 @@ def record(folder, run, deployment):
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
     (folder / EVENTS).write_bytes(log_bytes(*run.events))
-    write_summary(folder, dict(summarise(RunConfig(**config), run.events)) | solved)
+    write_summary(folder, summarise(RunConfig(**config), run.events).to_json() | solved)
     return folder
 
 

@@ -187,7 +187,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     with locked(out):
         create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
-        write_summary(out, summarise(whole, read_events(out)))
+        write_summary(out, summarise(whole, read_events(out)).to_json())
     return out
 
 
