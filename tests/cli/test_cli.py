@@ -76,8 +76,8 @@ def test_every_command_has_help(command, tmp_path):
 
 def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
     def check(command, words):
-        if command.hidden:
-            return
+        assert not command.hidden
+        assert not any(getattr(each, "hidden", False) for each in command.params), words
         for name, part in getattr(command, "commands", {}).items():
             check(part, (*words, name))
         if words and words[:2] != ("gateway", "keys") and words != ("runs",):
@@ -94,7 +94,9 @@ def test_the_version_is_that_of_the_package(tmp_path):
 
 
 def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(tmp_path):
-    _, out, err = tts("-q", "report", "/nowhere", "/nowhere/else", home=tmp_path)
+    _, out, err = tts("-q", "runs", "list", home=tmp_path)
+    assert (out, err) == ("", "")
+    _, out, err = tts("-q", "report", "/nowhere", home=tmp_path)
     assert (out, "error: " in err) == ("", True)
     words = [Path(sys.executable).with_name("tts"), "-v", "report", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

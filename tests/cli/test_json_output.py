@@ -46,7 +46,7 @@ def printed(command, *words, code=0):
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     where = tmp_path_factory.mktemp("runs")
-    for name in ("decoupled", "lockstep", "budget", "servers", "v1-beam", "interrupted", "group"):
+    for name in ("decoupled", "lockstep", "budget", "servers", "interrupted", "group"):
         unpacked(name, where)
     for name in ("unreferenced", "program"):
         unpacked(name, where)
@@ -61,11 +61,10 @@ def home(tmp_path, monkeypatch):
 def test_every_command_with_the_option_has_a_document_on_the_page():
     def with_json(group, name):
         for called, command in group.commands.items():
-            if not command.hidden:
-                if hasattr(command, "commands"):
-                    yield from with_json(command, f"{name} {called}")
-                elif any("--json" in parameter.opts for parameter in command.params):
-                    yield f"{name} {called}"
+            if hasattr(command, "commands"):
+                yield from with_json(command, f"{name} {called}")
+            elif any("--json" in parameter.opts for parameter in command.params):
+                yield f"{name} {called}"
 
     described = {" ".join(name.split(" --")[:1]) for name in DOCUMENTS}
     described = {"tts list" if name.startswith("tts list ") else name for name in described}
@@ -193,8 +192,8 @@ def test_requests_and_keys_of_the_gateway():
     assert (key["name"], key["limits"]["tokens_per_minute"], key["revoked"]) == ("a", 9, None)
 
 
-def test_report_of_runs_old_and_new(kept):
-    names = ("decoupled", "budget", "servers", "v1-beam", "unreferenced")
+def test_report_of_runs(kept):
+    names = ("decoupled", "budget", "servers", "unreferenced")
     for name in names:
         found = printed("tts report", kept / name)
         (row,) = found["rows"]

@@ -319,6 +319,7 @@ class Session:
         self.searches[outcome.problem.id] = outcome.search
         self.events.append(
             events.ProblemSolved(
+                groups=(),
                 t=0.0,
                 problem=outcome.problem.id,
                 answers={},

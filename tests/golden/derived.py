@@ -60,7 +60,6 @@ from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
-from tts.strategies.names import strategy_name
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -71,10 +70,10 @@ _MOST_ROWS = 24
 
 
 def _kept(kept, summary):
-    """What a run's own summary says otherwise than one made now; it may lack newer fields."""
+    """What a run's own summary says otherwise than one made now."""
     if kept is None:
         return None
-    other = {name: value for name, value in kept.items() if summary.get(name) != value}
+    other = {name: value for name, value in kept.to_json().items() if summary.get(name) != value}
     return other or "the same"
 
 
@@ -83,9 +82,9 @@ def of_run(folder):
     config = read_config(folder)
     asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
+    summary = _or_error(lambda: summarise(asked, read_events(folder)).to_json())
     return {
-        "config": _or_error(lambda: read_run_config(folder).to_json() == _with_its_name(config)),
+        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
         "kept_summary": _kept(run.summary, summary),
         "measures": _or_error(lambda: run.measures),
@@ -161,7 +160,6 @@ def of_repair(folder):
         "before": before,
         "said": repaired and str(repaired),
         "lines": repaired and repaired.lines,
-        "unsolved": repaired and repaired.unsolved,
         "log": _hash(_unsealed(folder / "events.jsonl")),
         "files": sorted(file.name for file in folder.iterdir()),
         "again": repair_log(folder, ids),
@@ -433,11 +431,6 @@ def _answer_of(completion):
     return completion
 
 
-def _with_its_name(config):
-    """A run.json whose strategy has the name that it goes by today."""
-    return {**config, "strategy": strategy_name(config["strategy"])}
-
-
 def _or_error(derive):
     """What `derive` returns, or what the user is told instead."""
     try:
@@ -512,9 +505,8 @@ def _models():
 def _token_ids(folder):
     if "verifier" in read_config(folder).get("functions", {}):
         return None  # its prompts were texts for a function of the program
-    questions = {problem.id: problem.full_question for problem in _problems(folder)}
     found = defaultdict(list)
-    for engine, each in requests_with_ids(read_events(folder), _models(), questions):
+    for engine, each in requests_with_ids(read_events(folder), _models()):
         found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
     return {
         engine: {
@@ -676,15 +668,15 @@ def _name(node):
 
 
 def _unsealed(log):
-    """What a log says, without its version and its checksums, which older versions do not write."""
+    """What a log says, without its checksums."""
     lines = re.sub(rb',"crc":"[0-9a-f]{8}"', b"", log.read_bytes())
-    return re.sub(rb',"files":\{[^}]*\}', b"", lines.replace(b'"version":4', b'"version":3'))
+    return re.sub(rb',"files":\{[^}]*\}', b"", lines)
 
 
 def _unsealed_json(file):
     """A file's fields without those that say what it belongs to."""
     fields = json.loads(file.read_text())
-    return {name: value for name, value in fields.items() if name not in ("crc32", "files")}
+    return {name: value for name, value in fields.items() if name != "crc"}
 
 
 def _hash(data):

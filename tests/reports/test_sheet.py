@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -56,7 +57,7 @@ def test_the_tables_of_runs_are_whole(width):
             ("majority-vote", "decoupled", 12_345.6),
         )
     ]
-    used = replace(rows[1].summary, wall_s=12_345.6, idle_s=IDLE)
+    used = structs.replace(rows[1].summary, wall_s=12_345.6, idle_s=IDLE)
     text = shown(tables(rows), engine_use(used, []), width=width)
     for part in (
         "accuracy (95%)",

@@ -2,7 +2,9 @@
 
 from hypothesis import strategies as st
 
+from tts.runs.checksums import Chain
 from tts.runs.events import (
+    VERSION,
     Cancelled,
     Generated,
     Idle,
@@ -15,9 +17,23 @@ from tts.runs.events import (
     Scored,
     Session,
     Used,
+    encode,
 )
 
-SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00")
+SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+
+
+def log_bytes(*events):
+    """A log of these events; bytes are lines that are no events."""
+    chain = Chain()
+    lines = []
+    for event in events:
+        if isinstance(event, bytes):
+            chain.fits(event)  # as its reader goes on
+            lines.append(event)
+        else:
+            lines.append(chain.seal(encode(event)))
+    return b"".join(lines)
 
 
 def expansion(node, sent, done, kind="main", *, tokens=0, problem="a"):
@@ -54,6 +70,7 @@ def solved(problem, now, **fields):
         "correct": None,
         "any_correct": None,
         "tree_digest": "d",
+        "groups": (),
     }
     return ProblemSolved(t=now, problem=problem, **(plain | fields))
 

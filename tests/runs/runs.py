@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tests.runs.logs import SESSION, expansion, solved, started
+from tests.runs.logs import SESSION, expansion, log_bytes, solved, started
 
 from tts.runs.compare import Row
 from tts.runs.config import RunConfig
-from tts.runs.events import Finished, encode
+from tts.runs.events import Finished
 from tts.runs.folder import create_run
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.measures import Measures
@@ -23,6 +23,10 @@ CONFIG = {
     "vote": "best",
     "parameters": {"n": 4, "temperature": 0.8},
     "schedule": "decoupled",
+    "prompting": {},
+    "context": None,
+    "speculation": "auto",
+    "in_flight": None,
     "problem_ids": [],
 }
 
@@ -30,8 +34,7 @@ CONFIG = {
 def write_run(folder, events, **config):
     """A run folder with this log."""
     create_run(folder, CONFIG | config)
-    lines = [encode(event) + b"\n" for event in [*events, Finished(t=9e9)]]
-    (folder / "events.jsonl").write_bytes(b"".join(lines))
+    (folder / "events.jsonl").write_bytes(log_bytes(*events, Finished(t=9e9)))
     return folder
 
 

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tts.build import paths
-from tts.build.errors import BuildError, ConfigError, ServerError
+from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.cli import app
@@ -225,11 +225,6 @@ def test_missing_engines_are_named_with_the_command_that_builds_them(
         start_server(tensorrt())
     assert error.value.hint == "Run: tts build-engines pair"
     assert not (stand_ins.bin / "calls.jsonl").exists()
-
-
-def test_there_is_no_iteration_log(stand_ins: StandIns, tensorrt: Make):
-    with pytest.raises(ConfigError, match="target openvino"):
-        start_server(tensorrt(), iteration_log=True)
 
 
 def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command(tmp_path: Path):

@@ -140,7 +140,7 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     with Session.open(tiny_deployment, **replayed) as again:
         for result in again.solve_many(problems, n=4, seed=1):
             assert result.tree_digest == results[result.problem.id].tree_digest
-    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted", {})}
+    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted")}
     assert trees["1"].question == SHOWN
     assert trees["2"].question == QUESTION
     resumed = list(session.solve_many(asked, n=4, seed=1, out=folder, resume=True))

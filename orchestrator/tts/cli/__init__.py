@@ -209,8 +209,11 @@ _command(
 )
 _command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-app.command("random-checkpoint", hidden=True, cls=Command, **_HELP)(
-    random_checkpoint.random_checkpoint
+_command(
+    random_checkpoint.random_checkpoint,
+    "random-checkpoint",
+    _STUDY,
+    "tts random-checkpoint checkpoints/gen --like Llama-3.2-1B-Instruct",
 )
 
 

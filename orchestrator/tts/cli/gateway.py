@@ -47,7 +47,7 @@ def gateway(
     ] = None,
     verifier: VerifierOption = None,
     server: ServerOption = None,
-    replicas: Annotated[
+    endpoints_file: Annotated[
         Path | None,
         typer.Option(
             "--endpoints-file",
@@ -60,16 +60,6 @@ def gateway(
         Routing,
         typer.Option("--routing", metavar="|".join(Routing), help="Which server gets a request."),
     ] = Routing.prefix_affinity,
-    threshold: Annotated[
-        int,
-        typer.Option(
-            "--threshold",
-            min=1,
-            hidden=True,
-            help="Concurrent requests at which by-concurrency goes from the servers of group "
-            "latency to those of group throughput.",
-        ),
-    ] = 64,
     certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
@@ -150,7 +140,7 @@ def gateway(
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
     )
-    upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)
+    upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing.value)
     own = None
     if verifier is not None:
         own = load_all({"verifier": source_of(verifier)})["verifier"].value

@@ -49,7 +49,6 @@ JsonOption = Annotated[
     ),
 ]
 
-
 _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 

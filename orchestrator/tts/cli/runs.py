@@ -249,8 +249,8 @@ def bench(
         bool,
         typer.Option(
             "--repair",
-            help="With --resume: drop what is damaged of the log, keeping a copy, and compute it "
-            "again.",
+            help="With --resume: cut the log off where damage begins, keeping a copy, and compute "
+            "again what followed.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -400,12 +400,11 @@ def solve(
 
 
 def _compared(strategies: list[str]) -> tuple[str, ...]:
-    """The strategies that are to be compared by their names; none where one or all are asked for.
+    """The strategies that are to be compared; none where one or all are asked for.
 
     Raises BadParameter for what no comparison can hold.
     """
     from tts.session.function_files import names_function
-    from tts.strategies.names import strategy_name
 
     if len(strategies) < 2:
         return ()
@@ -416,12 +415,12 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
             else f"{each} is a function; run it by itself, then: tts report RUN RUN"
             if names_function(each)
             else f"{each} is given twice"
-            if list(map(strategy_name, strategies)).count(strategy_name(each)) > 1
+            if strategies.count(each) > 1
             else None
         )
         if what:
             raise typer.BadParameter(what, param_hint="--strategy")
-    return tuple(map(strategy_name, strategies))
+    return tuple(strategies)
 
 
 def _sources(

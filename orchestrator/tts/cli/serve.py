@@ -14,15 +14,6 @@ def serve(
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop the server of this deployment that is running.")
     ] = False,
-    iteration_log: Annotated[
-        bool | None,
-        typer.Option(
-            hidden=True,
-            help="Write a line per engine step beside the server's log, from which runs take "
-            "what the engines did (target openvino). Default: yes, where it can be.",
-            show_default=False,
-        ),
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
     ] = False,
@@ -55,4 +46,4 @@ def serve(
         )
     require_gpu(spec)
     with lines:
-        supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)
+        supervise(spec, say=lines.say, on_loading=lines.loading)

@@ -122,16 +122,6 @@ def simulate(
             show_default="a roofline of the GPU",
         ),
     ] = None,
-    call_ms: Annotated[
-        float | None,
-        typer.Option(
-            "--call-ms",
-            min=0,
-            hidden=True,
-            help="The orchestrator's own time for a call.",
-            show_default="0.5; with --tuned 0, for what was measured includes it",
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -159,7 +149,7 @@ def simulate(
         raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
     if gpus > 2:
         raise typer.BadParameter("1 or 2, except with --placements", param_hint="--gpus")
-    traces = None  # a file of traces, or a folder of a run
+    traces: Path | None = None
     if replay is not None and is_there(replay) and not is_folder(replay):
         traces, replay = replay, None
     if sharing and gpus > 1 and deployment is None:
@@ -174,7 +164,6 @@ def simulate(
         in_flight,
         seed,
         speculation.value,
-        call_ms,
         traces,
         replay,
         tuned,

@@ -19,7 +19,6 @@ from tts.build.resolve import open_deployment
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.endpoints.routing import PolicyName, routing_policy
-from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 from tts.session.connecting import require_engines, serves
@@ -73,8 +72,6 @@ class Upstreams:
     file: Path | None = None
     """Names them instead, and may change while the gateway runs."""
     routing: PolicyName = "prefix-affinity"
-    threshold: int = THRESHOLD
-    """Concurrent requests at which `by-concurrency` changes from group FEW to group MANY."""
 
     @property
     def named(self) -> bool:
@@ -125,9 +122,7 @@ async def serve(
                 verifier=verifier_of(spec, verifier),
                 endpoints=tuple(groups),
                 server=kind,
-                routing=routing_policy(
-                    upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
-                ),
+                routing=routing_policy(upstreams.routing, few=FEW, many=MANY),
                 groups=groups,
                 say=say,
                 on_loading=on_loading,

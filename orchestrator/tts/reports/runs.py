@@ -24,12 +24,8 @@ RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "ma
 
 
 def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -> RenderableType:
-    """One run: what was in flight on each engine over time, and when nothing was and why.
-
-    The idle times need a log of a version that kept them; else their columns are left out.
-    """
-    wall = summary.wall_s
-    idle = summary.idle_s or {engine: {} for engine in ENGINES}
+    """One run: what was in flight on each engine over time, and when nothing was and why."""
+    wall, idle = summary.wall_s, summary.idle_s
     reasons = sorted({why for by_why in idle.values() for why in by_why})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("in flight", no_wrap=True)
@@ -64,21 +60,20 @@ def work_lines(summary: Summary) -> list[str]:
             f"server {name}: {did.generator_requests:,} thoughts, "
             f"{did.generated_tokens:,} tokens, {did.verifier_requests:,} scores"
         )
-    if latency and latency.median is not None:
+    if latency.median is not None:
         lines.append(
             f"time of one problem: median {latency.median:,.2f} s, p95 {latency.p95:,.2f} s"
         )
-    if ahead and ahead.hit_rate is not None:
+    if ahead.hit_rate is not None:
         lines.append(
             f"speculative expansions: {ahead.sent:,} sent, {ahead.used:,} used "
             f"({100 * ahead.hit_rate:.1f}%)" + _cancelled(ahead.cancelled)
         )
-    if waste and waste.share:
+    if waste.share:
         lines.append(
             f"wasted generation: {100 * waste.share:.1f}% of all tokens: "
-            f"{waste.unused_tokens:,} never used, "
-            + (f"{waste.lost_tokens:,} beyond the budget, " if waste.lost_tokens else "")
-            + f"and about {waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
+            f"{waste.unused_tokens:,} never used"
+            + (f", {waste.lost_tokens:,} beyond the budget" if waste.lost_tokens else "")
         )
     return lines
 

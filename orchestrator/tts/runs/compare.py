@@ -337,8 +337,7 @@ def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
     known = known_strategy(strategy)
     if known is None:
         return {}
-    context = summary.context or sys.maxsize
-    defaults = default_parameters(known, context, summary.n or 1)
+    defaults = default_parameters(known, summary.context or sys.maxsize, summary.n or 1)
     return {
         name: value
         for name, value in summary.parameters.items()

@@ -70,7 +70,7 @@ def points(
     count = 0
     totals = {size: [0.0, 0.0] for size in sizes(n, unit)}
     for event in solved:
-        if event.correct is None or event.groups is None:
+        if event.correct is None:
             continue
         count += 1
         for size, total in totals.items():
@@ -90,7 +90,7 @@ def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list
 
     Each block is the completions below `size` children of the root in turn.
     """
-    groups = [Group(logged.answer, logged.correct) for logged in event.groups or ()]
+    groups = [Group(logged.answer, logged.correct) for logged in event.groups]
     members: list[list[LoggedCompletion]] = [[] for _ in range(blocks)]
     for done in sorted(event.completions, key=lambda done: done.node):
         block = done.node[0] // size

@@ -14,7 +14,6 @@ import msgspec
 
 from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
-from tts.strategies.names import strategy_name
 
 from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (
@@ -48,10 +47,6 @@ class Member:
     parameters: dict[str, Any]
     budget_tokens: int | None = None
     """Mean tokens of a problem, of a strategy that shares them out, fitted to a mean of seconds."""
-
-    def __post_init__(self) -> None:
-        votes = {strategy_name(name): vote for name, vote in self.votes.items()}
-        object.__setattr__(self, "votes", votes)
 
     @property
     def strategy(self) -> str:
@@ -135,8 +130,6 @@ def read_members(folder: Path) -> list[Member]:
             continue
         asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
         found = read_config(folder / member.folder)
-        if isinstance(name := found.get("strategy"), str):
-            found = {**found, "strategy": strategy_name(name)}
         for name, value in asked.items():
             if name not in CIRCUMSTANCES and found.get(name) != value:
                 raise RunDamaged(

@@ -133,8 +133,9 @@ def pair_of(baseline: MeasuredRun, other: MeasuredRun) -> Pair:
     Problems of unfinished runs that are not solved yet are not counted.
     """
     ours, theirs = baseline.measures.problems, other.measures.problems
-    same = _same_problem(baseline, other)
-    common = [name for name in ours if name in theirs and same(ours[name], theirs[name])]
+    common = [
+        name for name in ours if name in theirs and ours[name].question == theirs[name].question
+    ]
     if not common:
         raise _nothing_in_common(baseline, other)
     right = {
@@ -248,22 +249,6 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
             )
 
 
-def _same_problem(
-    one: MeasuredRun, other: MeasuredRun
-) -> Callable[[ProblemMeasures, ProblemMeasures], bool]:
-    drawn_alike = (one.config.dataset, one.config.seed) == (
-        other.config.dataset,
-        other.config.seed,
-    )
-
-    def same(ours: ProblemMeasures, theirs: ProblemMeasures) -> bool:
-        if ours.question is None or theirs.question is None:  # logs of older versions
-            return drawn_alike
-        return ours.question == theirs.question
-
-    return same
-
-
 def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
     sides = [(run, run.measures.problems) for run in (baseline, other)]
     for run, problems in sides:
@@ -274,7 +259,7 @@ def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
             )
     (_, ours), (_, theirs) = sides
     ids = len(ours.keys() & theirs.keys())
-    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()} - {None}
+    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()}
     if ids:
         shared = f"{ids} ids are in both, but they name other questions"
     elif questions:

@@ -53,8 +53,7 @@ class ProblemRecord:
     """A solved problem."""
 
     id: str
-    question: str | None
-    """None where the run folder does not hold it."""
+    question: str
     level: int | str | None
     reference: str | None
     answer: str | None

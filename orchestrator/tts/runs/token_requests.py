@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -34,24 +33,20 @@ _KEPT = 64
 
 
 def requests_with_ids(
-    events: Iterable[AnyEvent], models: Models, questions: Mapping[str, str] | None = None
+    events: Iterable[AnyEvent], models: Models
 ) -> Iterator[tuple[EngineName, TimedRequest]]:
     """The requests that the engines were sent, in the order in which they ended.
 
     Cancelled ones are among them, without what they had generated. Requests to a verifier that
     takes text, such as a program's own reward, are not: `models` must be loaded for such a one.
-    `questions` has what the log does not say, by problem. Times are those of `end_to_end`. Raises
-    RunError if the tokenizers are not those of the run.
+    Times are those of `end_to_end`. Raises RunError if the tokenizers are not those of the run.
     """
     contexts: dict[str, Context] = {}
     solved: deque[str] = deque()
     for began, event in end_to_end(events):
         match event:
             case ProblemStarted() if event.problem not in contexts:
-                problem = problem_of(event)
-                if not problem.question:
-                    problem = replace(problem, question=(questions or {}).get(event.problem, ""))
-                contexts[event.problem] = Context.of(models, problem)
+                contexts[event.problem] = Context.of(models, problem_of(event))
             case ProblemSolved():
                 solved.append(event.problem)
                 if len(solved) > _KEPT:

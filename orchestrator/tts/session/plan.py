@@ -34,7 +34,6 @@ _PROMPTING: dict[str, set[str]] = {
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
 _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
-_NEWER = ("prompt", "system_prompt")
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,6 @@ def resolved(plan: Plan) -> RunConfig:
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
         sources={role: each.source for role, each in plan.loaded.items()},
-        others={},
-        unsaid=frozenset(),
     )
     if config.keeps_problems:  # nothing was drawn or read from columns
         config = msgspec.structs.replace(
@@ -133,11 +130,8 @@ def _functions(plan: Plan) -> dict[str, str]:
 
 
 def _prompting(deployment: Deployment) -> dict[str, Any]:
-    """The fields that prompts depend on, without unset newer fields, which older runs lack."""
-    fields = deployment.model_dump(mode="json", include=_PROMPTING)
-    verifier = fields["verifier"]
-    fields["verifier"] = {k: v for k, v in verifier.items() if k not in _NEWER or v is not None}
-    return fields
+    """The fields that prompts depend on."""
+    return deployment.model_dump(mode="json", include=_PROMPTING)
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:

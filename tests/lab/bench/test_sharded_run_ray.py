@@ -79,7 +79,7 @@ def ray(engines, tiny_deployment, monkeypatch):
 def test_every_shard_is_solved_once_and_the_merged_run_is_the_whole_run(ray, tmp_path):
     whole = run_bench(WANTED, tmp_path / "whole", Observer())
     merged = run_on_ray(WANTED, tmp_path / "merged")
-    assert read_summary(merged)["tree_digest"] == read_summary(whole)["tree_digest"]
+    assert read_summary(merged).tree_digest == read_summary(whole).tree_digest
     assert sorted(shard for _, shard in ray.solved) == sorted(f"{n}/8" for n in range(1, 9))
     assert ray.options is None
 

@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, settings
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
+from tests.runs.logs import log_bytes
 
 from tts.endpoints.base import VerifierResult
 from tts.prompting import Models
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
-from tts.runs.events import encode
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.folder import CONFIG, EVENTS
 from tts.runs.replay import Script, read_recording
 from tts.runs.summary import summarise
 
@@ -92,6 +93,8 @@ def config_of(deployment, parameters):
         "parameters": parameters.model_dump(mode="json"),
         "context": deployment.generator.max_seq_len,
         "schedule": "lockstep",
+        "speculation": "auto",
+        "in_flight": None,
         "problem_ids": [problem.id for problem in PROBLEMS],
     }
 
@@ -102,10 +105,8 @@ def record(folder, run, deployment):
     config = config_of(deployment, run.config)
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
-    (folder / SUMMARY).write_text(
-        json.dumps(dict(summarise(RunConfig(**config), run.events)) | solved)
-    )
-    (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in run.events))
+    (folder / EVENTS).write_bytes(log_bytes(*run.events))
+    write_summary(folder, summarise(RunConfig(**config), run.events).to_json() | solved)
     return folder
 
 

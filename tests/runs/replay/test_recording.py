@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS, same_scores
+from tests.runs.logs import log_bytes
 from tests.runs.replay.recordings import FEW, load, record, replay
 
 from tts.build.errors import RunError
@@ -17,7 +18,7 @@ from tts.endpoints.base import GenerateCall
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import RecordedRun, Scenario, digest_of, simulate
 from tts.prompting import Models
-from tts.runs.events import Cancelled, Generated, Scored, encode
+from tts.runs.events import Cancelled, Generated, Scored
 from tts.runs.folder import EVENTS
 from tts.runs.log import read_events
 from tts.runs.replay import in_recorded_context, open_recording
@@ -101,7 +102,7 @@ def test_a_recording_keeps_the_context_that_cut_its_chains(tiny_deployment, word
 def changed_events(folder, change):
     """Rewrite a log, every event as `change` has it."""
     events = [change(event) for event in read_events(folder)]
-    (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    (folder / EVENTS).write_bytes(log_bytes(*events))
 
 
 def test_another_tokenizer_is_refused_by_name(tiny_deployment, recorded):

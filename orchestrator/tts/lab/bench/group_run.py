@@ -171,7 +171,7 @@ def resume_group(
 ) -> Path:
     """Continue a group: finished runs are kept, a begun one goes on, the others follow.
 
-    With `repair`, damaged parts of their logs are dropped first. `sources`: as `on_deployment`.
+    With `repair`, damaged logs are cut off first. `sources`: as `on_deployment`.
     """
     before = read_whole_group(folder)
     config = on_deployment(before.shared, folder, deployment, server, sources or {})

@@ -187,7 +187,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     with locked(out):
         create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
-        write_summary(out, summarise(whole, read_events(out)))
+        write_summary(out, summarise(whole, read_events(out)).to_json())
     return out
 
 
@@ -214,13 +214,13 @@ def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
         of_first, of_part = first.config.to_json(), part.config.to_json()
         for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
             one, other = of_first.get(name), of_part.get(name)
-            if name == "problems_digest" and one != other and one and other:
+            if name == "problems_digest" and one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} were not asked the same: the questions or "
                     f"answers of {first.config.dataset} were changed in between.",
                     hint="Run the shards that have the wrong ones again, in a new folder.",
                 )
-            if name != "problems_digest" and one != other:
+            if one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} are shards of different runs: their {name} "
                     f"is {one!r:.200} and {other!r:.200}.",

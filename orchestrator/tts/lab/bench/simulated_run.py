@@ -29,7 +29,7 @@ from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
 
 CALL_MS = 0.5
-"""Seconds of the orchestrator's processor assumed per call."""
+"""Milliseconds of the orchestrator's processor assumed per call."""
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
 ENOUGH_PROBLEMS = 64
@@ -52,8 +52,6 @@ class SimulationOptions:
     in_flight: int
     seed: int
     speculation: SpeculationName
-    call_ms: float | None = None
-    """None: CALL_MS, or 0 with `tuned`, whose measurements include it."""
     traces: Path | None = None
     """Recorded chains, whose statistics the workload has."""
     replay: Path | None = None
@@ -77,9 +75,7 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
-    call_ms = wanted.call_ms
-    if call_ms is None:
-        call_ms = 0.0 if fits else CALL_MS
+    call_ms = 0.0 if fits else CALL_MS  # which measurements include
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}

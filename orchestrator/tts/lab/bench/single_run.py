@@ -119,7 +119,7 @@ def resume_bench(
 ) -> Path:
     """Resume the run in `folder` with its own configuration; returns its folder.
 
-    With `repair`, damaged parts of its log are dropped first. `server`: what runs the engines from
+    With `repair`, a damaged log is cut off first. `server`: what runs the engines from
     now on; None: what ran them before. `sources`: as `on_deployment`.
     """
     recorded = read_run_config(folder, going_on=True)

@@ -53,7 +53,6 @@ from .kv_memory import deployment_of
 from .plan import (
     Study,
     can_restart,
-    is_digest_of_limits,
     is_finished,
     left_of,
     limits_digest,
@@ -146,9 +145,7 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     before = read_study(folder)
     folder = folder.resolve()
     spec = load_checked(deployment or before.deployment_source).served_by(before.server)
-    same = is_digest_of_limits(before.limits_digest, spec)
-    digest = before.limits_digest if same else limits_digest(spec)
-    now = replace(before, deployment=spec.name, limits_digest=digest)
+    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
     check_same(vars(now), vars(before), folder)
     return open_study(folder, before, spec)
 

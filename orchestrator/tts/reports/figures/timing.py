@@ -30,7 +30,7 @@ _LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens
 
 def latency(run: MeasuredRun) -> Figure | None:
     """The distribution of the time per problem; None without problems."""
-    seconds = list(run.measures.use.latencies_s.values())
+    seconds = run.measures.latencies_s
     parts = histogram(seconds, 25)
     if not parts:
         return None
@@ -99,7 +99,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
 
 def idle(run: MeasuredRun) -> Figure | None:
     """Shares of the time in which an engine had nothing in flight, by why; None without any."""
-    wall, by_engine = run.measures.wall_s, run.measures.use.idle_s
+    wall, by_engine = run.measures.wall_s, run.measures.idle_s
     rows: list[TableRow] = [
         {
             "engine": engine,

@@ -10,7 +10,7 @@ import altair as alt
 
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.records import ENGINES, Engine
-from tts.runs.statistics import quantile
+from tts.runs.statistics import logarithmic_histogram, quantile
 
 from .charts import (
     ALL_FIELDS,
@@ -32,16 +32,15 @@ from .figure import Figure, TableRow
 
 def token_use(run: MeasuredRun) -> Figure | None:
     """Where the generated tokens went; None without any."""
-    use, useful = run.measures.use, run.measures.useful_tokens
-    total = use.run.work.generated_tokens + round(use.cancelled_tokens)
+    measures, useful = run.measures, run.measures.useful_tokens
+    total = measures.generated_tokens
     if not total:
         return None
-    unused, lost = use.speculation.unused_tokens, use.lost_tokens
+    unused, lost = measures.speculation.unused_tokens, measures.lost_tokens
     parts = {
         "on completions' paths": useful,
-        "pruned or unfinished": max(0, use.run.work.generated_tokens - useful - unused - lost),
+        "pruned or unfinished": max(0, total - useful - unused - lost),
         "speculated in vain": unused,
-        "cancelled (estimated)": round(use.cancelled_tokens),
     }
     if lost:
         parts["beyond the budget"] = lost
@@ -51,8 +50,8 @@ def token_use(run: MeasuredRun) -> Figure | None:
         "token-use",
         "What the generated tokens were for",
         f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion: "
-        f"{rate} useful tokens per second. {percent((unused + use.cancelled_tokens) / total)} were "
-        "speculated in vain or cancelled; the rest are on paths that were pruned or not finished.",
+        f"{rate} useful tokens per second. {percent(unused / total)} were speculated in vain; the "
+        "rest are on paths that were pruned or not finished.",
         rows,
         spec(drawn, bars_height(len(rows))),
     )
@@ -111,8 +110,8 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     return Figure(
         "requests-by-kind",
         "Requests by kind",
-        f"The generator answered {asked['generator'].seconds.count:,} requests, the verifier "
-        f"{asked['verifier'].seconds.count:,}{cached}.",
+        f"The generator answered {len(asked['generator'].seconds):,} requests, the verifier "
+        f"{len(asked['verifier'].seconds):,}{cached}.",
         rows,
         spec(drawn, bars_height(4)),
     )
@@ -120,7 +119,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
 
 def speculation(run: MeasuredRun) -> Figure | None:
     """The outcome of expansions that were sent ahead; None without any."""
-    ahead = run.measures.use.speculation
+    ahead = run.measures.speculation
     if not ahead.sent:
         return None
     cancelled = sum(ahead.cancelled.values())
@@ -151,16 +150,16 @@ def tokens_per_verifier_request(run: MeasuredRun) -> Figure | None:
 
 
 def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure | None:
-    sketch = run.measures.requests[engine].scheduled_tokens
-    parts = [part for part in sketch.histogram(30) if part[0]]
-    if not parts or sketch.mean is None:
+    tokens = run.measures.requests[engine].scheduled_tokens
+    parts = logarithmic_histogram(tokens, 30)
+    if not parts:
         return None
-    middle, most = number(sketch.quantile(0.5) or 0), above(sketch.count, sketch.quantile)
+    middle, most = number(quantile(tokens, 0.5) or 0), above(len(tokens), partial(quantile, tokens))
     return Figure(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
-        f"Of {sketch.count:,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
-        f"is {number(sketch.mean)}.",
+        f"Of {len(tokens):,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
+        f"is {number(sum(tokens) / len(tokens))}.",
         histogram_rows(parts, "tokens"),
         histogram_spec("tokens", unit, "requests", logarithmic=True),
         notes=[

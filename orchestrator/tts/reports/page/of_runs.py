@@ -75,8 +75,7 @@ def facts_of(runs: Sequence[Path]) -> Facts:
 
 def _facts(run: Path) -> dict[str, Cell]:
     config = read_run_config(run)
-    known = {name: said for name, said in _PLAIN.items() if name not in config.unsaid}
-    facts = {said: _cell(getattr(config, name)) for name, said in known.items()}
+    facts = {said: _cell(getattr(config, name)) for name, said in _PLAIN.items()}
     facts |= _models(config)
     facts |= _prefixed("", config.parameters)
     facts |= _prefixed("", msgspec.to_builtins(config.limits))

@@ -16,7 +16,6 @@ from tts.lab.study.advice import Advice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
 from tts.runs.durable import write_whole
-from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
@@ -113,8 +112,7 @@ def _page(
 def _in_order(run: Path) -> list[PackedTree]:
     """The packed trees of a run, in the order of its problems; raises RunError."""
     config = read_run_config(run)
-    questions = {problem.id: problem.question for problem in read_problems(run)}
-    trees = [pack(tree) for tree in problem_trees(read_events(run), config.vote, questions)]
+    trees = [pack(tree) for tree in problem_trees(read_events(run), config.vote)]
     place = {name: number for number, name in enumerate(config.problem_ids)}
     return sorted(trees, key=lambda tree: place.get(tree.entry["id"], len(place)))
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tts.build import paths
-from tts.build.errors import CheckpointError, ConfigError, ServerError
+from tts.build.errors import CheckpointError, ServerError
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.owner import Owner
 from tts.build.private import private_folder
@@ -153,7 +153,6 @@ class RunningServer:
 def start_server(
     deployment: Deployment,
     *,
-    iteration_log: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
     check: Callable[[], None] = lambda: None,
     on_loading: Callable[[Loading], None] = lambda loading: None,
@@ -170,20 +169,13 @@ def start_server(
     with a message. `check` is called again and again meanwhile; what it raises gives the start up.
     `addresses` are those of the server that this one replaces. `supervised`: the caller holds the
     lock of the server's supervisor. A `shared` server ends with the last of its users, of which
-    this process is the first; any other one ends with this process. `iteration_log`: whether each
-    engine logs its iterations beside the server's log; None: where its target can.
+    this process is the first; any other one ends with this process. Engines of target
+    openvino log their iterations beside the server's log.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
     does nothing, already running; Supervised if another process starts it now), BuildError (an
     engine is missing or old) or ConfigError (this machine's memory cannot hold the pair).
     """
-    if iteration_log is None:
-        iteration_log = deployment.target == "openvino"
-    elif iteration_log and deployment.target != "openvino":
-        raise ConfigError(
-            "Only engines of target openvino write an iteration log.",
-            hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
-        )
     if deployment.target == "openvino":
         with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
             if short := shortage(require_memory(deployment)):
@@ -205,7 +197,7 @@ def start_server(
         if deployment.target != "openvino":  # without them the others cannot even be rendered
             require_engines(deployment)
         with writable(deployment.name), after_the_last_guard(folder):
-            render_repository(deployment, iteration_log=iteration_log)
+            render_repository(deployment, iteration_log=deployment.target == "openvino")
             variables = dict(os.environ)
             if isinstance(runtime, TritonServer):
                 prepared = environment.prepare(runtime, environment.folder(deployment))

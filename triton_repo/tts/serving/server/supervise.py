@@ -41,7 +41,6 @@ FIRST_WAIT_S = 1.0
 def supervise(
     deployment: Deployment,
     *,
-    iteration_log: bool | None = None,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
     on_ready: Callable[[], None] | None = None,
@@ -69,7 +68,6 @@ def supervise(
                 try:
                     with start_server(
                         deployment,
-                        iteration_log=iteration_log,
                         say=say,
                         on_loading=on_loading,
                         check=partial(_sleep, stop, 0),
