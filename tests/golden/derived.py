@@ -444,7 +444,7 @@ def command(*arguments):
     done = CliRunner(env=_TERMINAL).invoke(app, [str(argument) for argument in arguments])
     if isinstance(done.exception, TtsError):
         return {"error": done.exception.message, "hint": done.exception.hint}
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.exception, done.output[-300:])
     return [line.rstrip() for line in done.output.splitlines()]
 
 

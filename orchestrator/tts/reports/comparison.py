@@ -19,6 +19,7 @@ from tts.runs.compare import (
     best_of,
     joined_curves,
     label,
+    summary_of,
     varying,
 )
 from tts.runs.folder import has_finished
@@ -91,10 +92,9 @@ def _print_folders(found: Comparison, console: Console) -> None:
         console.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
         if left := found.unfinished.get(str(folder)):
             warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
-    summaries = {row.run: row.summary for row in found.rows}
     for run in found.runs:
         lines = [*remote_lines(run.config), *missed_lines(run.folder)]
-        if line := warning_of(summaries[str(run.folder)]):
+        if line := warning_of(summary_of(run)):
             lines.append(line)
         if not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")

@@ -188,7 +188,7 @@ def _row(run: MeasuredRun, summary: Summary, strategy: str, vote: str) -> Row:
     judged = run.measures.judged()
     right = {problem.id: float(problem.right(vote)) for problem in judged}
     seconds = [p.seconds for p in run.measures.problems.values() if p.seconds is not None]
-    unused = summary.waste.unused_tokens if summary.waste else 0
+    unused = summary.waste.unused_tokens
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
