@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 
 from tts.build.errors import TtsError
-from tts.lab.bench.group_run import ColdSessions
-from tts.lab.bench.single_run import plan_of, problems_of, run_in
+from tts.lab.bench.single_run import plan_of, problems_of
+from tts.lab.campaign import Campaign
 from tts.lab.observer import Observer
 from tts.reports.runs import accuracy_cell
 from tts.runs.compare import read_rows
@@ -71,14 +71,10 @@ class OneLine(Observer):
         if not line.startswith(("Starting ", "Ready: ")):
             self._over(f"{line}\n" if self._terminal else line)
 
-    def title(self, title: str) -> None:
-        """What comes next."""
-        self._title = title
-        self._over(title)
-
     def began(self, run: RunProgress, title: str) -> None:
         """A run begins."""
-        self._progress = run
+        self._title, self._progress = title, run
+        self._over(title)
 
     def changed(self) -> None:
         """Show how far it is."""
@@ -172,15 +168,11 @@ def place(folder: Path, schedule: str, number: int) -> Path:
 
 async def run(work: Sequence[tuple[str, Plan, Path]], observer: OneLine) -> None:
     """One run after the other on one server, whose caches none has warmed for the next."""
-    observer.title("starting Triton")
-    async with ColdSessions(observer) as sessions:
+    observer.say("starting Triton")
+    async with Campaign(observer) as campaign:
         for title, each, folder in work:
-            session = await sessions.cold(each.deployment)
-            if sessions.warm:
-                observer.say("The engines' caches could not be emptied before this run.")
-            observer.title(title)
             with open_run(each, folder) as begun:
-                await run_in(session, begun, observer, RunProgress(len(each.problems)), title=title)
+                await campaign.run(begun, title)
 
 
 def said(results: Results, problems: int, seed: int) -> list[str]:

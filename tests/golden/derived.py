@@ -35,7 +35,8 @@ from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
-from tts.lab.bench import single_run
+from tts.lab import campaign
+from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
@@ -208,13 +209,11 @@ def _continued(folder, generator, verifier, *, repair=False):
     (folder / "run.json").write_text(json.dumps(config))
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
-        mock.patch.object(single_run, "AsyncSession", session),
-        mock.patch.object(single_run, "require_current"),
-        mock.patch.object(single_run, "build_if_quick"),
+        mock.patch.object(campaign, "AsyncSession", session),
+        mock.patch.object(campaign, "require_current"),
+        mock.patch.object(campaign, "build_if_quick"),
     ):
-        error = _or_error(
-            lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None
-        )
+        error = _or_error(lambda: resume_bench(folder, None, Observer(), repair=repair) and None)
     if error:
         return error
     summary = json.loads((folder / "summary.json").read_text())

@@ -93,8 +93,7 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes. With several strategies and without --n a mean, as "
-        "--budget-tokens.",
+        "the time that everything takes.",
         show_default="no limit",
     ),
 ]

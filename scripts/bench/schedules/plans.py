@@ -14,15 +14,14 @@ from tts.build.random_checkpoint import make_random_checkpoint, size_of
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
-from tts.lab.bench.single_run import run_plan
+from tts.lab.campaign import Campaign
 from tts.lab.observer import Observer
 from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.replay import in_recorded_context, open_recording, read_recording
-from tts.session import AsyncSession, RunProgress
 from tts.session.event_loop import run_loop
 from tts.session.plan import Plan
-from tts.session.run import open_run
+from tts.session.run import OpenRun, open_run
 from tts.session.strategy import choose
 
 from .replaying import ReplayPlan
@@ -74,10 +73,13 @@ def heavy_plan(recorded: Path, demo: Plan, server: ServerKind) -> Plan:
 
 def record(plan: Plan, folder: Path) -> None:
     """An ordinary run, kept in `folder`, for the replay."""
-    session = AsyncSession(plan.deployment)
-    progress = RunProgress(len(plan.problems))
+
+    async def running(run: OpenRun) -> None:
+        async with Campaign(Observer(), cold=False) as campaign:
+            await campaign.run(run, "recording")
+
     with open_run(plan, folder) as run:
-        run_loop(run_plan(session, run, Observer(), progress))
+        run_loop(running(run))
 
 
 def _heavy_deployment(demo: Deployment) -> Path:
