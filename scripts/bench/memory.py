@@ -31,7 +31,7 @@ from scripts.bench.orchestrator.memory import peak_mb, run
 from scripts.programs import command
 from tts.build.spec import Gpu
 from tts.driver import Driver, policy_of
-from tts.lab.simulation.fleet import ServerGroup, SimulatedGenerator, SimulatedVerifier, fleet_of
+from tts.lab.simulation.fleet import SimulatedGenerator, SimulatedVerifier, fleet_of
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, problems, search_of
 from tts.lab.simulation.virtual_time import run_virtual
@@ -71,7 +71,7 @@ async def _run(gpu: Gpu, count: int, n: int) -> LongRun:
     context = deployment.generator.max_seq_len
     parameters = find_strategy("beam-search").configure({"n": n, "beam_width": 4}, context=context)
     scenario = Scenario(deployment, "time-sliced", typical(), parameters, count, IN_FLIGHT)
-    fleet = fleet_of([ServerGroup(deployment)], "time-sliced", 0.0, 0.0)
+    fleet = fleet_of(deployment, 1, "time-sliced")
     (pair,) = fleet.pairs
     models, to_solve = problems(scenario)
     clock = asyncio.get_running_loop().time

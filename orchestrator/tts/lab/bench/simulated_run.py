@@ -21,14 +21,11 @@ from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.fleet import ServerGroup
 from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
 from ..simulation.scenario import RecordedRun, Scenario, simulate
 from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
 
-CALL_MS = 0.5
-"""Seconds of the orchestrator's processor assumed per call."""
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
 ENOUGH_PROBLEMS = 64
@@ -51,8 +48,6 @@ class SimulationOptions:
     in_flight: int
     seed: int
     speculation: SpeculationName
-    call_ms: float | None = None
-    """None: CALL_MS, or 0 with `tuned`, whose measurements include it."""
     traces: Path | None = None
     """Recorded chains, whose statistics the workload has."""
     replay: Path | None = None
@@ -76,9 +71,6 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         deployment = _deployed(load_deployment(wanted.deployment), given, measured=bool(fits))
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
-    call_ms = wanted.call_ms
-    if call_ms is None:
-        call_ms = 0.0 if fits else CALL_MS
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
@@ -111,11 +103,9 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         wanted.in_flight,
         seed,
         wanted.speculation,
-        call_ms / 1e3,
         recorded=recorded,
         fits=fits,
-        whole_head=wanted.deployment is not None,
-        groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
+        servers=wanted.replicas,
     )
 
 
@@ -218,9 +208,7 @@ def placed_scenario(placed: Placed, concurrency: int, n: int) -> Scenario:
         parameters,
         problems=max(FEWEST_PROBLEMS, concurrency, min(2 * concurrency, ENOUGH_PROBLEMS)),
         in_flight=concurrency,
-        call_s=CALL_MS / 1e3,
-        whole_head=True,
-        groups=(ServerGroup(deployment, placed.placement.servers),),
+        servers=placed.placement.servers,
     )
 
 
