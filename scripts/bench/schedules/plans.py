@@ -18,7 +18,7 @@ from tts.lab.campaign import Campaign
 from tts.lab.observer import Observer
 from tts.prompting import Models
 from tts.runs.config import RunConfig
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
+from tts.runs.replay import open_recording, read_recording
 from tts.session.event_loop import run_loop
 from tts.session.plan import Plan
 from tts.session.run import OpenRun, open_run
@@ -61,13 +61,12 @@ def heavy_plan(recorded: Path, demo: Plan, server: ServerKind) -> Plan:
     deployment = load_deployment(file).served_by(server)
     build_engines(deployment, verify=False, say=say)
     folder, config = open_recording(recorded)
-    models = in_recorded_context(folder, config, Models.load(deployment))
     return ReplayPlan(
         replace(demo.config, deployment_source=str(file)),
         deployment,
         demo.problems,
         demo.strategy,
-        script=read_recording(folder, config, models, demo.problems),
+        script=read_recording(folder, config, Models.load(deployment)),
     )
 
 

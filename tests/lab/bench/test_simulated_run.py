@@ -28,7 +28,6 @@ def test_a_scenario_is_what_was_asked_for():
     assert (scenario.parameters.n, scenario.parameters.beam_width) == (8, 4)
     assert (scenario.problems, scenario.in_flight, scenario.seed) == (4, 2, 3)
     assert scenario.speculation == "off"
-    assert scenario.recorded is None
 
 
 @pytest.fixture

@@ -11,18 +11,17 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, Gpu, load_deployment
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
-from tts.datasets.load import problems_of_run
 from tts.engines.simulated import Sharing
 from tts.prompting import Models
 from tts.runs.config import Limits, RunConfig
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
+from tts.runs.replay import Recording, Script, open_recording, read_recording
 from tts.runs.statistics import quantile
 from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
 from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
-from ..simulation.scenario import RecordedRun, Scenario, simulate
+from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
 
@@ -72,19 +71,21 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
+    workload: Script
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
-        recorded = _recorded_work(wanted.replay, asked, wanted.parameters)
-        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
-        problems = min(problems, len(recorded.problems))
-        workload = recorded.script
+        config, workload = _recorded(wanted.replay, asked, wanted.parameters)
+        strategy, seed = config.strategy, config.seed
+        parameters = find_strategy(strategy).configure(
+            config.parameters, context=workload.models.deployment.generator.max_seq_len
+        )
+        problems = min(problems, len(workload.problems))
     else:
-        recorded = None
         parameters = find_strategy(strategy).configure(
             wanted.parameters, context=deployment.generator.max_seq_len
         )
         workload = from_traces(wanted.traces) if wanted.traces else typical()
-    made_up = recorded is None
+    made_up = wanted.replay is None
     if isinstance(parameters, AutoConfig) or (
         made_up and isinstance(parameters, AdaptiveVoteConfig)
     ):
@@ -103,13 +104,14 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         wanted.in_flight,
         seed,
         wanted.speculation,
-        recorded=recorded,
         fits=fits,
         servers=wanted.replicas,
     )
 
 
-def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> RecordedRun:
+def _recorded(
+    path: Path, asked: dict[str, Any], parameters: dict[str, Any]
+) -> tuple[RunConfig, Recording]:
     """A recorded run to be simulated; raises a TtsError naming what does not fit.
 
     `asked` and `parameters` are the options and the strategy's parameters that were given.
@@ -121,19 +123,8 @@ def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]
             f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
             hint="Record a run without limits.",
         )
-    loaded = Models.load(load_deployment(config.deployment_source))
-    models = in_recorded_context(folder, config, loaded)
-    problems = problems_of_run(folder, config)
-    return RecordedRun(
-        models,
-        tuple(problems),
-        config.strategy,
-        find_strategy(config.strategy).configure(
-            config.parameters, context=models.deployment.generator.max_seq_len
-        ),
-        config.seed,
-        read_recording(folder, config, models, problems),
-    )
+    models = Models.load(load_deployment(config.deployment_source))
+    return config, read_recording(folder, config, models)
 
 
 def _refuse_others(

@@ -22,7 +22,7 @@ from tts.engines.simulated import (
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs import events
-from tts.runs.replay import Script
+from tts.runs.replay import Recording, Script
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
@@ -43,18 +43,6 @@ _Request = events.Generated | events.Scored | events.Cancelled
 
 
 @dataclass(frozen=True)
-class RecordedRun:
-    """A recorded run as a scenario's work."""
-
-    models: Models
-    problems: tuple[Problem, ...]
-    strategy: str
-    parameters: SearchConfig
-    seed: int
-    script: Script
-
-
-@dataclass(frozen=True)
 class Scenario:
     """The simulated system, without the schedule. `in_flight` bounds the problems that run at
     once.
@@ -63,13 +51,12 @@ class Scenario:
     deployment: Deployment
     sharing: Sharing
     workload: Script
+    """What the engines answer. Of a recorded run also the questions, which are else made up."""
     parameters: SearchConfig
     problems: int
     in_flight: int
     seed: int = 0
     speculation: SpeculationName = "auto"
-    recorded: RecordedRun | None = None
-    """The recorded run that is the workload; None: questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
     servers: int = 1
@@ -132,8 +119,8 @@ def _uncollected() -> Iterator[None]:
 
 def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
     """The problems: the first recorded ones, or as many made-up ones."""
-    if scenario.recorded:
-        return scenario.recorded.models, list(scenario.recorded.problems[: scenario.problems])
+    if isinstance(recorded := scenario.workload, Recording):
+        return recorded.models, list(recorded.problems[: scenario.problems])
     made_up = [
         Problem(f"simulated-{number}", question(number)) for number in range(scenario.problems)
     ]

@@ -13,10 +13,10 @@ from tts.build.errors import Interrupted, RunError
 from tts.build.openvino.threads import threads_in_words
 from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
-from tts.datasets.load import load_problems, problems_of_run
+from tts.datasets.load import load_problems
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import CONFIG, cannot_write, write_json
+from tts.runs.folder import cannot_write, write_json
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
@@ -143,13 +143,7 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
             hint="Its token ids and lengths are those of other models: name a run of this "
             "deployment, or leave --run out to record one.",
         )
-    problems = {problem.id: problem for problem in problems_of_run(run, config)}
-    asked = config.problem_ids
-    if missing := set(asked) - set(problems):
-        raise RunError(f"{run / CONFIG}: {config.dataset} no longer holds {min(missing)!r}.")
-    recorded = recorded_requests(
-        models, [problems[name] for name in asked], config, read_events(run)
-    )
+    recorded = recorded_requests(models, config, read_events(run))
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:
             raise RunError(
