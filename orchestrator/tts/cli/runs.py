@@ -229,7 +229,7 @@ def bench(
         bool,
         typer.Option(
             "--ray",
-            help="Hand shards of the run to actors on a Ray cluster (RAY_ADDRESS, or this "
+            help="Solve shards of the run by processes on a Ray cluster (RAY_ADDRESS, or this "
             "machine), one for each --endpoint, and merge them.",
         ),
     ] = False,
