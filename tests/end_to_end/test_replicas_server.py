@@ -101,7 +101,7 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
 
 
 @pytest.mark.slow
-def test_a_process_of_ray_that_is_killed_goes_on_with_its_shard_from_the_log(tts, replicas, tmp_path):
+def test_a_killed_process_of_ray_goes_on_with_its_shard_from_the_log(tts, replicas, tmp_path):
     pytest.importorskip("ray")
     one = bench(tts, tmp_path / "one")
     out = tmp_path / "whole"

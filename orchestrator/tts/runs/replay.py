@@ -47,14 +47,6 @@ class Script(Protocol):
         """What the verifier answers; see endpoints.Verifier."""
 
 
-def chain_ended(models: Models, call: GenerateCall, ids: list[int]) -> bool:
-    """`Script.ended` of answers in the language of `models`."""
-    if len(ids) >= call.max_new_tokens:
-        return False
-    delimiter = models.deployment.generator.step_delimiter
-    return not call.stop_at_step or delimiter not in models.generator.decode(ids[-_TAIL:])
-
-
 @dataclass(frozen=True)
 class Recording:
     """See Script. A node is known by its seed, a dialogue by its ids.
@@ -86,7 +78,10 @@ class Recording:
 
     def ended(self, call: GenerateCall, ids: list[int]) -> bool:
         """See Script."""
-        return chain_ended(self.models, call, ids)
+        if len(ids) >= call.max_new_tokens:
+            return False
+        delimiter = self.models.deployment.generator.step_delimiter
+        return not call.stop_at_step or delimiter not in self.models.generator.decode(ids[-_TAIL:])
 
     def score(self, input_ids: Ids) -> float:
         """See Script."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tts.build.errors import RunError, ServerError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment
 from tts.build.user_paths import is_there
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
@@ -225,21 +225,10 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
     recorded = read_requests(run, session.models)
     measured: list[Measured] = []
     seconds = study.config.form.load_s
-    await session.watched(measure_engines(session, recorded, seconds, measured, _Lines(observer)))
+    await session.watched(measure_engines(session, recorded, seconds, measured, observer))
     spec = session.deployment
     results = [analyse(each, spec) for each in measured]
     write_load(study.folder, to_json(spec, str(run), recorded, results))
-
-
-class _Lines(Observer):
-    """A tuning's observer that says one line for each engine."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def measuring(self, role: Role, measurements: int) -> None:
-        """See Observer."""
-        self._observer.say(f"Measuring the {role}'s throughput over load")
 
 
 def _announce(

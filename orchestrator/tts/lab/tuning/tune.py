@@ -184,5 +184,6 @@ async def measure_engines(
         loadable_verifier(verifier, recorded, spec),
     ):
         into.append(Measured(engine.role, engine.full_batch))
+        observer.say(f"Measuring the {engine.role}'s throughput over load")
         observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
         await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)
