@@ -47,12 +47,6 @@ def test_trees_are_the_same_however_many_servers_and_ranks_there_are():
     assert {simulate(each, "decoupled").digest for each in others} == {one.digest}
 
 
-def test_gpus_are_counted():
-    pair = placed(generator=((0, 1),), verifier=((2,),))
-    assert scenario(pair).gpus == 3
-    assert scenario(pair, 2).gpus == 6
-
-
 def test_more_servers_are_faster():
     pair = simulated_deployment("a100-80g", 1)
     walls = [simulate(scenario(pair, count, in_flight=8), "decoupled").wall_s for count in (1, 4)]

@@ -178,7 +178,7 @@ def fleet_of(
     engines: list[Engine] = []
     devices: list[frozenset[int]] = []
     for number in range(servers):
-        first = number * span(deployment)
+        first = number * (gpus_of(deployment)[-1] + 1)
         made: dict[Role, list[Engine]] = {}
         for role, spec in deployment.engines().items():
             made[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
@@ -201,11 +201,6 @@ def router_of(fleet: Fleet) -> Router:
     for number in range(len(fleet.pairs)):
         router.add(str(number))
     return router
-
-
-def span(deployment: Deployment) -> int:
-    """GPUs that one server needs, from its first device to its last."""
-    return gpus_of(deployment)[-1] + 1
 
 
 def _times(deployment: Deployment) -> Mapping[Role, StepTime]:

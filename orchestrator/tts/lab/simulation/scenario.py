@@ -27,15 +27,7 @@ from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .fleet import (
-    Fleet,
-    Pair,
-    SimulatedGenerator,
-    SimulatedVerifier,
-    fleet_of,
-    router_of,
-    span,
-)
+from .fleet import Fleet, Pair, SimulatedGenerator, SimulatedVerifier, fleet_of, router_of
 from .virtual_time import run_virtual
 from .workload import question, simulated_models
 
@@ -61,11 +53,6 @@ class Scenario:
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
     servers: int = 1
     """Each with GPUs of its own; a router gives the problems to several."""
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs the engines are on."""
-        return self.servers * span(self.deployment)
 
 
 @dataclass(frozen=True)
