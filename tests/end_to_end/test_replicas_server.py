@@ -112,13 +112,13 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
 
 
 @pytest.mark.slow
-def test_a_ray_actor_that_is_killed_goes_on_with_its_shard_from_the_log(tts, endpoints, tmp_path):
+def test_a_killed_process_of_ray_goes_on_with_its_shard_from_the_log(tts, endpoints, tmp_path):
     pytest.importorskip("ray")
     one = bench(tts, tmp_path / "one", *at(endpoints))
     out = tmp_path / "whole"
     running = tts.start("bench", "demo", *RUN, "--out", out, *at(endpoints), "--ray")
-    log, actor = working_actor(running, out)
-    actor.kill()
+    log, process = working_process(running, out)
+    process.kill()
     _, err = running.communicate(timeout=180)
     assert running.returncode == 0, err
     whole = summary(out)
@@ -131,7 +131,7 @@ def test_a_ray_actor_that_is_killed_goes_on_with_its_shard_from_the_log(tts, end
     assert len(set(written)) == len(written)
 
 
-def working_actor(running, out):
+def working_process(running, out):
     """The folder of a shard that has begun, and the process of Ray that works there."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:

@@ -27,7 +27,6 @@ from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
 from tts.constraints.answer import answer_constraint
-from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
@@ -35,7 +34,8 @@ from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
-from tts.lab.bench import single_run
+from tts.lab import campaign
+from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
@@ -48,13 +48,13 @@ from tts.prompting import Context, Models
 from tts.runs.compare import compare, read_rows
 from tts.runs.config import parse_config, read_run_config
 from tts.runs.engine_steps import EngineStep, read_step_log
-from tts.runs.folder import read_config, read_problems
+from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
+from tts.runs.replay import open_recording, read_recording
 from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
@@ -208,13 +208,11 @@ def _continued(folder, generator, verifier, *, repair=False):
     (folder / "run.json").write_text(json.dumps(config))
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
-        mock.patch.object(single_run, "AsyncSession", session),
-        mock.patch.object(single_run, "require_current"),
-        mock.patch.object(single_run, "build_if_quick"),
+        mock.patch.object(campaign, "AsyncSession", session),
+        mock.patch.object(campaign, "require_current"),
+        mock.patch.object(campaign, "build_if_quick"),
     ):
-        error = _or_error(
-            lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None
-        )
+        error = _or_error(lambda: resume_bench(folder, None, Observer(), repair=repair) and None)
     if error:
         return error
     summary = json.loads((folder / "summary.json").read_text())
@@ -506,7 +504,7 @@ def _token_ids(folder):
     if "verifier" in read_config(folder).get("functions", {}):
         return None  # its prompts were texts for a function of the program
     found = defaultdict(list)
-    for engine, each in requests_with_ids(read_events(folder), _models()):
+    for engine, _, each, _ in logged_requests(read_events(folder), _models()):
         found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
     return {
         engine: {
@@ -552,14 +550,9 @@ def _resume(folder, vote):
     }
 
 
-def _problems(folder):
-    return read_problems(folder) or problems_of_run(folder, read_run_config(folder))
-
-
 def _replay(folder):
     path, config = open_recording(folder)
-    models = in_recorded_context(path, config, _models())
-    recording = read_recording(path, config, models, _problems(folder))
+    recording = read_recording(path, config, _models())
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
@@ -574,7 +567,7 @@ def _replay(folder):
 
 def _tuning_requests(folder):
     events = read_events(folder)
-    found = recorded_requests(_models(), _problems(folder), read_run_config(folder), events)
+    found = recorded_requests(_models(), read_run_config(folder), events)
     generations = [
         (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
         for g in found.generations

@@ -25,6 +25,7 @@ from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench, run_solve
@@ -145,8 +146,8 @@ def scripted_engines() -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         for module in (single_run, group_run):
             patches.enter_context(patch.object(module, "deployment_of", lambda config: spec))
-        patches.enter_context(patch.object(single_run, "AsyncSession", scripted))
-        patches.enter_context(patch.object(single_run, "require_current", lambda deployment: None))
+        patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
+        patches.enter_context(patch.object(campaign, "require_current", lambda deployment: None))
         yield
 
 

@@ -57,21 +57,6 @@ def test_a_terminal_is_shown_a_bar_for_each_run():
         assert words in text
 
 
-def test_a_pipe_is_told_which_engine_is_measured():
-    out = console(terminal=False)
-    with TuneProgress(out) as tuning:
-        observer: Observer = tuning
-        run = RunProgress(2)
-        observer.began(run, "recording")
-        run.count(None)
-        observer.changed()
-        observer.ended()
-        observer.measuring("generator", 6)
-        observer.at(4, 0)
-        observer.measuring("verifier", 6)
-    assert out.file.getvalue().splitlines() == ["Measuring the generator", "Measuring the verifier"]
-
-
 def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
     out = console(terminal=True)
     with TuneProgress(out) as observer:

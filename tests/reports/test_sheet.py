@@ -81,7 +81,7 @@ def test_one_run_fits_eighty_columns_in_one_table():
 def test_simulated_schedules_are_whole():
     deployment = simulated_deployment("h100", 2)
     parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
-    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
+    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off")
     text = shown(outcomes_table(scenario, "greedy", [simulate(scenario, "lockstep")]))
     for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
         assert part in text
@@ -90,7 +90,7 @@ def test_simulated_schedules_are_whole():
 def test_simulated_schedules_are_compared_by_what_they_took():
     deployment = simulated_deployment("h100", 2)
     parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
-    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
+    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off")
     made = simulate(scenario, "lockstep")
     first = replace(
         made,

@@ -11,7 +11,7 @@ from tts.build.errors import RunError
 from tts.build.tokenizer import Tokenizer
 from tts.prompting import Models
 from tts.runs.events import VERSION, Cancelled, Session
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 
 SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4)
 
@@ -25,7 +25,8 @@ def words(tokenizer_folder):
 
 def rebuilt(run):
     session = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
-    return list(requests_with_ids([session, *run.events], run.models))
+    found = logged_requests([session, *run.events], run.models)
+    return [(request.engine, request.ids) for request in found]
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, SEMANTICS])
@@ -58,6 +59,6 @@ def test_requests_to_a_programs_own_reward_are_left_out_or_refused(tiny_deployme
     assert {engine for engine, _ in found} == {"generator"}
     assert Counter(request.prompt.tobytes() for _, request in found) == sent
     run.models = Models.load(tiny_deployment)
-    with pytest.raises(RunError, match="the verifier's prompt for a node") as refused:
+    with pytest.raises(RunError, match="the verifier's prompt for node") as refused:
         rebuilt(run)
     assert "own reward" in refused.value.hint

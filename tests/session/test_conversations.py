@@ -18,7 +18,7 @@ from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
 from tts.runs.replay import read_recording
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 from tts.session import Run, Session
 
 QUESTION = "Compute 2 + 2."
@@ -123,16 +123,16 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     asked = [(CONVERSATION, "4"), QUESTION]
     results = {r.problem.id: r for r in session.solve_many(asked, n=4, seed=1, out=folder)}
     models = Models.load(tiny_deployment)
-    found = list(requests_with_ids(read_events(folder), models))
+    found = list(logged_requests(read_events(folder), models))
     for engine, sent in (
         ("generator", [ids for ids, _ in endpoints["generator"].calls.generated]),
         ("verifier", endpoints["verifier"].calls.scored),
     ):
-        prompts = Counter(request.prompt.tobytes() for name, request in found if name == engine)
+        prompts = Counter(r.ids.prompt.tobytes() for r in found if r.engine == engine)
         assert Counter(sent) <= prompts
     config, problems = read_run_config(folder), read_problems(folder)
     assert problems[0] == Problem("1", QUESTION, "4", history=HISTORY)
-    script = read_recording(folder, config, models, problems)
+    script = read_recording(folder, config, models)
     replayed = {
         "generator": ReplayGenerator(Endless(), script),
         "verifier": ReplayVerifier(Endless(), script),

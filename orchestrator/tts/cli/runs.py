@@ -93,8 +93,7 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes. With several strategies and without --n a mean, as "
-        "--budget-tokens.",
+        "the time that everything takes.",
         show_default="no limit",
     ),
 ]
@@ -230,7 +229,7 @@ def bench(
         bool,
         typer.Option(
             "--ray",
-            help="Hand shards of the run to actors on a Ray cluster (RAY_ADDRESS, or this "
+            help="Solve shards of the run by processes on a Ray cluster (RAY_ADDRESS, or this "
             "machine), one for each --endpoint, and merge them.",
         ),
     ] = False,

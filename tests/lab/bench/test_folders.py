@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tts.build.errors import EndpointTimeout, RunDamaged, RunError
 from tts.endpoints.scripted import ScriptedVerifier
+from tts.lab import campaign
 from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
@@ -257,7 +258,7 @@ def test_a_question_that_is_not_solved_to_its_end_names_its_folder(
             raise EndpointTimeout("No answer.")
 
     session = partial(AsyncSession, generator=Failing(), verifier=ScriptedVerifier())
-    monkeypatch.setattr(single_run, "AsyncSession", session)
+    monkeypatch.setattr(campaign, "AsyncSession", session)
     folder = tmp_path / "run"
     with pytest.raises(EndpointTimeout) as caught:
         run_solve("1 + 1", WANTED, folder, Observer(), lambda step: None)

@@ -125,7 +125,7 @@ def recorded_run(deployment, folder):
 def load(folder, deployment, **changes):
     """The recording of the run in `folder`, whose run.json would say otherwise."""
     config = json.loads((folder / CONFIG).read_text()) | changes
-    return read_recording(folder, RunConfig(**config), Models.load(deployment), PROBLEMS)
+    return read_recording(folder, RunConfig(**config), Models.load(deployment))
 
 
 def replay(deployment, words, config, schedule, script, jitter=0, **policy):

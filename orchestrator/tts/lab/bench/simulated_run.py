@@ -12,24 +12,20 @@ from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
-from tts.datasets.load import problems_of_run
 from tts.engines.simulated import Sharing
 from tts.prompting import Models
 from tts.runs.config import Limits, RunConfig
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
+from tts.runs.replay import Recording, Script, open_recording, read_recording
 from tts.runs.statistics import quantile
 from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.fleet import ServerGroup
 from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
-from ..simulation.scenario import RecordedRun, Scenario, simulate
+from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
 
-CALL_MS = 0.5
-"""Milliseconds of the orchestrator's processor assumed per call."""
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
 ENOUGH_PROBLEMS = 64
@@ -75,21 +71,22 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
-    call_ms = 0.0 if fits else CALL_MS  # which measurements include
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
+    workload: Script
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
-        recorded = _recorded_work(wanted.replay, asked, wanted.parameters)
-        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
-        problems = min(problems, len(recorded.problems))
-        workload = recorded.script
+        config, workload = _recorded(wanted.replay, asked, wanted.parameters)
+        strategy, seed = config.strategy, config.seed
+        parameters = find_strategy(strategy).configure(
+            config.parameters, context=workload.models.deployment.generator.max_seq_len
+        )
+        problems = min(problems, len(workload.problems))
     else:
-        recorded = None
         parameters = find_strategy(strategy).configure(
             wanted.parameters, context=deployment.generator.max_seq_len
         )
         workload = from_traces(wanted.traces) if wanted.traces else typical()
-    made_up = recorded is None
+    made_up = wanted.replay is None
     if isinstance(parameters, AutoConfig) or (
         made_up and isinstance(parameters, AdaptiveVoteConfig)
     ):
@@ -108,15 +105,14 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         wanted.in_flight,
         seed,
         wanted.speculation,
-        call_ms / 1e3,
-        recorded=recorded,
         fits=fits,
-        whole_head=wanted.deployment is not None,
-        groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
+        servers=wanted.replicas,
     )
 
 
-def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> RecordedRun:
+def _recorded(
+    path: Path, asked: dict[str, Any], parameters: dict[str, Any]
+) -> tuple[RunConfig, Recording]:
     """A recorded run to be simulated; raises a TtsError naming what does not fit.
 
     `asked` and `parameters` are the options and the strategy's parameters that were given.
@@ -128,19 +124,8 @@ def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]
             f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
             hint="Record a run without limits.",
         )
-    loaded = Models.load(open_deployment(config.deployment_source))
-    models = in_recorded_context(folder, config, loaded)
-    problems = problems_of_run(folder, config)
-    return RecordedRun(
-        models,
-        tuple(problems),
-        config.strategy,
-        find_strategy(config.strategy).configure(
-            config.parameters, context=models.deployment.generator.max_seq_len
-        ),
-        config.seed,
-        read_recording(folder, config, models, problems),
-    )
+    models = Models.load(open_deployment(config.deployment_source))
+    return config, read_recording(folder, config, models)
 
 
 def _refuse_others(
@@ -215,9 +200,7 @@ def placed_scenario(placed: Placed, concurrency: int, n: int) -> Scenario:
         parameters,
         problems=max(FEWEST_PROBLEMS, concurrency, min(2 * concurrency, ENOUGH_PROBLEMS)),
         in_flight=concurrency,
-        call_s=CALL_MS / 1e3,
-        whole_head=True,
-        groups=(ServerGroup(deployment, placed.placement.servers),),
+        servers=placed.placement.servers,
     )
 
 

@@ -17,7 +17,7 @@ from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
 from tts.runs.records import ENGINES, Engine
 from tts.runs.statistics import logarithmic_histogram, rounded
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 
 from .folder import Measurement, Row
 from .kv_memory import PairMemory, divided, generator_share
@@ -160,8 +160,8 @@ def _mean(values: Iterable[int | None]) -> float | None:
 def cache_curves(run: Path, spec: Deployment) -> Curves:
     """What a cache of any size makes of a run's requests, by engine; raises RunError."""
     requests: dict[EngineName, list[TimedRequest]] = defaultdict(list)
-    for engine, request in requests_with_ids(read_events(run), Models.load(spec)):
-        requests[engine].append(request)
+    for request in logged_requests(read_events(run), Models.load(spec)):
+        requests[request.engine].append(request.ids)
     return {
         engine: cache_curve(requests[engine], limits.kv_cache.block_size)
         for engine, limits in spec.engines().items()
