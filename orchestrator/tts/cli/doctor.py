@@ -39,8 +39,9 @@ def lint(
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
     from tts.build.resolve import open_deployment
-    from tts.checks import ALL, DEEP, has_errors
+    from tts.checks import has_errors
     from tts.checks import lint as check
+    from tts.checks.after_build import ALL, DEEP
     from tts.checks.manifests import check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings

@@ -14,10 +14,10 @@ from tts.build.errors import RunError
 from tts.build.tensorrt import contract
 
 if TYPE_CHECKING:
+    from tts.build.findings import Finding
     from tts.checks.first_run.outcomes import Outcome, State
     from tts.checks.first_run.steps import FirstRun
     from tts.checks.machine import Observation
-    from tts.serving.repository.check import Finding
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _STATES = {"ok": "green", "note": "yellow", "missing": "red"}

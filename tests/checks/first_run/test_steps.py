@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from tts.build import paths
 from tts.build.builder import BuildReport
 from tts.build.errors import BuildError
+from tts.build.findings import Finding
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.checks.first_run import steps
 from tts.cli import app
 from tts.serving.repository import render as repository
-from tts.serving.repository.check import Finding
 
 PLAY = Path(__file__).parents[2] / "serving" / "stand_ins" / "play.py"
 SMI = "#!/bin/sh\necho '0, NVIDIA GeForce RTX 4090, 24564, 300, {driver}, {capability}'\n"

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..build_plan import QUESTION, STEP
 from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
@@ -31,9 +32,7 @@ smaller of the two decides; `MemoryPlan.headroom` says how far the fraction is f
 PLAIN_FRACTION = 0.5
 """The generator's share in the fixed division that the search is compared with."""
 
-# A MATH problem in the middle of its search, in tokens: mean steps there are 50 to 100 tokens.
-QUESTION = 150
-STEP = 60
+# a MATH problem in the middle of its search, in tokens
 STEPS = 10
 TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""

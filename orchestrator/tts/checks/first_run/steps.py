@@ -11,12 +11,12 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import CheckpointError, ConfigError, TtsError
+from tts.build.findings import Finding
 from tts.build.nvidia import NvidiaGpu, gpus
 from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
-from tts.serving.repository.check import Finding
 from tts.serving.server.start import planned_command, start_server
 from tts.serving.server.state import LOG
 from tts.serving.server.triton_log import read_start_log

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tts.build.findings import Finding
 from tts.build.machine_memory import MemoryLimit
 from tts.build.openvino.memory import HostMemoryPlan
 from tts.build.spec import Deployment, Role
@@ -16,7 +17,6 @@ from tts.lab.bench.simulated_run import Advice, PlacedRun
 from tts.lab.simulation.scenario import Outcome
 from tts.lab.tuning.analysis import UNITS, Level, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
-from tts.serving.repository.check import Finding
 
 
 @dataclass(frozen=True, kw_only=True)
