@@ -22,7 +22,7 @@ from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
-from .roofline import roofline
+from .step_time import ModelShape, Roofline
 
 SAFETY = 0.05
 """Share of every GPU that is left free for fragmentation and errors of the estimates."""
@@ -338,7 +338,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
     return Side(
-        roofline=roofline(shape, spec, gpu),
+        steps=Roofline(gpu, ModelShape.of(shape, spec.precision, spec.placement)),
         beams=beams,
         block=spec.kv_cache.block_size,
         reuse=spec.kv_cache.reuse,
