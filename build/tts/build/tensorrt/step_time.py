@@ -105,7 +105,8 @@ class ModelShape:
         """
         if not self.expert_bytes:
             return self.body_bytes
-        return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** tokens)
+        missed: float = (1 - self.expert_share) ** tokens
+        return self.body_bytes + self.expert_bytes * (1 - missed)
 
 
 @dataclass(frozen=True, slots=True)
