@@ -24,6 +24,6 @@ Build:
 | in_container | the script that the first two run inside NVIDIA's container |
 | toolchain | running steps, by `docker run` or inside the container: machine, log, interruption |
 | interface | what the container's tools take, compared with what a build gives them |
-| step_failures | what a failed step's log means |
+| failures | what the log of a failed build or start means |
 | engine_files | reading a built engine back |
 """
