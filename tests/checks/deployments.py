@@ -7,6 +7,7 @@ from typing import Any
 
 from tts.build import paths
 from tts.build.checkpoint import stamp_files
+from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs
 from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
 from tts.build.spec import Deployment, load_deployment
@@ -15,7 +16,6 @@ from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.model_shape import shape_of
 from tts.checks import lint
-from tts.serving.repository.check import Finding
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 LLAMA = "llama-1b-prm-8b-h100-bf16"

@@ -23,10 +23,11 @@ from tests.serving import mutations
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import ConfigError
+from tts.build.findings import Finding
 from tts.build.spec import load_deployment
-from tts.checks import DEEP, lint
+from tts.checks import lint
+from tts.checks.after_build import DEEP
 from tts.checks.manifests import check_manifests
-from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
 

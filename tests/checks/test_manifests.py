@@ -8,9 +8,9 @@ import yaml
 from tests.bundled import FOR_GPUS
 
 from tts.build.errors import CheckpointError
+from tts.build.findings import Finding
 from tts.build.spec import load_deployment
 from tts.checks.manifests import check_manifests
-from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"

@@ -19,7 +19,7 @@ from tts.build import paths
 from tts.build.errors import Interrupted
 from tts.build.spec import load_deployment
 from tts.checks.first_run import steps
-from tts.checks.first_run.outcomes import Outcome
+from tts.checks.observation import Observation
 from tts.cli import app
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
@@ -125,8 +125,8 @@ def test_doctor_and_its_first_run(monkeypatch, tmp_path):
     assert (seen["deployment"], seen["first_run"]) == ("demo", None)
 
     def take_steps(run, tell, say):
-        run.outcomes.append(Outcome("GPU", "not here", "one", "none"))
-        tell(run.outcomes[0])
+        run.observations.append(Observation("GPU", "not here", "none", expected="one"))
+        tell(run.observations[0])
 
     monkeypatch.setattr(steps, "take_steps", take_steps)
     first = printed("tts doctor", "demo-gpu", "--first-run", code=3)

@@ -13,6 +13,11 @@ from .manifest import EngineConfig, Settings, Verification
 from .spec import Deployment, EngineSpec, Role
 from .verifiers.likelihood import CODES
 
+QUESTION = 150
+"""Tokens of a problem of MATH."""
+STEP = 60
+"""Tokens of a step of its solution: on average they are 50 to 100."""
+
 
 @dataclass(frozen=True)
 class BuildPlan:

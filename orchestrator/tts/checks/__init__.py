@@ -1,7 +1,8 @@
 """All about a deployment that can be checked without a GPU, before an hour of one is spent.
 
 A check is a function that takes what a deployment is made from and yields findings; it does not
-repeat what another check reports. To add one, write it and name it in a list below.
+repeat what another check reports. To add one, write it and name it in a list: those before a
+build are here, so that a build loads no others; the rest is in `after_build`.
 
 | module | checks |
 |---|---|
@@ -16,6 +17,8 @@ repeat what another check reports. To add one, write it and name it in a list be
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
 | findings | how a check reports a finding, and the look at a path |
+| after_build | the lists of checks that need a build, a repository or a server |
+| observation | how what is seen of a machine, or of a first run, is told |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
@@ -23,25 +26,25 @@ repeat what another check reports. To add one, write it and name it in a list be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
-from tts.serving.repository.check import Finding
 
-from . import (
-    build_settings,
-    built_engines,
-    checkpoints,
-    model_pair,
-    placement,
-    prompts,
-    repository,
-    searches,
-    server_start,
-)
+from . import checkpoints, model_pair, placement, prompts, searches
 
 Check = Callable[[Inputs], Iterable[Finding]]
+
+
+def tensorrt(inputs: Inputs) -> Iterator[Finding]:
+    """What TensorRT-LLM can build, for the targets that it serves."""
+    if inputs.deployment.tensorrt is not None:
+        from . import build_settings  # which brings the build for GPUs
+
+        for check in build_settings.CHECKS:
+            yield from check(inputs)
+
 
 BEFORE_BUILD: Sequence[Check] = (
     checkpoints.checkpoints,
@@ -51,9 +54,7 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.own_likelihood,
     model_pair.verifier_length,
     model_pair.labels,
-    build_settings.buildable,
-    build_settings.image,
-    build_settings.calibration,
+    tensorrt,
     placement.gpu_numbers,
     placement.replicas,
     placement.host_cache,
@@ -69,29 +70,21 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.dialogue,
     prompts.stop_words,
     searches.token_texts,
-    repository.rendering,
 )
-BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
-ALL: Sequence[Check] = (
-    *BEFORE_DEPLOY,
-    server_start.host,
-    searches.strategies,
-    built_engines.engine_files,
-    built_engines.current,
-    repository.on_disk,
-    searches.tokenizer_file,
-)
-DEEP: Sequence[Check] = (*ALL, built_engines.contents)
-"""All checks, and the content of the engines, which takes as long as reading them."""
 
 
 def lint(
-    deployment: Deployment, checks: Sequence[Check] = ALL, inputs: Inputs | None = None
+    deployment: Deployment, checks: Sequence[Check] | None = None, inputs: Inputs | None = None
 ) -> list[Finding]:
-    """Checks of a deployment: its mistakes, its doubtful parts, and what could not be checked.
+    """A deployment's mistakes, its doubtful parts, and what could not be checked.
 
-    `inputs` are its own where others use them afterwards: each is opened once.
+    Without `checks` it is all but the content of the engines. `inputs` are the deployment's own
+    where others use them afterwards: each is opened once.
     """
+    if checks is None:
+        from .after_build import ALL
+
+        checks = ALL
     inputs = inputs or Inputs(deployment)
     return [finding for check in checks for finding in check(inputs)]
 

@@ -1,4 +1,4 @@
-"""Checks of the build: the target's rules, the image, calibration."""
+"""Checks of a build by TensorRT-LLM: its rules, the image, calibration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tts.build.errors import ConfigError, TtsError
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.llmapi import target as llmapi
 from tts.build.tensorrt import contract
@@ -15,7 +16,6 @@ from tts.build.tensorrt.commands import (
     check_engine,
     is_calibrated,
 )
-from tts.serving.repository.check import Finding
 
 from .findings import no_folder, not_checked, refused
 
@@ -25,13 +25,12 @@ def buildable(inputs: Inputs) -> Iterator[Finding]:
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
     if inputs.deployment.target == "llmapi":
         why = "TensorRT-LLM refuses it when it loads the checkpoint"
-    if inputs.deployment.tensorrt is not None:
-        check = llmapi.check_engine if inputs.deployment.target == "llmapi" else check_engine
-        for engine in inputs.known():
-            try:
-                check(inputs.deployment, engine.role, engine.shape)
-            except ConfigError as error:
-                yield refused(error, inputs.deployment, engine.role, why)
+    check = llmapi.check_engine if inputs.deployment.target == "llmapi" else check_engine
+    for engine in inputs.known():
+        try:
+            check(inputs.deployment, engine.role, engine.shape)
+        except ConfigError as error:
+            yield refused(error, inputs.deployment, engine.role, why)
 
 
 _TRITON = re.compile(r"nvcr\.io/nvidia/tritonserver:(?P<tag>\d\d\.\d\d)-trtllm-python-py3")
@@ -79,3 +78,6 @@ def calibration(inputs: Inputs) -> Iterator[Finding]:
             check_calibration(spec)
         except TtsError as error:
             yield refused(error, inputs.deployment, where, "the quantiser opens the whole folder")
+
+
+CHECKS = (buildable, image, calibration)

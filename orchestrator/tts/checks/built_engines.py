@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError, ConfigError
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.manifest import changed_content, inspect_engine, read_manifest
 from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import engine_problems
-from tts.serving.repository.check import Finding
+from tts.serving.repository.guided import grammar_tokenizer_file
 
 from .findings import no_file, no_folder, not_checked
 
@@ -116,3 +117,15 @@ def engine_files(inputs: Inputs) -> Iterator[Finding]:
         names = {"config.json", "manifest.json", *(manifest.engine_files if manifest else ())}
         for name in sorted(names):
             yield from no_file(folder / name, why, fix)
+
+
+def tokenizer_file(inputs: Inputs) -> Iterator[Finding]:
+    """The file from which TensorRT-LLM's backend reads the tokens' texts is beside the engine."""
+    file = grammar_tokenizer_file(inputs.deployment)
+    if file and (file.parent / "config.json").is_file() and not file.is_file():
+        yield Finding(
+            f"{file.name} is missing",
+            str(file),
+            "the generator's model names it, and does not load without it",
+            f"Run: tts render {inputs.deployment.named}",
+        )

@@ -8,9 +8,9 @@ from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.checkpoint_files import how_to_get
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.findings import Finding
 from tts.build.gguf import SUFFIX
 from tts.build.inputs import Inputs
-from tts.serving.repository.check import Finding
 
 from .findings import no_file, no_folder, not_checked, refused
 

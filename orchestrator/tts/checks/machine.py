@@ -9,9 +9,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import psutil
 
@@ -27,17 +25,9 @@ from tts.build.tensorrt import contract
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
 
+from .observation import Observation
+
 MINIMUM_FREE_BYTES = 2 * 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One thing looked at. `missing` means that the CPU target cannot run without it."""
-
-    what: str
-    state: Literal["ok", "note", "missing"]
-    found: str
-    advice: str = ""
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tts.build.errors import CheckpointError
+from tts.build.findings import Finding
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import FORMATS, FunctionVerifier, VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
-from tts.serving.repository.check import Finding
 
 from .prompts import tokenizer_of
 

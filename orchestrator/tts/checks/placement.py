@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tts.build.errors import ConfigError
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.openvino.memory import require_memory
 from tts.build.spec import EngineSpec, Gpu
-from tts.build.tensorrt.memory_plan import check_pools
-from tts.serving.repository.check import Finding
 
-from .build_settings import buildable
 from .findings import refused
 
 MOST_GPUS: Mapping[Gpu, int] = {
@@ -96,7 +94,14 @@ def _devices(spec: EngineSpec) -> list[int]:
 def memory(inputs: Inputs) -> Iterator[Finding]:
     """Both engines and their KV pools within the memory of each GPU."""
     known = len(list(inputs.known())) == len(inputs.engines)
-    if inputs.deployment.tensorrt is not None and known and not any(buildable(inputs)):
+    if inputs.deployment.tensorrt is None or not known:
+        return
+    # imported here: both bring the build for GPUs
+    from tts.build.tensorrt.memory_plan import check_pools
+
+    from .build_settings import buildable
+
+    if not any(buildable(inputs)):
         why = "the server would fail to load, or shrink the longest sequence and only log it"
         try:
             check_pools(inputs.deployment, inputs)

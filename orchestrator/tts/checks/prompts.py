@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from tts.build.build_plan import check_tokenizer
+from tts.build.build_plan import QUESTION, STEP, check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
+from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role
-from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
 from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
-from tts.serving.repository.check import Finding
 
 from .findings import not_checked, refused
 

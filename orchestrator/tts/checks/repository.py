@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from tts.build import paths
 from tts.build.errors import CheckpointError
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
-from tts.serving.repository.check import Finding, check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.model_configs import model_configs
 
 from .findings import no_folder, not_checked

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tts.build.errors import CheckpointError
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.spec import GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
-from tts.serving.repository.check import Finding
-from tts.serving.repository.guided import grammar_tokenizer_file
 
 from .findings import refused
 from .prompts import tokenizer_of
@@ -43,18 +42,6 @@ def token_texts(inputs: Inputs) -> Iterator[Finding]:
             yield refused(
                 error, inputs.deployment, _GUIDED, "grammars are matched with the tokens' texts"
             )
-
-
-def tokenizer_file(inputs: Inputs) -> Iterator[Finding]:
-    """The file from which TensorRT-LLM's backend reads them is beside the engine."""
-    file = grammar_tokenizer_file(inputs.deployment)
-    if file and (file.parent / "config.json").is_file() and not file.is_file():
-        yield Finding(
-            f"{file.name} is missing",
-            str(file),
-            "the generator's model names it, and does not load without it",
-            f"Run: tts render {inputs.deployment.named}",
-        )
 
 
 def requests(inputs: Inputs) -> Iterator[Finding]:

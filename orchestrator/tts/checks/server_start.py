@@ -6,9 +6,9 @@ import errno
 import socket
 from collections.abc import Iterator
 
+from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.serving.command.ports import is_loopback
-from tts.serving.repository.check import Finding
 
 _WHERE = "server.host"
 _LOOPBACK = "Use 127.0.0.1, which only this machine can reach."

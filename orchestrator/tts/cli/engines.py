@@ -70,7 +70,7 @@ def render(
 ) -> None:
     """Render the Triton model repository of a deployment."""
     from tts.build.resolve import open_deployment
-    from tts.checks import BEFORE_DEPLOY
+    from tts.checks.after_build import BEFORE_DEPLOY
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
     from tts.serving.repository.render import (

@@ -14,13 +14,11 @@ from tts.build.errors import RunError
 from tts.build.tensorrt import contract
 
 if TYPE_CHECKING:
-    from tts.checks.first_run.outcomes import Outcome, State
+    from tts.build.findings import Finding
     from tts.checks.first_run.steps import FirstRun
-    from tts.checks.machine import Observation
-    from tts.serving.repository.check import Finding
+    from tts.checks.observation import Observation, State
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_STATES = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -52,39 +50,35 @@ def warnings_line(findings: Sequence[Finding]) -> str | None:
     return f"{_number(count, 'warning')}; tts lint explains." if count else None
 
 
-def print_observations(console: Console, observations: Sequence[Observation]) -> None:
-    """Print what the machine has and lacks, a line each, advice below it."""
-    for seen in observations:
-        found = escape(" ".join(seen.found.split()))
-        mark = f"[{_STATES[seen.state]}]{seen.state:7}[/]"
-        console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
-        if seen.advice:
-            console.print(f"         {escape(seen.advice)}", style="dim", soft_wrap=True)
-
-
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" + "s" * (count != 1)
 
 
-_STYLES: dict[State, str] = {"ok": "green", "note": "yellow", "wrong": "red", "not here": "yellow"}
+_STATES: dict[State, str] = {
+    "ok": "green",
+    "note": "yellow",
+    "missing": "red",
+    "wrong": "red",
+    "not here": "yellow",
+}
 _WIDTH = 140
 _NOTHING = "(nothing)"
 
 
-def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Print one step: the result, and the expectation where it differs."""
-    mark = f"[{_STYLES[outcome.state]}]{outcome.state:8}[/]"
-    found = escape(" ".join(outcome.found.split()))
-    console.print(f"{mark}  [bold]{outcome.what}[/]: {found}", soft_wrap=True)
-    if outcome.state != "ok":
-        console.print(f"          expected: {escape(outcome.expected)}", soft_wrap=True)
-    for line in outcome.advice.splitlines():
+def print_observation(console: Console, seen: Observation) -> None:
+    """Print what was found, what was expected where it differs, and advice below it."""
+    mark = f"[{_STATES[seen.state]}]{seen.state:8}[/]"
+    found = escape(" ".join(seen.found.split()))
+    console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
+    if seen.expected and seen.state != "ok":
+        console.print(f"          expected: {escape(seen.expected)}", soft_wrap=True)
+    for line in seen.advice.splitlines():
         console.print(f"          {escape(line)}", style="dim", soft_wrap=True)
 
 
 def closing_sentence(run: FirstRun) -> str:
     """What a first run came to, and what to do now."""
-    states = [outcome.state for outcome in run.outcomes]
+    states = [seen.state for seen in run.observations]
     if "wrong" in states:
         return (
             "Something is not as expected: do what the lines above say, and run this again. If it "
@@ -162,7 +156,7 @@ def write_report(file: Path, text: str) -> None:
 
 def _steps(run: FirstRun) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
-        (seen.state, seen.what, seen.expected, seen.found, seen.advice) for seen in run.outcomes
+        (seen.state, seen.what, seen.expected, seen.found, seen.advice) for seen in run.observations
     ]
     yield _table(("state", "step", "expected", "found", "what to do"), rows)
 

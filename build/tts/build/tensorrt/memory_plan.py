@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..build_plan import QUESTION, STEP
 from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
@@ -21,7 +22,7 @@ from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
-from .roofline import roofline
+from .step_time import ModelShape, Roofline
 
 SAFETY = 0.05
 """Share of every GPU that is left free for fragmentation and errors of the estimates."""
@@ -31,9 +32,7 @@ smaller of the two decides; `MemoryPlan.headroom` says how far the fraction is f
 PLAIN_FRACTION = 0.5
 """The generator's share in the fixed division that the search is compared with."""
 
-# A MATH problem in the middle of its search, in tokens: mean steps there are 50 to 100 tokens.
-QUESTION = 150
-STEP = 60
+# a MATH problem in the middle of its search, in tokens
 STEPS = 10
 TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
@@ -339,7 +338,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
     return Side(
-        roofline=roofline(shape, spec, gpu),
+        steps=Roofline(gpu, ModelShape.of(shape, spec.precision, spec.placement)),
         beams=beams,
         block=spec.kv_cache.block_size,
         reuse=spec.kv_cache.reuse,

@@ -20,7 +20,7 @@ from ..errors import BuildError
 from ..nvidia import require_gpus
 from . import contract
 from .commands import Step, Workspace
-from .step_failures import find_cause, mpi_did_not_start
+from .failures import find_cause, mpi_did_not_start
 
 
 def docker_command(step: Step, work: Workspace, tag: str, name: str) -> tuple[str, ...]:

@@ -6,11 +6,7 @@ the model.
 """
 
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
-
-from .batching import Engine, Request, Totals
-from .gpus import Gpus, Sharing
-from .kv_cache import PagedCache
-from .step_time import (
+from tts.build.tensorrt.step_time import (
     Affine,
     Cost,
     Efficiency,
@@ -19,6 +15,10 @@ from .step_time import (
     Roofline,
     StepTime,
 )
+
+from .batching import Engine, Request, Totals
+from .gpus import Gpus, Sharing
+from .kv_cache import PagedCache
 
 __all__ = [
     "GPUS",

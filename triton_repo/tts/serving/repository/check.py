@@ -7,13 +7,13 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from google.protobuf import json_format
 
 from tts.build.errors import ServerError
+from tts.build.findings import Finding
 from tts.build.llmapi.contract import argument_problems, argument_reason
 from tts.build.spec import Deployment
 from tts.engines import wire
@@ -43,24 +43,6 @@ _WHY = {
     "version_policy": "only version 1 is rendered",
 }
 _NOT_ASKED_FOR = "the deployment does not ask for it, and it may change how the model is served"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong."""
-
-    what: str
-    where: str
-    """File, and place in it."""
-    why: str
-    """Why it matters."""
-    fix: str
-    """What to do about it."""
-    severity: Literal["error", "warning", "note"] = "error"
-    """A note says what could not be checked."""
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what} ({self.why}). {self.fix}"
 
 
 def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:

@@ -11,5 +11,4 @@
 | supervise | keeps a server running, here or in a thread: starts it again when it died |
 | locks | locks between processes; who uses a shared server, which ends with the last of them |
 | triton_log | the log of a start: why it failed, what it says of memory |
-| start_failures | known reasons, with what to do |
 """

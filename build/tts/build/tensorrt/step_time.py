@@ -1,15 +1,18 @@
-"""How long one step of an engine takes, given its model and its load."""
+"""How long one step of an engine takes, given its model and its load: from data sheets.
+
+The memory plan and the simulation price steps by it. Nothing of it is a measurement, but for
+`Affine`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from tts.build.model_config import ModelConfig
-from tts.build.spec import Precision, TensorRTEngine
-from tts.build.tensorrt.engine_memory import kv_bytes_of, parameters, weights_of
-from tts.build.tensorrt.gpus import GpuFacts
-from tts.build.tensorrt.roofline import BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, OVERHEAD_S
+from ..model_config import ModelConfig
+from ..spec import Precision, TensorRTEngine
+from .engine_memory import kv_bytes_of, parameters, weights_of
+from .gpus import GpuFacts
 
 _MIN_LAYER_S = 1.2e-3 / 16
 """A layer of a step that generates takes at least this long. An engine at batch 1 reaches half of
@@ -94,7 +97,7 @@ class ModelShape:
             hidden_bytes=2 * config.hidden_size,
         )
 
-    def read_by(self, tokens: int) -> float:
+    def read_by(self, tokens: float) -> float:
         """Bytes of the layers' weights that a step of so many tokens reads.
 
         For a mixture of experts, those that at least one token is sent to, with all of them equally
@@ -102,22 +105,23 @@ class ModelShape:
         """
         if not self.expert_bytes:
             return self.body_bytes
-        return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** tokens)
+        missed: float = (1 - self.expert_share) ** tokens
+        return self.body_bytes + self.expert_bytes * (1 - missed)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What a step computes, summed over its requests."""
 
-    decodes: int = 0
-    """Requests that generate one token each."""
+    decodes: float = 0
+    """Requests that generate one token each; a mean may be a fraction, as all numbers here."""
     decode_context: float = 0.0
     """Tokens that these attend to."""
-    prefill_tokens: int = 0
+    prefill_tokens: float = 0
     """Prompt tokens that are computed."""
     prefill_attention: float = 0.0
     """Pairs of such a token and one that it attends to."""
-    cached_tokens: int = 0
+    cached_tokens: float = 0
     """Tokens of their context that were there before the step."""
 
 
@@ -141,15 +145,16 @@ class StepTime(Protocol):
 class Efficiency:
     """How much of a GPU's peaks an engine reaches."""
 
-    compute: float = COMPUTE_EFFICIENCY
-    """Share of the peak FLOP/s: of a decode's matrix products, and of a large prefill's."""
+    compute: float = 0.6
+    """Share of the peak FLOP/s, by the usual assumption: of a decode's matrix products, and of a
+    large prefill's."""
     half_tokens: float = 400.0
     """Tokens in a step at which prefill reaches half of that."""
-    bandwidth: float = BANDWIDTH_EFFICIENCY
-    """Share of the peak memory bandwidth."""
+    bandwidth: float = 0.8
+    """Share of the peak memory bandwidth, by the usual assumption."""
     link: float = 0.8
     """Share of the peak bandwidth between GPUs: of NVLink 4, nccl-tests see 0.8 in all-reduces."""
-    overhead_s: float = OVERHEAD_S
+    overhead_s: float = 0.4e-3
     """What each step takes besides: kernel launches, sampling, scheduling."""
 
 
@@ -191,7 +196,7 @@ class Roofline:
             duration_s += self._exchange_s(tokens)
         return Cost(duration_s, compute_s, memory_s)
 
-    def _exchange_s(self, tokens: int) -> float:
+    def _exchange_s(self, tokens: float) -> float:
         """What the ranks' all-reduces of a step take.
 
         Each moves 2 (k - 1) / k of its data in and out of each of k ranks:

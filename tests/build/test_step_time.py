@@ -6,20 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator
+from tests.build.planned_pair import EIGHT_B, ONE_B, PRM
 from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
 from tts.build.spec import TensorRTEngine
-from tts.build.tensorrt.model_shape import known_names, shape_of
-from tts.build.tensorrt.roofline import roofline as planned
-from tts.engines.simulated import (
-    GPUS,
-    Affine,
-    Efficiency,
-    Load,
-    ModelShape,
-    Roofline,
-)
+from tts.build.tensorrt.gpus import GPUS
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.step_time import Affine, Efficiency, Load, ModelShape, Roofline
 
 IDEAL = Efficiency(half_tokens=0, overhead_s=0)
 DECODE_MS = {  # batch: milliseconds at 500 tokens of context, before the shortest step
@@ -142,31 +135,6 @@ def test_a_weight_only_precision_reads_less_and_computes_in_16_bits():
     whole = ModelShape.of(shape_of(EIGHT_B))
     costs = [roofline("h100", each).cost(prefill(2048)).compute_s for each in (shape, whole)]
     assert costs[0] == costs[1]
-
-
-@given(
-    name=st.sampled_from([n for n in known_names() if shape_of(Path(n)).experts is None]),
-    precision=st.sampled_from(["bf16", "fp8", "int8", "int4_awq"]),
-    gpu=st.sampled_from(["h100", "l40s", "h200"]),
-    batch=st.integers(1, 1024),
-    context=st.integers(0, 8192),
-    tokens=st.integers(1, 16384),
-)
-def test_both_rooflines_agree_where_they_price_the_same_step(
-    name, precision, gpu, batch, context, tokens
-):
-    spec = generator(checkpoint=Path(name), precision=precision)
-    config = shape_of(Path(name))
-    plan = planned(config, spec, GPUS[gpu])
-    shape = ModelShape.of(config, precision, spec.placement)
-    mine = roofline(gpu, shape)
-    decode = 1e-3 * unbounded_ms(mine, Load(batch, batch * context))
-    assert decode == pytest.approx(plan.decode_s(batch, context), rel=1e-9)
-    # a prompt's one row of logits, and the head that it takes, are left out here
-    new = 1e-3 * unbounded_ms(mine, prefill(tokens))
-    assert new <= plan.prefill_s(1, tokens, 0)
-    head_s = max(plan.head_flops / plan.flops / 0.6, shape.head_bytes / plan.bandwidth / 0.8)
-    assert new >= plan.prefill_s(1, tokens, 0) - head_s * (1 + 1e-9)
 
 
 def test_a_mixture_of_experts_reads_the_experts_that_its_tokens_are_sent_to():
