@@ -11,9 +11,9 @@ from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verif
 from tts.build.errors import CheckpointError
 from tts.build.model_config import read_model_config
 from tts.build.tensorrt.engine_memory import CONTEXT, WORKSPACE, parameters, ranks_of
-from tts.build.tensorrt.gpus import GIB, GPUS
+from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.roofline import roofline
+from tts.build.tensorrt.step_time import ModelShape
 
 # Worked by hand from the published shapes: billions of parameters, of layers, of the head,
 # GB of bf16 weights, KV bytes per token, GFLOPs per token of layers and with the head,
@@ -31,7 +31,7 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
     counted = parameters(shape)
     spec = generator(checkpoint=checkpoint)
     (rank,) = ranks_of(shape, spec)
-    cost = roofline(shape, spec, GPUS["h100"])
+    step = ModelShape.of(shape)
     assert counted.total == near(total * 1e9)
     assert counted.body == near(body * 1e9)
     assert counted.head == near(head * 1e9)
@@ -39,9 +39,9 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
     copied_head = 2 * counted.head if counted.tied else 0
     assert rank.weights - copied_head == near(weights * 1e9)
     assert rank.kv_bytes_per_token == kv
-    assert cost.body_flops == near(flops * 1e9)
-    assert cost.body_flops + cost.head_flops == near(flops_with_head * 1e9)
-    assert cost.attention_flops == attention
+    assert 2 * step.body == near(flops * 1e9)
+    assert 2 * (step.body + step.head) == near(flops_with_head * 1e9)
+    assert step.attention_flops == attention
 
 
 @pytest.mark.parametrize(

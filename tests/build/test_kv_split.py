@@ -5,21 +5,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.build.planned_pair import ONE_B, PRM, generator
+from tests.build.planned_pair import ONE_B, PRM
 
 from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.roofline import OVERHEAD_S, roofline
+from tts.build.tensorrt.step_time import Load, ModelShape, Roofline
 
 
 def side(shape: ModelConfig, **fields: Any) -> Side:
-    spec = generator()
     return Side(
         **(
             {
-                "roofline": roofline(shape, spec, GPUS["h100"]),
+                "steps": Roofline(GPUS["h100"], ModelShape.of(shape)),
                 "beams": 256,
                 "block": 32,
                 "reuse": True,
@@ -51,7 +50,7 @@ def test_a_step_that_writes_takes_a_decode_longer_for_each_token() -> None:
     """At the mean context of its tokens; one that writes nothing is a prefill alone."""
     writes, scores = side(shape_of(ONE_B), decoded=60), side(shape_of(ONE_B), decoded=0)
     plenty = writes.pool(256)
-    decode = writes.roofline.decode_s(256, 150 + 300 + 60 / 2) + OVERHEAD_S
+    decode = writes.steps.cost(Load(256, 256 * (150 + 300 + 60 / 2))).duration_s
     assert writes.step_s(plenty) - scores.step_s(plenty) == pytest.approx(60 * decode)
     prefill = scores.step_s(plenty)
     assert 0 < prefill < 60 * decode

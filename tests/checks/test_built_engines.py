@@ -11,7 +11,8 @@ from tests.checks.deployments import changed, checkpoint, serious
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
-from tts.checks import BEFORE_BUILD, DEEP, lint
+from tts.checks import BEFORE_BUILD, lint
+from tts.checks.after_build import DEEP
 from tts.serving.repository.render import render_repository
 
 Build = Callable[[Deployment], None]

@@ -14,7 +14,7 @@ HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """What is served holds the biases of its verifier's head, and so needs the checkpoint."""
 LLAMA = "llama-1b-prm-8b-h100-bf16"
 SMI = """#!/bin/sh
-echo "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0"
+echo "0, NVIDIA H100 80GB HBM3, 81559, 0, {driver}, 9.0"
 """
 
 
@@ -107,7 +107,7 @@ def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
 def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
     has_gpu(home, driver="550.54.15")
     out = run("doctor").stdout
-    assert "note     NVIDIA driver: 550.54.15" in out
+    assert "note      NVIDIA driver: 550.54.15" in out
     assert "590.44.01 or later" in out
     assert "docker: absent" in out
 
@@ -115,20 +115,20 @@ def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
 def test_doctor_names_folders_that_may_not_be_written_to(home, monkeypatch):
     (home / "home").mkdir()
     out = run("doctor").stdout
-    assert f"ok       runs: {paths.runs_dir()} (" in out
+    assert f"ok        runs: {paths.runs_dir()} (" in out
     monkeypatch.setattr(diagnosis.os, "access", lambda folder, mode: False)
     out = run("doctor").stdout
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
-        assert f"missing  {what}: {folder} is not writable" in out
+        assert f"missing   {what}: {folder} is not writable" in out
     assert "Set TTS_HOME to a folder that you may write to." in out
 
 
 def test_doctor_knows_the_containers(home, monkeypatch):
     has_gpu(home)
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.08")
-    assert "note     NVIDIA container: inside 26.08" in run("doctor").stdout
+    assert "note      NVIDIA container: inside 26.08" in run("doctor").stdout
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.07")
-    assert "ok       NVIDIA container: inside 26.07" in run("doctor").stdout
+    assert "ok        NVIDIA container: inside 26.07" in run("doctor").stdout
 
 
 def test_a_driver_that_does_not_answer_is_no_gpu(home):

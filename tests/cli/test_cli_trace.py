@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_cli import tts
-
-OLD_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
+from tests.runs.recorded import RECORDED
 
 
 @pytest.fixture
 def run(tmp_path):
-    """A run as version 1 of the log left it."""
-    return Path(shutil.copytree(OLD_RUN, tmp_path / "run"))
+    """A recorded run."""
+    return Path(shutil.copytree(RECORDED, tmp_path / "run"))
 
 
-def test_a_run_of_an_old_version_has_a_timeline(run, tmp_path):
+def test_a_run_has_a_timeline(run, tmp_path):
     code, out, err = tts("runs", "trace", run, home=tmp_path)
     assert code == 0, err
     assert (run / "trace.json").stat().st_size > 10_000

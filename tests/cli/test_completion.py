@@ -121,8 +121,6 @@ def test_every_argument_that_takes_such_a_name_is_completed():
         for name, part in getattr(command, "commands", {}).items():
             check(part, (*words, name))
         for parameter in command.params:
-            if getattr(parameter, "hidden", False) or command.hidden:
-                continue
             named = parameter.name in ("strategy", "dataset", "deployment")
             if named or parameter.metavar in takes:
                 assert parameter._custom_shell_complete is not None, (words, parameter.name)

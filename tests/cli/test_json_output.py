@@ -19,7 +19,7 @@ from tts.build import paths
 from tts.build.errors import Interrupted
 from tts.build.spec import load_deployment
 from tts.checks.first_run import steps
-from tts.checks.first_run.outcomes import Outcome
+from tts.checks.observation import Observation
 from tts.cli import app
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
@@ -46,7 +46,7 @@ def printed(command, *words, code=0):
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     where = tmp_path_factory.mktemp("runs")
-    for name in ("decoupled", "lockstep", "budget", "servers", "v1-beam", "interrupted", "group"):
+    for name in ("decoupled", "lockstep", "budget", "servers", "interrupted", "group"):
         unpacked(name, where)
     for name in ("unreferenced", "program"):
         unpacked(name, where)
@@ -61,11 +61,10 @@ def home(tmp_path, monkeypatch):
 def test_every_command_with_the_option_has_a_document_on_the_page():
     def with_json(group, name):
         for called, command in group.commands.items():
-            if not command.hidden:
-                if hasattr(command, "commands"):
-                    yield from with_json(command, f"{name} {called}")
-                elif any("--json" in parameter.opts for parameter in command.params):
-                    yield f"{name} {called}"
+            if hasattr(command, "commands"):
+                yield from with_json(command, f"{name} {called}")
+            elif any("--json" in parameter.opts for parameter in command.params):
+                yield f"{name} {called}"
 
     described = {" ".join(name.split(" --")[:1]) for name in DOCUMENTS}
     described = {"tts list" if name.startswith("tts list ") else name for name in described}
@@ -126,8 +125,8 @@ def test_doctor_and_its_first_run(monkeypatch, tmp_path):
     assert (seen["deployment"], seen["first_run"]) == ("demo", None)
 
     def take_steps(run, tell, say):
-        run.outcomes.append(Outcome("GPU", "not here", "one", "none"))
-        tell(run.outcomes[0])
+        run.observations.append(Observation("GPU", "not here", "none", expected="one"))
+        tell(run.observations[0])
 
     monkeypatch.setattr(steps, "take_steps", take_steps)
     first = printed("tts doctor", "demo-gpu", "--first-run", code=3)
@@ -179,8 +178,8 @@ def test_requests_and_keys_of_the_gateway():
     (found,) = printed("tts gateway requests")
     assert (found["id"], found["prompt"]) == (record.id, "wäre\n?")
     assert found["gateway_latency_s"] == pytest.approx(0.001)
-    assert printed("tts gateway requests", "--status", 500) == []
-    done = CliRunner().invoke(app, ["gateway", "requests", "--json", "--format", "csv"])
+    assert printed("tts gateway requests", "--until", "1h") == []
+    done = CliRunner().invoke(app, ["gateway", "requests", "--json", "--format", "jsonl"])
     assert done.exit_code == 2
     book = UsageBook(usage_file())
     book.add("k", "demo", (1, 2, 3, 4))
@@ -193,27 +192,26 @@ def test_requests_and_keys_of_the_gateway():
     assert (key["name"], key["limits"]["tokens_per_minute"], key["revoked"]) == ("a", 9, None)
 
 
-def test_report_of_runs_old_and_new(kept):
-    names = ("decoupled", "budget", "servers", "v1-beam", "unreferenced")
+def test_report_of_runs(kept):
+    names = ("decoupled", "budget", "servers", "unreferenced")
     for name in names:
         found = printed("tts report", kept / name)
-        (run,) = found["runs"]
+        (row,) = found["rows"]
         summary = json.loads((kept / name / "summary.json").read_text())
         for field in ("accuracy", "wall_s", "tree_digest", "problems"):
-            assert run["summary"][field] == summary[field]
-        assert [row["run"] for row in found["rows"]] == [run["folder"]]
+            assert row["summary"][field] == summary[field]
+        assert (row["run"], found["pairs"]) == (str(kept / name), [])
         assert Path(found["page"]).is_file()
     both = printed("tts report", kept / "decoupled", kept / "lockstep", "--format", "csv")
-    assert [run["summary"]["schedule"] for run in both["runs"]] == ["decoupled", "lockstep"]
+    assert [row["summary"]["schedule"] for row in both["rows"]] == ["decoupled", "lockstep"]
     assert both["figures"]
     assert all(Path(file).is_file() for file in both["figures"])
 
 
 def test_report_of_a_comparison(kept):
     found = printed("tts report", kept / "group")
-    assert len(found["rows"]) > len(found["runs"]) > 5
+    assert len(found["rows"]) > len({row["run"] for row in found["rows"]}) > 5
     assert found["unfinished"] == {str(kept / "group"): []}
-    assert {row["run"] for row in found["rows"]} == {run["folder"] for run in found["runs"]}
 
 
 def test_report_of_a_study(tmp_path):
@@ -222,13 +220,12 @@ def test_report_of_a_study(tmp_path):
     limits = limits_digest(load_deployment("demo"))  # its checkpoints lie elsewhere now
     file.write_text(json.dumps({**study, "limits_digest": limits}))
     found = printed("tts report", tmp_path / "study")
-    assert (found["runs"], found["rows"]) == ([], [])
+    assert found["rows"] == []
     assert all(each["text"] for each in found["advice"])
 
 
 def test_compare(kept):
-    found = printed("tts runs compare", kept / "decoupled", kept / "lockstep", kept / "interrupted")
-    assert [run["name"] for run in found["runs"]] == ["decoupled", "lockstep", "interrupted"]
+    found = printed("tts report", kept / "decoupled", kept / "lockstep", kept / "interrupted")
     assert "schedule" in [setting["name"] for setting in found["settings"]]
     assert [pair["other"] for pair in found["pairs"]] == [
         str(kept / "lockstep"),
@@ -254,7 +251,7 @@ def test_runs(kept, tmp_path):
         (("plan", "nowhere"), "ConfigError", 2),
         (("plan",), "UsageError", 2),
         (("lint", "demo", "--nope"), "UsageError", 2),
-        (("runs", "compare", "/nowhere"), "UsageError", 2),
+        (("report", ".", "."), "UsageError", 2),
         (("report", "/nowhere"), "RunError", 1),
         (("bench", "demo", "--strategy", "beem-search"), "ConfigError", 2),
         (("solve", ""), "ConfigError", 2),

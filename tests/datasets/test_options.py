@@ -63,13 +63,6 @@ def test_one_seed_is_both_unless_two_are_given():
     assert problems_of(replace(COT, dataset_seed=3))[1] == load_problems("demo", limit=5, seed=3)
 
 
-def test_a_run_of_before_there_were_two_seeds_has_the_same_problems(tmp_path):
-    old = parse_config(OLD, tmp_path / "run.json")
-    problems = load_problems("demo", limit=5, seed=7)
-    assert problems_of_run(tmp_path, old) == problems
-    assert problems_of(old)[1] == problems
-
-
 def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny_deployment):
     def kept(config):
         strategy = choose("greedy", tiny_deployment, {})

@@ -13,11 +13,12 @@ import pytest
 from tests.commands import prepared
 
 from tts.build.spec import load_deployment
-from tts.lab.bench.single_run import plan_of, run_plan
+from tts.lab.bench.single_run import plan_of
+from tts.lab.campaign import Campaign
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
-from tts.session import AsyncSession, RunProgress
+from tts.session import AsyncSession
 from tts.session.run import open_run
 
 
@@ -97,9 +98,13 @@ def servers(tts):
 
 def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
-    session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
+
+    async def running(run):
+        async with Campaign(Observer(), cold=False) as campaign:
+            await campaign.run(run, "problems")
+
     with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Observer(), progress))
+        asyncio.run(running(run))
     return summary(folder)
 
 

@@ -9,7 +9,8 @@ from tts.build.errors import RunError
 from tts.lab.bench import group_run
 from tts.lab.bench.group_run import members_of, resume_group, run_all
 from tts.lab.observer import Observer
-from tts.reports.comparison import report_comparison
+from tts.reports.comparison import print_report
+from tts.runs.compare import compare as runs_compared
 from tts.runs.compare import read_rows
 from tts.runs.config import Limits, RunConfig
 from tts.runs.folder import read_config
@@ -76,7 +77,7 @@ def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tmp_path, capsys):
     summary = json.loads((folder / "beam-search" / "summary.json").read_text())
     assert summary["fitted_to"] == {"budget_tokens": 400}
     assert "limited" not in summary
-    report_comparison([folder])
+    print_report(runs_compared([folder]))
     assert "400 tokens" in capsys.readouterr().out
 
     with pytest.raises(RunError):
@@ -94,14 +95,10 @@ def test_an_n_that_is_given_wins_and_the_budget_is_that_of_each_problem(tmp_path
     assert all(row.differs["budget_tokens"] == 400 for row in rows)
 
 
-def test_a_mean_of_seconds_is_a_budget_of_tokens_to_auto(tmp_path, monkeypatch):
+def test_auto_takes_the_budget_and_a_deadline_limits_all(tmp_path, monkeypatch):
     compare(("greedy", "auto"), monkeypatch)
-    heard = Heard()
-    folder = run_all(asked(Limits(deadline_s=0.5)), tmp_path / "all", heard)
-    greedy, auto = json.loads((folder / "group.json").read_text())["runs"]
-    assert "budget_tokens" not in greedy
-    tokens = auto["budget_tokens"]
-    assert any(f"auto: a mean of {tokens:,} tokens takes" in line for line in heard.said)
-    assert read_config(folder / "auto")["limits"] == {"budget_tokens": tokens}
-    assert {tuple(row.budget.items()) for row in read_rows(folder)[0]} == {(("deadline_s", 0.5),)}
+    folder = run_all(asked(Limits(400, 60.0)), tmp_path / "all", Heard())
+    assert read_config(folder / "greedy")["limits"] == {"deadline_s": 60.0}
+    assert read_config(folder / "auto")["limits"] == {"budget_tokens": 400, "deadline_s": 60.0}
+    assert {row.budget["budget_tokens"] for row in read_rows(folder)[0]} == {400}
     assert resume_group(folder, None, Heard()) == folder

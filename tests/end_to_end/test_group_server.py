@@ -61,11 +61,11 @@ def small_steps(tts: Tts, tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """The servers that sessions start; they write iteration logs."""
+    """The servers that sessions start."""
     servers = []
 
     def start(*args, **options):
-        servers.append(start_server(*args, **options | {"iteration_log": True}))
+        servers.append(start_server(*args, **options))
         return servers[-1]
 
     monkeypatch.setattr(supervise, "start_server", start)
@@ -138,7 +138,7 @@ def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
 def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     small_steps, started, three, tmp_path
 ):
-    with start_server(load_deployment(small_steps), iteration_log=True) as running:
+    with start_server(load_deployment(small_steps)) as running:
         run_bench(wanted(small_steps, "greedy"), tmp_path / "before", Observer())
         following = Following()
         run_all(wanted(small_steps), tmp_path / "all", following)

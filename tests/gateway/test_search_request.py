@@ -58,11 +58,6 @@ def test_the_strategy_is_that_of_the_name_or_the_field_or_the_default(read):
     assert read(budget=4).config.strategy == RunConfig().strategy == "beam-search"
 
 
-def test_a_strategy_is_found_by_its_other_name(read):
-    assert read(tts={"strategy": "cot"}).config.strategy == "greedy"
-    assert read(named="greedy", tts={"strategy": "cot"}).config.strategy == "greedy"
-
-
 def test_fields_of_any_client_become_the_strategys_parameters(read):
     asked = read(
         named="best-of-n", budget=4, temperature=0.5, max_completion_tokens=7, tts={"seed": 3}

@@ -4,20 +4,19 @@ import shutil
 from functools import partial
 
 from tests.golden import derived
-from tests.golden.folders import GROUPS, run_names, unpacked
+from tests.golden.folders import GROUP, run_names, unpacked
 
 COMPARED = {
     "schedules": ("decoupled", "lockstep", "batched", "alternating"),
-    "versions": ("v2-beam", "v1-beam", "v0-beam"),
     "limits": ("decoupled", "budget", "deadline"),
     "answers": ("decoupled", "constrained"),
     "unfinished": ("resumed", "interrupted", "torn"),
-    "groups": ("group", "v2-group"),
+    "groups": ("group", "group"),
     "a-run-and-a-group": ("budget", "group"),
     "nothing-in-common": ("program", "decoupled"),
     "without-references": ("unreferenced", "unreferenced"),
 }
-CONTINUED = ("interrupted", "torn", "v0-interrupted", "v1-interrupted", "v2-interrupted")
+CONTINUED = ("interrupted", "torn", "lockstep-interrupted")
 
 
 def cases():
@@ -25,23 +24,19 @@ def cases():
     found = {}
     for name in run_names():
         found[f"run/{name}"] = partial(_on_copy, derived.of_run, name)
-        if name.startswith(("v1-group", "v2-group")):  # much the same as those of `group`
-            continue
         found[f"report/{name}"] = partial(_on_copy, derived.of_report, name)
         found[f"trace/{name}"] = partial(_traced, name)
-    for name in GROUPS:
-        found[f"rows/{name}"] = partial(_on_copy, derived.of_rows, name)
-        found[f"report/{name}"] = partial(_on_copy, derived.of_report, name)
+    found[f"rows/{GROUP}"] = partial(_on_copy, derived.of_rows, GROUP)
+    found[f"report/{GROUP}"] = partial(_on_copy, derived.of_report, GROUP)
     for name, folders in COMPARED.items():
-        found[f"together/{name}"] = partial(_together, derived.of_report, folders)
-        found[f"compare/{name}"] = partial(_together, derived.of_comparison, folders)
+        found[f"together/{name}"] = partial(_together, derived.of_comparison, folders)
     for name in CONTINUED:
         found[f"continued/{name}"] = partial(_on_copy, derived.of_resumption, name)
     repaired = partial(derived.of_resumption, repair=True)
     found["continued/damaged"] = partial(_on_copy, repaired, "damaged")
     found["continued/damaged-unrepaired"] = partial(_on_copy, derived.of_resumption, "damaged")
     found["continued/failed"] = partial(_on_copy, derived.of_resumption, "failed")
-    for name in ("damaged", "torn", "decoupled", "v0-interrupted"):
+    for name in ("damaged", "torn", "decoupled"):
         found[f"repair/{name}"] = partial(_on_copy, derived.of_repair, name)
     found["merge/both"] = partial(_merged, ("shard-1", "shard-2"))
     found["merge/one"] = partial(_refused_merge, ("shard-1",))
@@ -52,7 +47,7 @@ def cases():
     found["wire/single"] = lambda where: derived.of_wire(where / "grpc")
     found["wire/gateway"] = lambda where: derived.of_gateway(where / "grpc")
     found["wire/continued"] = lambda where: derived.of_requests(
-        unpacked("v1-interrupted", where), where / "grpc"
+        unpacked("lockstep-interrupted", where), where / "grpc"
     )
     return found
 

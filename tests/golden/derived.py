@@ -27,7 +27,6 @@ from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
 from tts.constraints.answer import answer_constraint
-from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
@@ -35,7 +34,8 @@ from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
-from tts.lab.bench import single_run
+from tts.lab import campaign
+from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
@@ -45,23 +45,21 @@ from tts.lab.tuning.requests import recorded_requests
 from tts.lab.tuning.result import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.compare import compare_runs, differing_settings, read_rows
+from tts.runs.compare import compare, read_rows
 from tts.runs.config import parse_config, read_run_config
 from tts.runs.engine_steps import EngineStep, read_step_log
-from tts.runs.folder import read_config, read_problems
+from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
-from tts.runs.resume import ResumedWork, read_resume_point, repair_log
+from tts.runs.replay import open_recording, read_recording
+from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
-from tts.strategies.names import strategy_name
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -72,10 +70,10 @@ _MOST_ROWS = 24
 
 
 def _kept(kept, summary):
-    """What a run's own summary says otherwise than one made now; it may lack newer fields."""
+    """What a run's own summary says otherwise than one made now."""
     if kept is None:
         return None
-    other = {name: value for name, value in kept.items() if summary.get(name) != value}
+    other = {name: value for name, value in kept.to_json().items() if summary.get(name) != value}
     return other or "the same"
 
 
@@ -84,9 +82,9 @@ def of_run(folder):
     config = read_config(folder)
     asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
+    summary = _or_error(lambda: summarise(asked, read_events(folder)).to_json())
     return {
-        "config": _or_error(lambda: read_run_config(folder).to_json() == _with_its_name(config)),
+        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
         "kept_summary": _kept(run.summary, summary),
         "measures": _or_error(lambda: run.measures),
@@ -119,11 +117,14 @@ def of_rows(folder):
 
 
 def of_comparison(*folders):
-    """What `tts runs compare` prints, and the numbers behind it."""
-    runs = [MeasuredRun.load(folder) for folder in expand_groups(folders)]
-    settings = {each.name: each.values for each in differing_settings([r.config for r in runs])}
-    pairs = _or_error(lambda: [_pair(pair) for pair in compare_runs(runs)])
-    return {"printed": command("runs", "compare", *folders), "settings": settings, "pairs": pairs}
+    """What `tts report` prints of several folders, what its page shows, and what is behind it."""
+
+    def numbers():
+        found = compare(folders)
+        settings = {each.name: each.values for each in found.settings}
+        return {"settings": settings, "pairs": list(map(_pair, found.pairs))}
+
+    return {**of_report(*folders), "compared": _or_error(numbers)}
 
 
 def of_trace(folder, file):
@@ -159,7 +160,6 @@ def of_repair(folder):
         "before": before,
         "said": repaired and str(repaired),
         "lines": repaired and repaired.lines,
-        "unsolved": repaired and repaired.unsolved,
         "log": _hash(_unsealed(folder / "events.jsonl")),
         "files": sorted(file.name for file in folder.iterdir()),
         "again": repair_log(folder, ids),
@@ -208,13 +208,11 @@ def _continued(folder, generator, verifier, *, repair=False):
     (folder / "run.json").write_text(json.dumps(config))
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
-        mock.patch.object(single_run, "AsyncSession", session),
-        mock.patch.object(single_run, "require_current"),
-        mock.patch.object(single_run, "build_if_quick"),
+        mock.patch.object(campaign, "AsyncSession", session),
+        mock.patch.object(campaign, "require_current"),
+        mock.patch.object(campaign, "build_if_quick"),
     ):
-        error = _or_error(
-            lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None
-        )
+        error = _or_error(lambda: resume_bench(folder, None, Observer(), repair=repair) and None)
     if error:
         return error
     summary = json.loads((folder / "summary.json").read_text())
@@ -431,11 +429,6 @@ def _answer_of(completion):
     return completion
 
 
-def _with_its_name(config):
-    """A run.json whose strategy has the name that it goes by today."""
-    return {**config, "strategy": strategy_name(config["strategy"])}
-
-
 def _or_error(derive):
     """What `derive` returns, or what the user is told instead."""
     try:
@@ -449,7 +442,7 @@ def command(*arguments):
     done = CliRunner(env=_TERMINAL).invoke(app, [str(argument) for argument in arguments])
     if isinstance(done.exception, TtsError):
         return {"error": done.exception.message, "hint": done.exception.hint}
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.exception, done.output[-300:])
     return [line.rstrip() for line in done.output.splitlines()]
 
 
@@ -462,9 +455,8 @@ def _pair(pair):
         "gain": pair.gain,
         "gain_95": pair.gain_95,
         "p": pair.p_value,
-        "costs": [
-            {**asdict(cost), "interval_95": cost.difference.interval_95} for cost in pair.costs
-        ],
+        "costs": [asdict(cost) for cost in pair.costs],
+        "trees": pair.trees and asdict(pair.trees),
     }
 
 
@@ -486,8 +478,7 @@ def _problem(problem):
 
 def _requests(requests):
     counts = Counter(
-        f"{each.engine} {each.kind} {each.cancelled or each.trigger or ''}".strip()
-        for each in requests
+        f"{each.engine} {each.kind} {each.cancelled or ''}".strip() for each in requests
     )
     rows = [msgspec.json.encode(each) for each in requests]
     return {"counts": dict(sorted(counts.items())), "hash": _hash(b"\n".join(rows))}
@@ -512,9 +503,8 @@ def _models():
 def _token_ids(folder):
     if "verifier" in read_config(folder).get("functions", {}):
         return None  # its prompts were texts for a function of the program
-    questions = {problem.id: problem.full_question for problem in _problems(folder)}
     found = defaultdict(list)
-    for engine, each in requests_with_ids(read_events(folder), _models(), questions):
+    for engine, _, each, _ in logged_requests(read_events(folder), _models()):
         found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
     return {
         engine: {
@@ -555,19 +545,14 @@ def _resume(folder, vote):
                 ),
             }
             for name, problem in point.unfinished.items()
-            for work in [ResumedWork.of(problem)]
+            for work in [resumed_work(problem)]
         },
     }
 
 
-def _problems(folder):
-    return read_problems(folder) or problems_of_run(folder, read_run_config(folder))
-
-
 def _replay(folder):
     path, config = open_recording(folder)
-    models = in_recorded_context(path, config, _models())
-    recording = read_recording(path, config, models, _problems(folder))
+    recording = read_recording(path, config, _models())
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
@@ -582,7 +567,7 @@ def _replay(folder):
 
 def _tuning_requests(folder):
     events = read_events(folder)
-    found = recorded_requests(_models(), _problems(folder), read_run_config(folder), events)
+    found = recorded_requests(_models(), read_run_config(folder), events)
     generations = [
         (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
         for g in found.generations
@@ -625,7 +610,7 @@ def _page(file):
     packed = _json_in(text, "packed-trees")
     trees = {
         run["name"]: [
-            {**entry, "tree": _hash(packed[f"{number}/{place}"].encode())}
+            {**entry, "tree": _hash(packed[number][place].encode())}
             for place, entry in enumerate(run["problems"])
         ]
         for number, run in enumerate(_json_in(text, "tree-data")["runs"])
@@ -676,15 +661,15 @@ def _name(node):
 
 
 def _unsealed(log):
-    """What a log says, without its version and its checksums, which older versions do not write."""
+    """What a log says, without its checksums."""
     lines = re.sub(rb',"crc":"[0-9a-f]{8}"', b"", log.read_bytes())
-    return re.sub(rb',"files":\{[^}]*\}', b"", lines.replace(b'"version":4', b'"version":3'))
+    return re.sub(rb',"files":\{[^}]*\}', b"", lines)
 
 
 def _unsealed_json(file):
     """A file's fields without those that say what it belongs to."""
     fields = json.loads(file.read_text())
-    return {name: value for name, value in fields.items() if name not in ("crc32", "files")}
+    return {name: value for name, value in fields.items() if name != "crc"}
 
 
 def _hash(data):

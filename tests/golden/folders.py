@@ -1,14 +1,14 @@
 """The run folders that are kept, and what is derived from them as it is compared.
 
-`folders/` holds runs that were really made, logs packed with gzip:
+`folders/` holds runs that were really made by the demo pair on a CPU, logs packed with gzip. They
+are kept without checksums, which `unpacked` adds, so that they can be edited:
 
 | folders | made by |
 |---|---|
-| `v0-*` | the oldest logs (version 1, not said): without `groups`, `question`, idle times |
-| `v1-*`, `v2-*` | logs of version 1 with idle times and groups, and of version 2 |
-| `group` | `tts bench demo --strategy all`; `v1-group`, `v2-group` are those of their versions |
+| `group` | `tts bench demo --strategy all` |
 | `lockstep` ... `decoupled`, `speculative` | the schedules on the same problems |
 | `interrupted`, `resumed` | a run that was killed, and the same continued to its end |
+| `lockstep-interrupted` | one of schedule lockstep that was killed |
 | `torn` | `interrupted`, cut within its last line |
 | `damaged` | `resumed` with a broken line and a problem that is solved twice |
 | `failed`, `own-reward` | of programs: a reward function that fails, and one that works |
@@ -18,8 +18,6 @@
 | `shard-1`, `shard-2`, `merged` | two shards and their merge |
 | the others | named for their option |
 | `study`, `tune` | a tiny study of real servers, a short `tts tune` |
-
-All but the old ones were made by the demo pair on a CPU.
 """
 
 import gzip
@@ -27,22 +25,26 @@ import json
 import shutil
 from pathlib import Path
 
+from tts.runs.checks import write_summary
+from tts.runs.checksums import Chain
+from tts.runs.folder import EVENTS, SUMMARY
+
 HERE = Path(__file__).parent
 FOLDERS, EXPECTED = HERE / "folders", HERE / "expected"
 CHECKOUT = str(HERE.parents[1])
-GROUPS = ("group", "v1-group", "v2-group")
-NO_RUNS = (*GROUPS, "study", "tune")
+GROUP = "group"
+NO_RUNS = (GROUP, "study", "tune")
 
 
 def run_names():
     """Every run that is kept but those of the study, also those within a group."""
     alone = [f.name for f in FOLDERS.iterdir() if f.name not in NO_RUNS]
-    within = [f"{g}/{f.name}" for g in GROUPS for f in (FOLDERS / g).iterdir() if f.is_dir()]
+    within = [f"{GROUP}/{f.name}" for f in (FOLDERS / GROUP).iterdir() if f.is_dir()]
     return sorted([*alone, *within])
 
 
-def unpacked(name, where):
-    """A copy of a folder in `where`, logs unpacked."""
+def unpacked(name, where, change=bytes):
+    """A copy of a folder in `where`, logs unpacked, changed and sealed."""
     copy = where / name
     for file in (FOLDERS / name).rglob("*"):
         target = copy / file.relative_to(FOLDERS / name)
@@ -53,7 +55,24 @@ def unpacked(name, where):
             target.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
         else:
             shutil.copyfile(file, target)
+    for log in copy.rglob(EVENTS):
+        log.write_bytes(b"".join(_sealed(change(log.read_bytes()))))
+    for summary in copy.rglob(SUMMARY):
+        write_summary(summary.parent, json.loads(summary.read_text()))
     return copy
+
+
+def _sealed(log):
+    """The lines of a log with their checksums, but for those that are no JSON."""
+    chain = Chain()
+    for line in log.splitlines(keepends=True):
+        try:
+            json.loads(line)
+        except ValueError:
+            chain.fits(line)  # as its reader goes on
+            yield line
+        else:
+            yield chain.seal(line.removesuffix(b"\n"))
 
 
 def plain(derived, where):

@@ -25,6 +25,7 @@ from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench, run_solve
@@ -70,10 +71,6 @@ def _report_group(work: Path) -> object:
     return _tts("report", work / GROUP)
 
 
-def _compare(work: Path) -> object:
-    return _tts("runs", "compare", work / RUN, work / OTHER)
-
-
 def _trace(work: Path) -> object:
     _tts("runs", "trace", work / RUN, "--to", work / "out.json")
     return (work / "out.json").read_bytes()
@@ -115,7 +112,6 @@ COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
     "report": ([RUN], _report),
     "report of two": ([RUN, OTHER], _report_both),
     "report of a group": ([GROUP], _report_group),
-    "compare": ([RUN, OTHER], _compare),
     "trace": ([RUN], _trace),
     "merge": (SHARDS, _merge),
     "resume": ([RUN], _resume),
@@ -150,8 +146,8 @@ def scripted_engines() -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         for module in (single_run, group_run):
             patches.enter_context(patch.object(module, "deployment_of", lambda config: spec))
-        patches.enter_context(patch.object(single_run, "AsyncSession", scripted))
-        patches.enter_context(patch.object(single_run, "require_current", lambda deployment: None))
+        patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
+        patches.enter_context(patch.object(campaign, "require_current", lambda deployment: None))
         yield
 
 

@@ -27,13 +27,13 @@ from tts.build.weights import Weights
 from tts.datasets.load import load_problems
 from tts.lab.simulation.workload import read_chains
 from tts.lab.tuning.result import RESULT, read_fits
-from tts.reports.runs import print_report
-from tts.runs.compare import read_rows
+from tts.reports.comparison import print_report
+from tts.runs.checks import read_summary_fields, write_summary
+from tts.runs.compare import compare, read_rows
 from tts.runs.config import read_run_config
-from tts.runs.folder import GROUP, PROBLEMS, read_problems
+from tts.runs.folder import GROUP, PROBLEMS, SUMMARY, read_config, read_json, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
-from tts.runs.summary import read_summary
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state
 
@@ -103,7 +103,7 @@ def _by_users() -> dict[str, Reader]:
 
 def _of_runs(run: Path) -> dict[str, Reader]:
     """What a run or a measurement keeps."""
-    config = json.loads((run / "run.json").read_bytes())
+    config, summary = read_config(run), read_summary_fields(run)
     member = Member("member", {config["strategy"]: config["vote"]}, config["parameters"])
     problems = (
         {"id": "a", "problem": "1 + 1?", "answer": "2", "level": 1},
@@ -111,12 +111,12 @@ def _of_runs(run: Path) -> dict[str, Reader]:
     )
     whole_run = (run / "run.json", run / "events.jsonl", run / "summary.json")
     return {
-        "run.json": Reader("run.json", (run / "run.json").read_bytes(), read_run_config),
+        "run.json": Reader("run.json", json.dumps(config).encode(), read_run_config),
         "group.json": Reader(
             GROUP, json.dumps(group_config(config, [member])).encode(), _read_group, whole_run
         ),
         "summary.json": Reader(
-            "summary.json", (run / "summary.json").read_bytes(), _report, whole_run[:2]
+            "summary.json", json.dumps(summary).encode(), _report, whole_run[:2]
         ),
         "events": Reader(
             "events.jsonl",
@@ -287,9 +287,10 @@ def _read_group(folder: Path) -> None:
 
 
 def _report(folder: Path) -> None:
+    write_summary(folder, read_json(folder / SUMMARY, ""))  # sealed: who changed it is to be heard
     out = Console(file=io.StringIO(), width=80)
-    print_report([folder, folder], [read_summary(folder), read_summary(folder)], out)
-    print_report([folder], [read_summary(folder)], out)
+    print_report(compare([folder, folder]), out)
+    print_report(compare([folder]), out)
 
 
 def _read_shards(folder: Path) -> None:

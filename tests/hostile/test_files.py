@@ -8,7 +8,7 @@ import pytest
 from tests.amounts import amount
 from tests.hostile.mutations import mutated
 from tests.hostile.readers import readers
-from tests.runs.test_log import V1_RUN
+from tests.runs.recorded import RECORDED
 
 from tts.build import paths
 from tts.build.errors import TtsError
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 LONGEST_S = 60
 """For all mutations of a file; each takes milliseconds."""
-READERS = readers(V1_RUN)
+READERS = readers(RECORDED)
 
 
 @pytest.fixture

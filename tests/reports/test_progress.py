@@ -46,30 +46,15 @@ def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
 def test_a_terminal_is_shown_a_bar_for_each_run():
     out = console(terminal=True)
     observer: Observer = BenchProgress(out)
-    for title in ("1/2 cot", "2/2 dvts"):
+    for title in ("1/2 greedy", "2/2 dvts"):
         run = RunProgress(4)
         observer.began(run, title)
         run.count(None)
         observer.changed()
         observer.ended()
     text = out.file.getvalue()
-    for words in ("1/2 cot", "2/2 dvts", "1/4", "accuracy -"):
+    for words in ("1/2 greedy", "2/2 dvts", "1/4", "accuracy -"):
         assert words in text
-
-
-def test_a_pipe_is_told_which_engine_is_measured():
-    out = console(terminal=False)
-    with TuneProgress(out) as tuning:
-        observer: Observer = tuning
-        run = RunProgress(2)
-        observer.began(run, "recording")
-        run.count(None)
-        observer.changed()
-        observer.ended()
-        observer.measuring("generator", 6)
-        observer.at(4, 0)
-        observer.measuring("verifier", 6)
-    assert out.file.getvalue().splitlines() == ["Measuring the generator", "Measuring the verifier"]
 
 
 def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():

@@ -16,6 +16,7 @@ from tests.runs.logs import (
     cut,
     expansion,
     idle,
+    log_bytes,
     scoring,
     solved,
     started,
@@ -24,7 +25,7 @@ from tests.runs.logs import (
 from tts.build.errors import RunError
 from tts.reports.trace import TRACE, write_trace
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
-from tts.runs.events import Cancelled, encode
+from tts.runs.events import Cancelled
 from tts.runs.folder import EVENTS, create_run
 from tts.runs.requests import requests_of
 
@@ -84,7 +85,7 @@ class Parsed:
 
 def trace_of(folder, *events, config=None):
     create_run(folder, config or {"vote": "best"})
-    (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    (folder / EVENTS).write_bytes(log_bytes(*events))
     file, counts = write_trace(folder)
     assert file == folder / TRACE
     return Parsed(file), counts
@@ -206,7 +207,7 @@ def test_problems_lie_in_lanes_with_their_answers_until_their_session_ends(tmp_p
 def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
     folder = tmp_path / "run"
     create_run(folder, {"vote": "best"})
-    (folder / EVENTS).write_bytes(encode(SESSION) + b"\n")
+    (folder / EVENTS).write_bytes(log_bytes(SESSION))
     log = StepLog(folder, "generator", StepSession(session=SESSION.time, sampled=False))
     for t, tokens, blocks in ((0.02, 8, 3), (0.04, 8, 5), (0.55, 4, 5)):
         log.write(

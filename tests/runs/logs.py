@@ -2,7 +2,9 @@
 
 from hypothesis import strategies as st
 
+from tts.runs.checksums import Chain
 from tts.runs.events import (
+    VERSION,
     Cancelled,
     Generated,
     Idle,
@@ -15,9 +17,23 @@ from tts.runs.events import (
     Scored,
     Session,
     Used,
+    encode,
 )
 
-SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00")
+SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+
+
+def log_bytes(*events):
+    """A log of these events; bytes are lines that are no events."""
+    chain = Chain()
+    lines = []
+    for event in events:
+        if isinstance(event, bytes):
+            chain.fits(event)  # as its reader goes on
+            lines.append(event)
+        else:
+            lines.append(chain.seal(encode(event)))
+    return b"".join(lines)
 
 
 def expansion(node, sent, done, kind="main", *, tokens=0, problem="a"):
@@ -31,9 +47,9 @@ def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", pr
     return Cancelled(**request, kind=kind, work=work, why=why)
 
 
-def scoring(node, sent, done, *, trigger=None, problem="a", load=5):
+def scoring(node, sent, done, *, problem="a", load=5):
     request = _request(node, sent, done, problem, load)
-    return Scored(**request, score=0.5, cached=False, trigger=trigger)
+    return Scored(**request, score=0.5, cached=False)
 
 
 def started(problem, now, question=""):
@@ -54,6 +70,7 @@ def solved(problem, now, **fields):
         "correct": None,
         "any_correct": None,
         "tree_digest": "d",
+        "groups": (),
     }
     return ProblemSolved(t=now, problem=problem, **(plain | fields))
 
@@ -85,8 +102,7 @@ def requests(draw):
             tokens = draw(st.integers(0, 200))
             return expansion(node, sent, done, kind, tokens=tokens, problem=problem)
         case "Scored":
-            trigger = draw(st.sampled_from(("tokens", "group")))
-            return scoring(node, sent, done, trigger=trigger, problem=problem, load=load)
+            return scoring(node, sent, done, problem=problem, load=load)
         case "Cancelled":
             work = draw(st.sampled_from(("expand", "score", "prefetch")))
             kind = "eager" if work == "prefetch" else kind

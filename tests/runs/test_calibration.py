@@ -56,7 +56,7 @@ def test_what_says_nothing_is_left_out():
     unscored = (LoggedCompletion((0,), None, 0),)
     found = calibration_of([], [], completions=unscored)
     assert (found.right, found.without_score) == (0, 1)
-    for fields in ({"correct": None}, {"groups": None}):
+    for fields in ({"correct": None},):
         assert calibration_of([0.5], [0.5], **fields).right == 0
 
 

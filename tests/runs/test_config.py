@@ -3,22 +3,21 @@
 import json
 
 import pytest
-from tests.runs.test_log import V1_RUN
+from tests.runs.recorded import RECORDED
 
 from tts.build.errors import RunError
-from tts.runs.config import RunConfig, check_same, parse_config, read_run_config
+from tts.runs.config import LEFT_OUT, RunConfig, check_same, parse_config, read_run_config
 from tts.runs.folder import CONFIG, GROUP, read_config
 from tts.runs.groups import read_members, read_whole_group
 
-WHOLE = read_config(V1_RUN)
+WHOLE = read_config(RECORDED)
 MEMBER = {"folder": "greedy", "votes": {"greedy": "best"}, "parameters": {}}
-ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
-NEEDED = sorted(set(WHOLE) - ADDED_LATER)
+NEEDED = sorted(set(WHOLE) - LEFT_OUT)
 OWN = ("strategy", "vote", "parameters")
 
 
-def test_a_run_of_version_1_is_whole():
-    config = read_run_config(V1_RUN)
+def test_a_recorded_run_is_whole():
+    config = read_run_config(RECORDED)
     assert config.to_json() == WHOLE
     assert {
         name: config[name] for name in WHOLE
@@ -83,18 +82,14 @@ def test_the_runs_of_a_group_say_more_of_the_servers_that_they_found(tmp_path):
         read_members(tmp_path)
 
 
-def test_what_another_version_has_written_or_did_not_know_stays_as_it_is(tmp_path):
-    older = {key: value for key, value in WHOLE.items() if key not in ADDED_LATER}
-    for data in (older, {**WHOLE, "from_tomorrow": [1]}):
-        assert parse_config(data, tmp_path).to_json() == data
+def test_a_field_that_no_run_has_is_refused_by_name(tmp_path):
+    with pytest.raises(RunError, match="from_tomorrow"):
+        parse_config({**WHOLE, "from_tomorrow": [1]}, tmp_path)
 
 
-def test_a_field_that_an_older_version_did_not_know_is_not_compared(tmp_path):
-    older = {key: value for key, value in WHOLE.items() if key not in ADDED_LATER}
-    now = RunConfig(**older, in_flight=3).to_json()
-    check_same(now, parse_config(older, tmp_path).to_json(), tmp_path)
-    with pytest.raises(RunError, match="its in_flight was None and is now 3"):
-        check_same(now, {**older, "in_flight": None}, tmp_path)
+def test_a_run_goes_on_only_as_it_was_asked_for(tmp_path):
+    with pytest.raises(RunError, match="its seed was 0 and is now 3"):
+        check_same({**WHOLE, "seed": 3}, WHOLE, tmp_path)
 
 
 def test_a_run_goes_on_whatever_command_has_begun_it(tmp_path):

@@ -1,4 +1,4 @@
-"""The codec of the log: what is written is read back, of this schema version and of older ones."""
+"""The codec of the log: what is written is read back."""
 
 import json
 
@@ -14,7 +14,6 @@ from tts.runs.events import (
     Idle,
     LoggedAnswer,
     LoggedCompletion,
-    LoggedThought,
     Prefetched,
     ProblemSolved,
     ProblemStarted,
@@ -64,7 +63,6 @@ EVENTS = st.one_of(
         kind=st.none() | KINDS,
         score=st.floats(0, 1),
         cached=st.booleans(),
-        trigger=MAYBE,
     ),
     st.builds(Prefetched, **REQUEST),
     st.builds(
@@ -72,8 +70,7 @@ EVENTS = st.one_of(
         **REQUEST,
         kind=KINDS,
         work=st.sampled_from(("expand", "score", "prefetch")),
-        why=MAYBE,
-        trigger=MAYBE,
+        why=TEXTS,
     ),
     st.builds(Used, t=SECONDS, problem=TEXTS, node=NODES),
     st.builds(
@@ -99,8 +96,7 @@ EVENTS = st.one_of(
             st.builds(LoggedCompletion, NODES, st.none() | st.floats(0, 1), st.integers(-1, 0)),
             max_size=3,
         ).map(tuple),
-        groups=st.none()
-        | st.lists(
+        groups=st.lists(
             st.builds(LoggedAnswer, TEXTS, st.none() | st.booleans()), min_size=1, max_size=3
         ).map(tuple),
         nodes=COUNTS,
@@ -157,88 +153,6 @@ def test_thoughts_come_back_as_they_were_generated(thoughts):
         thoughts=logged(thoughts),
     )
     assert thoughts_of(decode(encode(event))) == thoughts
-
-
-V1_LINES = [
-    (
-        '{"event":"session","time":"2026-01-01T00:00:00+00:00","t":0.0003}',
-        Session(t=0.0003, time="2026-01-01T00:00:00+00:00", version=1),
-    ),
-    ('{"event":"problem_started","problem":"a","t":1.0}', ProblemStarted(t=1.0, problem="a")),
-    (
-        '{"event":"generated","tokens":3,"thoughts":[{"ids":[1,2,3],"text":"x\\n\\n","stop":"step"}]'
-        ',"problem":"a","node":[0],"kind":"eager","prompt_tokens":13,"in_flight":[64,0],'
-        '"sent":0.5,"done":1.5,"t":1.5}',
-        Generated(
-            t=1.5,
-            problem="a",
-            sent=0.5,
-            done=1.5,
-            prompt_tokens=13,
-            in_flight=(64, 0),
-            node=(0,),
-            kind="eager",
-            tokens=3,
-            thoughts=(LoggedThought((1, 2, 3), "x\n\n", Stop.STEP),),
-        ),
-    ),
-    (
-        '{"event":"scored","problem":"a","node":[0],"score":0.5,"cached":true,"t":1.0}',
-        Scored(t=1.0, problem="a", node=(0,), score=0.5, cached=True),
-    ),
-    (
-        '{"event":"prefetched","engine":"generator","problem":"a","node":[],"kind":"eager",'
-        '"prompt_tokens":13,"in_flight":[2,0],"sent":0.001,"done":0.006,"t":0.007}',
-        Prefetched(
-            t=0.007, problem="a", sent=0.001, done=0.006, prompt_tokens=13, in_flight=(2, 0)
-        ),
-    ),
-    (
-        '{"event":"cancelled","work":"expand","problem":"a","node":[3],"kind":"speculative",'
-        '"prompt_tokens":40,"in_flight":[6,1],"sent":0.1,"why":"slot","done":0.2,"t":0.2}',
-        Cancelled(
-            t=0.2,
-            work="expand",
-            problem="a",
-            node=(3,),
-            kind="speculative",
-            prompt_tokens=40,
-            in_flight=(6, 1),
-            sent=0.1,
-            done=0.2,
-            why="slot",
-        ),
-    ),
-    (
-        '{"event":"idle","engine":"verifier","since":0.1,"until":0.2,"why":"dependency","t":0.2}',
-        Idle(t=0.2, engine="verifier", since=0.1, until=0.2, why="dependency"),
-    ),
-    (
-        '{"event":"problem_solved","problem":"a","level":2,"reference":"4","answers":{"best":"4",'
-        '"weighted":"4","majority":null},"correct":{"best":true,"weighted":true},'
-        '"any_correct":true,"undecided":0,"completions":[{"node":[0,1],"score":null}],"nodes":7,'
-        '"tree_digest":"d","t":2.0}',
-        ProblemSolved(
-            t=2.0,
-            problem="a",
-            level=2,
-            reference="4",
-            answers={"best": "4", "weighted": "4", "majority": None},
-            correct={"best": True, "weighted": True},
-            any_correct=True,
-            completions=(LoggedCompletion((0, 1), None),),
-            groups=None,
-            nodes=7,
-            tree_digest="d",
-        ),
-    ),
-    ('{"event":"finished","saturation_point":null,"t":2.5}', Finished(t=2.5)),
-]
-
-
-@pytest.mark.parametrize(("line", "event"), V1_LINES)
-def test_lines_of_schema_version_1_are_read(line, event):
-    assert decode(line.encode()) == event
 
 
 def test_what_is_no_event_is_refused():

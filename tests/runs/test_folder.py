@@ -21,6 +21,7 @@ from tts.runs.folder import (
     write_problems,
 )
 from tts.runs.groups import COMPARISON, create_group, write_comparison
+from tts.runs.log import RunLog
 
 PROBLEM = st.builds(
     Problem,
@@ -81,6 +82,7 @@ def test_reading_what_is_no_run_or_not_finished(tmp_path):
     with pytest.raises(RunError, match="has not finished; continue it with --resume"):
         read_summary_fields(tmp_path)
     assert (has_begun(tmp_path), has_finished(tmp_path)) == (True, False)
+    RunLog(tmp_path).close()
     write_summary(tmp_path, {"b": 2})
     assert read_summary_fields(tmp_path) == {"b": 2}
     assert has_finished(tmp_path)

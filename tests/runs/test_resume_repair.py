@@ -7,25 +7,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runs.test_log import V1_RUN
+from tests.runs.logs import log_bytes
+from tests.runs.recorded import RECORDED
 
 from tts.build.errors import RunError
 from tts.runs.events import (
+    VERSION,
     Finished,
     ProblemSolved,
     ProblemStarted,
     Session,
     Used,
-    decode,
-    encode,
 )
 from tts.runs.folder import EVENTS, SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.resume import read_resume_point, repair_log
 
-LINES = (V1_RUN / EVENTS).read_bytes().splitlines(keepends=True)
-PROBLEMS = read_config(V1_RUN)["problem_ids"]
-SOLVED = [event.problem for event in map(decode, LINES) if isinstance(event, ProblemSolved)]
+LINES = (RECORDED / EVENTS).read_bytes().splitlines(keepends=True)
+PROBLEMS = read_config(RECORDED)["problem_ids"]
 DAMAGES = (
     lambda line: b"\x00" * (len(line) - 1) + b"\n",
     lambda line: line[: len(line) // 2],  # joined with the next one
@@ -36,112 +35,71 @@ DAMAGES = (
 )
 
 
-def write(folder, lines):
+def write(folder, content):
     folder.mkdir(exist_ok=True)
-    (folder / EVENTS).write_bytes(b"".join(lines))
+    (folder / EVENTS).write_bytes(content)
     return folder
 
 
 def solved(name, t=1.0):
     return ProblemSolved(
-        t=t, problem=name, answers={}, correct=None, any_correct=None, tree_digest=name
+        t=t, problem=name, answers={}, correct=None, any_correct=None, tree_digest=name, groups=()
     )
 
 
 @given(st.dictionaries(st.integers(0, len(LINES) - 2), st.sampled_from(DAMAGES), max_size=4))
-def test_a_repaired_log_is_read_and_holds_no_solution_with_damage_within(tmp_path_factory, damages):
+def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory, damages):
     damaged = [damages.get(i, bytes)(line) for i, line in enumerate(LINES)]
-    folder = write(tmp_path_factory.mktemp("run"), damaged)
+    folder = write(tmp_path_factory.mktemp("run"), b"".join(damaged))
     before = (folder / EVENTS).read_bytes()
-    harmed = [i for i, line in enumerate(LINES) if damaged[i] != line]
     repaired = repair_log(folder, PROBLEMS)
-    events = list(read_events(folder))
-    if not harmed:
+    if not damages:
         assert repaired is None
-        assert before == (folder / EVENTS).read_bytes()
+        assert (folder / EVENTS).read_bytes() == before
         return
     assert repaired.copy.read_bytes() == before
-    assert isinstance(events[0], Session)
-    assert not any(isinstance(event, Finished) for event in events)
-    originals = [decode(line) for line in LINES]
-    kept = read_resume_point(folder, "weighted").solved
-    for name in SOLVED:
-        mine = [i for i, event in enumerate(originals) if getattr(event, "problem", "") == name]
-        end = next(i for i in mine if isinstance(originals[i], ProblemSolved))
-        # a line that lost its end takes the next one with it
-        if any(mine[0] <= i <= end for i in harmed):
-            assert name not in kept
-        elif mine[0] - 1 not in harmed:
-            assert name in kept
-    assert all(isinstance(event, Session) for event in events if event not in originals)
+    assert repaired.lines == min(damages)
+    assert (folder / EVENTS).read_bytes() == b"".join(LINES[: min(damages)])
     assert repair_log(folder, PROBLEMS) is None
 
 
-def test_what_is_left_of_a_problem_is_kept_and_it_counts_as_unsolved(tmp_path):
+def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
     used = Used(t=0.5, problem="a", node=(0,))
-    folder = write(
-        tmp_path / "run",
-        [
-            encode(event) + b"\n"
-            for event in (
-                Session(t=0.0, time="now", version=2),
-                ProblemStarted(t=0.1, problem="before"),
-                solved("before"),
-                ProblemStarted(t=1.1, problem="a"),
-                used,
-            )
-        ]
-        + [b"damage\n"]
-        + [
-            encode(event) + b"\n"
-            for event in (
-                solved("a", 2.0),
-                ProblemStarted(t=2.1, problem="after"),
-                solved("after", 3.0),
-                Finished(t=3.0),
-            )
-        ],
-    )
+    events = [
+        Session(t=0.0, time="now", version=VERSION),
+        ProblemStarted(t=0.1, problem="before", question="?"),
+        solved("before"),
+        ProblemStarted(t=1.1, problem="a", question="?"),
+        used,
+        b"damage\n",
+        solved("a", 2.0),
+        Finished(t=3.0),
+    ]
+    folder = write(tmp_path / "run", log_bytes(*events))
     (folder / SUMMARY).write_text("{}")
     with pytest.raises(RunError, match="line 6 is not JSON"):
         read_resume_point(folder, "best")
-    repaired = repair_log(folder, ["before", "a", "after"])
-    assert repaired.unsolved == ("a",)
-    assert "to be solved again: a; the log as it was: " in str(repaired)
-    assert used in read_events(folder)
-    assert set(read_resume_point(folder, "best").solved) == {"before", "after"}
+    repaired = repair_log(folder, ["before", "a"])
+    assert "5 lines of the log stay; the log as it was: " in str(repaired)
+    assert list(read_events(folder)) == events[:5]
+    assert set(read_resume_point(folder, "best").solved) == {"before"}
     assert not (folder / SUMMARY).exists()
 
 
-def test_of_a_problem_that_was_solved_twice_the_first_solution_stays(tmp_path):
-    session = Session(t=0.0, time="now", version=2)
-    folder = write(
-        tmp_path / "run",
-        [
-            encode(event) + b"\n"
-            for event in (session, solved("a", 1.0), session, solved("a", 5.0), solved("b"))
-        ],
-    )
-    with pytest.raises(RunError, match="'a' was solved twice") as caught:
-        read_resume_point(folder, "best")
-    assert f"--resume {folder} --repair" in caught.value.hint
-    repaired = repair_log(folder, ["a"])
-    assert (repaired.lines, repaired.unsolved) == (2, ("b",))
-    assert list(read_events(folder)) == [session, solved("a", 1.0), session]
-
-
-def test_a_session_whose_first_line_is_lost_is_a_session_still(tmp_path):
-    first = [Session(t=0.0, time="one", version=2), Used(t=9.0, problem="a", node=())]
-    second = [Used(t=1.0, problem="a", node=(1,))]
-    lines = [encode(event) + b"\n" for event in first]
-    lines += [b"damage\n"] + [encode(event) + b"\n" for event in second]
-    folder = write(tmp_path / "run", lines)
-    repair_log(folder, ["a"])
-    assert [type(event) for event in read_events(folder)] == [Session, Used, Session, Used]
+@pytest.mark.parametrize("name", ["a", "stranger"])
+def test_a_second_solution_or_that_of_a_stranger_counts_as_damage(tmp_path, name):
+    session = Session(t=0.0, time="now", version=VERSION)
+    folder = write(tmp_path / "run", log_bytes(session, solved("a"), solved(name, 5.0)))
+    if name == "a":
+        with pytest.raises(RunError, match="'a' was solved twice") as caught:
+            read_resume_point(folder, "best")
+        assert f"--resume {folder} --repair" in caught.value.hint
+    assert repair_log(folder, ["a"]).lines == 2
+    assert list(read_events(folder)) == [session, solved("a")]
 
 
 def test_every_repair_keeps_a_copy_of_its_own(tmp_path):
-    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    folder = shutil.copytree(RECORDED, tmp_path / "run")
     copies = set()
     for _ in range(3):
         with (folder / EVENTS).open("ab") as log:
@@ -151,7 +109,7 @@ def test_every_repair_keeps_a_copy_of_its_own(tmp_path):
 
 
 def test_a_power_cut_after_a_repair_loses_neither_the_log_nor_its_copy(tmp_path, monkeypatch):
-    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    folder = shutil.copytree(RECORDED, tmp_path / "run")
     with (folder / EVENTS).open("ab") as log:
         log.write(b"damage\n")
     synced, fsync = {}, os.fsync

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.runs.logs import expansion, solved, started
+from tests.runs.recorded import RECORDED
 from tests.runs.runs import CONFIG
-from tests.runs.test_log import V1_RUN
 
 from tts.build.errors import RunError, TtsError
-from tts.problem import Problem
 from tts.runs.checks import write_summary
 from tts.runs.events import Generated, LoggedAnswer, LoggedCompletion, LoggedThought, Scored
-from tts.runs.folder import create_run, write_problems
+from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.records import CompletionRecord
@@ -95,14 +94,6 @@ def test_a_solved_problem_has_its_completions_step_by_step(tmp_path):
     assert (problem.tokens, problem.seconds, problem.tree_digest) == (12, 1.75, "d")
 
 
-def test_questions_come_from_the_log_or_from_the_runs_problems_or_are_unknown(tmp_path):
-    events = [started("a", 0.0, "of the log"), started("b", 0.0), started("c", 0.0)]
-    write_problems(tmp_path, [Problem("a", "of the folder"), Problem("b", "of the folder")])
-    folder = make_run(tmp_path, *events, *(solved(name, 1.0) for name in "abc"))
-    questions = [problem.question for problem in Run.load(folder).problems]
-    assert questions == ["of the log", "of the folder", None]
-
-
 def test_without_a_reference_nothing_is_right_or_wrong(tmp_path):
     (problem,) = Run.load(make_run(tmp_path, solved("a", 1.0))).problems
     assert (problem.correct, problem.reference, problem.seconds) == (None, None, None)
@@ -123,25 +114,25 @@ def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_p
     assert [problem.id for problem in run.problems] == ["a"]
     assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
     summary = summarise(run.config, read_events(tmp_path))
-    write_summary(tmp_path, summary)
+    write_summary(tmp_path, summary.to_json())
     kept = Run.load(tmp_path).summary
     assert kept == summary
-    assert kept.problems == kept["problems"] == 1
+    assert kept.problems == 1
 
 
-def test_a_run_of_version_1_is_read_whole():
-    run = Run.load(V1_RUN)
-    assert len(run.problems) == run.summary["problems"] == 3
+def test_a_recorded_run_is_read_whole():
+    run = Run.load(RECORDED)
+    assert len(run.problems) == run.summary.problems
     right = [problem.correct for problem in run.problems]
-    assert sum(right) / 3 == pytest.approx(run.summary["accuracy"], abs=1e-4)
-    assert sum(problem.tokens for problem in run.problems) == run.summary["generated_tokens"]
+    assert sum(right) / len(right) == pytest.approx(run.summary.accuracy, abs=1e-4)
+    assert sum(problem.tokens for problem in run.problems) == run.summary.generated_tokens
     answered = [request for request in run.requests if request.cancelled is None]
     kinds = [(request.engine, request.kind == "prefetch") for request in answered]
-    assert kinds.count(("generator", False)) == run.summary["generator_calls"]
-    assert kinds.count(("verifier", False)) == run.summary["verifier_calls"]
+    assert kinds.count(("generator", False)) == run.summary.generator_calls
+    assert kinds.count(("verifier", False)) == run.summary.verifier_calls
     texts = {
         thought.text
-        for event in read_events(V1_RUN)
+        for event in read_events(RECORDED)
         if isinstance(event, Generated)
         for thought in event.thoughts
     }
@@ -213,6 +204,6 @@ def test_the_examples_of_the_page_run(monkeypatch):
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names = {}
     for example in examples:
-        exec(example.replace("runs/mine", str(V1_RUN)), names)
-    assert names["tokens"] == names["run"].summary["generated_tokens"]
+        exec(example.replace("runs/mine", str(RECORDED)), names)
+    assert names["tokens"] == names["run"].summary.generated_tokens
     assert names["problems"]["id"]

@@ -11,6 +11,7 @@ from tts.runs.statistics import (
     best_within,
     fraction,
     half_width,
+    logarithmic_histogram,
     mcnemar,
     mean_pass_at_k,
     paired,
@@ -39,6 +40,15 @@ def test_nothing_has_no_quantile_and_no_fraction():
 @given(st.lists(st.sampled_from([True, False, None]), min_size=1))
 def test_what_is_unknown_counts_as_false(flags):
     assert fraction(flags) == round(flags.count(True) / len(flags), 4)
+
+
+@given(st.lists(st.integers(1, 10**6), max_size=40), st.integers(1, 30))
+def test_a_logarithmic_histogram_holds_every_value_in_equal_bins(values, most):
+    bins = logarithmic_histogram([0, *values], most)
+    assert sum(count for _, _, count in bins) == len(values)
+    assert len(bins) <= most
+    for value in values:
+        assert any(low * 0.999 <= value <= high * 1.001 for low, high, count in bins if count)
 
 
 def test_the_interval_is_sane_at_the_ends():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
-from tests.runs.replay.recordings import Endless
+from tests.runs.replay.recordings import Endless, ReplayGenerator, ReplayVerifier
 
 from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems
@@ -19,7 +18,7 @@ from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
 from tts.runs.replay import read_recording
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.token_requests import logged_requests
 from tts.session import Run, Session
 
 QUESTION = "Compute 2 + 2."
@@ -124,16 +123,16 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     asked = [(CONVERSATION, "4"), QUESTION]
     results = {r.problem.id: r for r in session.solve_many(asked, n=4, seed=1, out=folder)}
     models = Models.load(tiny_deployment)
-    found = list(requests_with_ids(read_events(folder), models))
+    found = list(logged_requests(read_events(folder), models))
     for engine, sent in (
         ("generator", [ids for ids, _ in endpoints["generator"].calls.generated]),
         ("verifier", endpoints["verifier"].calls.scored),
     ):
-        prompts = Counter(request.prompt.tobytes() for name, request in found if name == engine)
+        prompts = Counter(r.ids.prompt.tobytes() for r in found if r.engine == engine)
         assert Counter(sent) <= prompts
     config, problems = read_run_config(folder), read_problems(folder)
     assert problems[0] == Problem("1", QUESTION, "4", history=HISTORY)
-    script = read_recording(folder, config, models, problems)
+    script = read_recording(folder, config, models)
     replayed = {
         "generator": ReplayGenerator(Endless(), script),
         "verifier": ReplayVerifier(Endless(), script),
@@ -141,7 +140,7 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     with Session.open(tiny_deployment, **replayed) as again:
         for result in again.solve_many(problems, n=4, seed=1):
             assert result.tree_digest == results[result.problem.id].tree_digest
-    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted", {})}
+    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted")}
     assert trees["1"].question == SHOWN
     assert trees["2"].question == QUESTION
     resumed = list(session.solve_many(asked, n=4, seed=1, out=folder, resume=True))

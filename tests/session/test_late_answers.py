@@ -71,7 +71,7 @@ def test_a_late_answer_fails_its_problem_alone_and_resume_asks_again(
     asked = len(generator.inner.calls.generated)
     solved, error = ran(tiny_deployment, generator, tmp_path, in_flight=in_flight, resume=True)
     assert (sorted(solved), error) == (["0", "1", "2"], None)
-    assert read_summary(tmp_path)["problems"] == 3
+    assert read_summary(tmp_path).problems == 3
     assert len(generator.inner.calls.generated) == asked + 2
 
 

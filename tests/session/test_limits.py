@@ -51,11 +51,11 @@ def test_the_limit_is_in_the_results_the_log_and_the_summary(session, tmp_path):
     assert read_config(tmp_path)["limits"] == {"budget_tokens": BUDGET}
     assert {problem.limit for problem in Run.load(tmp_path).problems} == {"tokens"}
     summary = read_summary(tmp_path)
-    assert summary["limits"] == {"budget_tokens": BUDGET}
-    assert summary["limited"] == {"tokens": len(PROBLEMS)}
+    assert summary.limits == {"budget_tokens": BUDGET}
+    assert summary.limited == {"tokens": len(PROBLEMS)}
     (line,) = limit_lines(summary)
     assert line == "budget of 60 generated tokens a problem: spent by 6 of 6 problems"
-    assert summary["unanswered"] == sum(result.answer is None for result in results)
+    assert summary.unanswered == sum(result.answer is None for result in results)
     again = session.solve_many(PROBLEMS, n=8, budget_tokens=BUDGET, out=tmp_path, resume=True)
     assert {result.problem.id: result.limit for result in again} == {
         result.problem.id: "tokens" for result in results
@@ -65,7 +65,7 @@ def test_the_limit_is_in_the_results_the_log_and_the_summary(session, tmp_path):
 def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(session, tmp_path):
     list(session.solve_many(PROBLEMS, n=8, budget_tokens=5, out=tmp_path))
     summary = read_summary(tmp_path)
-    assert summary["unanswered"] == 6
+    assert summary.unanswered == 6
     assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
     assert summary.waste.lost_tokens > 0
     assert f"{summary.waste.lost_tokens:,} beyond the budget" in "\n".join(work_lines(summary))
@@ -153,7 +153,7 @@ def test_at_the_deadline_of_a_problem_its_best_answer_so_far_counts(
     assert result.tree is not None
     assert {node.path[0] for node in result.tree} == {done.node[0] for done in result.completions}
     summary = read_summary(tmp_path)
-    assert summary["limited"] == {"deadline": 1}
+    assert summary.limited == {"deadline": 1}
     (line,) = limit_lines(summary)
     assert "passed by 1 of 1 problems" in line
     assert "depend on the time" in line

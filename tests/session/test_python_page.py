@@ -46,15 +46,20 @@ def test_the_programs_of_the_page_run(scripted_engines, tmp_path, monkeypatch, c
     assert "There is no strategy 'beam-serch'." in printed
 
 
+PRM = """
+def score(question: str, steps: list[str]) -> float:
+    return 0.9 if "=" in steps[-1] else 0.5
+"""
+
+
 def test_the_page_of_own_models_leads_to_a_search(servers, tokenizer_folder, tmp_path):
-    """Its deployment, with another tokenizer, and its function, on a server in this process."""
+    """Its deployment, with another tokenizer, and a function, on a server in this process."""
     page = (ROOT / "docs" / "start" / "your-own-models.md").read_text(encoding="utf-8")
     (described,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
-    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     servers.serve("http://127.0.0.1:8000")
     file = tmp_path / "mine.yaml"
     file.write_text(described.replace("Qwen/Qwen2.5-1.5B-Instruct", str(tokenizer_folder)))
-    (tmp_path / "prm.py").write_text(program)
+    (tmp_path / "prm.py").write_text(PRM)
     found = load_all({"verifier": source_of(f"{tmp_path / 'prm.py'}:score")})["verifier"]
     with Session.open(file, verifier=found.value) as session:
         scores = session.solve("Compute 12 + 30.", n=4).completions[0].step_scores

@@ -13,7 +13,8 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
-from tts.reports.runs import print_report
+from tts.reports.comparison import print_report
+from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Generated, ProblemSolved, Scored
 from tts.runs.folder import read_problems
@@ -61,7 +62,7 @@ def test_a_folder_is_a_run_with_its_log_its_problems_and_its_summary(session, tm
         "Compute 1 + 3.",
         "Compute 7 - 3.",
     ]
-    assert read_summary(folder)["problems"] == 3
+    assert read_summary(folder).problems == 3
     assert {p.id: (p.answer, p.correct, p.tree_digest) for p in run.problems} == {
         i: (r.answer, r.correct, r.tree_digest) for i, r in results.items()
     }
@@ -235,7 +236,7 @@ def test_solving_in_a_folder_is_a_run_of_one_problem(session, tmp_path):
     free = session.solve(PROBLEMS[0], n=4, seed=2)
     kept = session.solve(PROBLEMS[0], n=4, seed=2, out=tmp_path / "run")
     assert kept.tree_digest == free.tree_digest
-    assert read_summary(tmp_path / "run")["problems"] == 1
+    assert read_summary(tmp_path / "run").problems == 1
 
 
 def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
@@ -247,15 +248,15 @@ def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
     folder = tmp_path / "run"
     results = list(session.solve_many(PROBLEMS, strategy=chains, out=folder))
     summary = read_summary(folder)
-    assert summary["accuracy"] == sum(r.correct is True for r in results) / 2
-    print_report([folder], [summary])
+    assert summary.accuracy == sum(r.correct is True for r in results) / 2
+    print_report(compare([folder]))
     said = capsys.readouterr().out
     assert "chains" in said
     assert "KV pool" not in said
     steps = StepLog(folder, "generator", StepSession(session="", sampled=False))
     steps.write([EngineStep(t=float(missed), prefixes_missed=missed) for missed in (0, 3)])
     steps.close()
-    print_report([folder], [summary])
+    print_report(compare([folder]))
     assert "its KV pool had dropped a prefix of 3 prompts" in capsys.readouterr().out
     (record,) = [p for p in Run.load(folder).problems if p.id == "third"]
     (result,) = [r for r in results if r.problem.id == "third"]

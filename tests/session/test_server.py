@@ -211,7 +211,7 @@ def test_small_engines_that_are_missing_are_built_where_a_session_needs_them(tmp
     monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch"])  # faster
     said, deployment = [], load_deployment("demo")
     for _ in range(2):
-        assert asyncio.run(connecting.require_engines(deployment, (), said.append)) == []
+        asyncio.run(connecting.require_engines(deployment, (), said.append))
     assert said == [
         "Building the generator and verifier of demo, which takes seconds and is needed once"
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.strategies.catalog import STRATEGIES, find_strategy
+from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import check_blocks, configure, configure_all, default_parameters
 
 
@@ -18,16 +18,6 @@ def test_given_wins_over_the_deployment_over_the_strategy(tiny_deployment):
     config = configure(STRATEGIES["beam-search"], deployment, {"n": 4})
     assert (config.n, config.temperature, config.beam_width) == (4, 0.5, 4)
     assert configure(STRATEGIES["best-of-n"], deployment, {}).temperature == 0.8
-
-
-def test_a_block_under_another_name_of_its_strategy_counts(tiny_deployment):
-    deployment = with_blocks(tiny_deployment, self_consistency={"n": 8})
-    check_blocks(deployment)
-    assert configure(find_strategy("majority-vote"), deployment, {}).n == 8
-    assert find_strategy("self-consistency") is STRATEGIES["majority-vote"]
-    twice = with_blocks(tiny_deployment, self_consistency={"n": 8}, majority_vote={"n": 4})
-    with pytest.raises(ConfigError, match="another name of majority-vote"):
-        check_blocks(twice)
 
 
 def test_what_is_given_goes_to_every_strategy_that_can_take_it(tiny_deployment):
@@ -70,8 +60,8 @@ def test_every_mistake_in_every_block_is_named_by_its_path(tiny_deployment):
     assert "allowed here: n, temperature" in message
     assert "strategies.best-of-n.temperature = -1: must be at least 0" in message
     assert "strategies.greedy.n = 4: not a parameter that can be set" in message
-    with pytest.raises(ConfigError, match=r"strategies\.cot: max_tokens is 999, but"):
-        check_blocks(with_blocks(tiny_deployment, cot={"max_tokens": 999}))
+    with pytest.raises(ConfigError, match=r"strategies\.greedy: max_tokens is 999, but"):
+        check_blocks(with_blocks(tiny_deployment, greedy={"max_tokens": 999}))
     with pytest.raises(ConfigError, match=r"strategies\.beam-search: n is 16, which is not a"):
         check_blocks(with_blocks(tiny_deployment, beam_search={"beam_width": 3}))
 

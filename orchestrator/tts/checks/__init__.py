@@ -1,21 +1,24 @@
 """All about a deployment that can be checked without a GPU, before an hour of one is spent.
 
-A check is a function that takes a deployment and yields findings; it does not repeat what another
-check reports. To add one, write it and name it in a list below.
+A check is a function that takes what a deployment is made from and yields findings; it does not
+repeat what another check reports. To add one, write it and name it in a list: those before a
+build are here, so that a build loads no others; the rest is in `after_build`.
 
 | module | checks |
 |---|---|
 | checkpoints | that both checkpoints are there, of files, whole, and long enough for max_seq_len |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
-| build_settings | what is built and how, and the flags of the compiler |
+| build_settings | what is built and how |
 | placement | GPUs, their memory, and the machine's |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
 | searches | strategies, what guided decoding needs, how much is in flight at a time |
-| repository | the Triton model repository: as rendered, on disk, and its compiled code |
-| server_start | where a server would listen, and the docker command that runs it |
+| repository | the Triton model repository: as rendered, and on disk |
+| server_start | where a server would listen |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
 | findings | how a check reports a finding, and the look at a path |
+| after_build | the lists of checks that need a build, a repository or a server |
+| observation | how what is seen of a machine, or of a first run, is told |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
@@ -23,27 +26,25 @@ check reports. To add one, write it and name it in a list below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from tts.build.findings import Finding
+from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding
 
-from . import (
-    build_settings,
-    built_engines,
-    checkpoints,
-    model_pair,
-    placement,
-    prompts,
-    repository,
-    searches,
-    server_start,
-)
-from .manifests import check_manifests
+from . import checkpoints, model_pair, placement, prompts, searches
 
-__all__ = ["ALL", "BEFORE_BUILD", "BEFORE_DEPLOY", "DEEP", "check_manifests", "has_errors", "lint"]
+Check = Callable[[Inputs], Iterable[Finding]]
 
-Check = Callable[[Deployment], Iterable[Finding]]
+
+def tensorrt(inputs: Inputs) -> Iterator[Finding]:
+    """What TensorRT-LLM can build, for the targets that it serves."""
+    if inputs.deployment.tensorrt is not None:
+        from . import build_settings  # which brings the build for GPUs
+
+        for check in build_settings.CHECKS:
+            yield from check(inputs)
+
 
 BEFORE_BUILD: Sequence[Check] = (
     checkpoints.checkpoints,
@@ -53,10 +54,7 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.own_likelihood,
     model_pair.verifier_length,
     model_pair.labels,
-    build_settings.buildable,
-    build_settings.image,
-    build_settings.calibration,
-    build_settings.flags,
+    tensorrt,
     placement.gpu_numbers,
     placement.replicas,
     placement.host_cache,
@@ -65,7 +63,6 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.function,
     searches.requests,
     searches.verifier_tokens,
-    searches.verifier_batches,
     prompts.tokenizers,
     prompts.round_trip,
     prompts.end_tokens,
@@ -73,27 +70,23 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.dialogue,
     prompts.stop_words,
     searches.token_texts,
-    repository.rendering,
 )
-BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
-ALL: Sequence[Check] = (
-    *BEFORE_DEPLOY,
-    server_start.host,
-    server_start.container_command,
-    searches.strategies,
-    built_engines.engine_files,
-    built_engines.current,
-    repository.on_disk,
-    searches.tokenizer_file,
-    repository.python_caches,
-)
-DEEP: Sequence[Check] = (*ALL, built_engines.contents)
-"""All checks, and the content of the engines, which takes as long as reading them."""
 
 
-def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:
-    """Checks of a deployment: its mistakes, its doubtful parts, and what could not be checked."""
-    return [finding for check in checks for finding in check(deployment)]
+def lint(
+    deployment: Deployment, checks: Sequence[Check] | None = None, inputs: Inputs | None = None
+) -> list[Finding]:
+    """A deployment's mistakes, its doubtful parts, and what could not be checked.
+
+    Without `checks` it is all but the content of the engines. `inputs` are the deployment's own
+    where others use them afterwards: each is opened once.
+    """
+    if checks is None:
+        from .after_build import ALL
+
+        checks = ALL
+    inputs = inputs or Inputs(deployment)
+    return [finding for check in checks for finding in check(inputs)]
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tts.build.errors import TtsError
+from tts.build.findings import Finding
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding
 
 
 def refused(

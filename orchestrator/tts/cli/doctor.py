@@ -15,9 +15,10 @@ from .options import DeploymentArgument, JsonOption, usable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tts.build.inputs import Inputs
     from tts.build.spec import Deployment
     from tts.checks import Check
-    from tts.checks.machine import Observation
+    from tts.checks.observation import Observation
 
 
 def lint(
@@ -37,14 +38,16 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
-    from tts.build.spec import load_deployment
-    from tts.checks import ALL, DEEP, check_manifests, has_errors
+    from tts.build.resolve import open_deployment
+    from tts.checks import has_errors
     from tts.checks import lint as check
+    from tts.checks.after_build import ALL, DEEP
+    from tts.checks.manifests import check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings
     from tts.serving.repository.manifests import require_manifests
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     findings = check(spec, DEEP if deep else ALL)
     if manifests:
         require_manifests(spec)
@@ -61,14 +64,16 @@ def lint(
         raise typer.Exit(1)
 
 
-def stop_on_errors(deployment: Deployment, checks: Sequence[Check]) -> None:
+def stop_on_errors(
+    deployment: Deployment, checks: Sequence[Check], inputs: Inputs | None = None
+) -> None:
     """Print the errors and warnings and stop, if the deployment has errors."""
     from tts.checks import has_errors
     from tts.checks import lint as check
     from tts.reports.console import consoles, say
     from tts.reports.findings import count_findings, print_findings, warnings_line
 
-    findings = check(deployment, checks)
+    findings = check(deployment, checks, inputs)
     if has_errors(findings):
         _, err = consoles()
         print_findings(err, [finding for finding in findings if finding.severity != "note"])
@@ -105,7 +110,7 @@ def doctor(
     from tts.build.spec import load_deployment
     from tts.checks.machine import diagnose
     from tts.reports.console import consoles
-    from tts.reports.findings import print_observations
+    from tts.reports.findings import print_observation
 
     out, _ = consoles()
     spec = None if deployment is None else load_deployment(deployment)
@@ -118,14 +123,15 @@ def doctor(
         name = spec.name if spec else None
         print_json(DoctorDocument(deployment=name, observations=observations, first_run=None))
     else:
-        print_observations(out, observations)
+        for seen in observations:
+            print_observation(out, seen)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
 
 
 def _asked(deployment: Deployment) -> list[Observation]:
     """What the servers of engines that run already say of themselves."""
-    from tts.checks.machine import Observation
+    from tts.checks.observation import Observation
     from tts.session.remotes import ask
 
     return [
@@ -139,14 +145,13 @@ def _asked(deployment: Deployment) -> list[Observation]:
 def _first_run(name: str | None, *, as_json: bool) -> None:
     from tts.build import paths
     from tts.build.errors import ConfigError
-    from tts.build.spec import load_deployment
-    from tts.checks.first_run.outcomes import exit_code
+    from tts.build.resolve import open_deployment
     from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
     from tts.reports.console import consoles, say
     from tts.reports.findings import (
         closing_sentence,
         first_run_report,
-        print_outcome,
+        print_observation,
         write_report,
     )
 
@@ -155,20 +160,20 @@ def _first_run(name: str | None, *, as_json: bool) -> None:
             "--first-run needs a deployment.",
             hint="On a new machine begin with the bundled pair: tts doctor demo-gpu --first-run",
         )
-    spec = load_deployment(name)
+    spec = open_deployment(name)
     require_first_run(spec)
     out, err = consoles()
     told = err if as_json else out
     run = FirstRun(spec)
     file = paths.runs_dir() / f"first-run-{spec.name}.md"
     try:
-        take_steps(run, lambda outcome: print_outcome(told, outcome), say)
+        take_steps(run, lambda seen: print_observation(told, seen), say)
     finally:  # an interrupted one is worth a report as well
         write_report(file, first_run_report(run))
     told.print(f"\n{closing_sentence(run)}\n{file}", markup=False, soft_wrap=True)
     if as_json:
         from .documents.deployments import DoctorDocument, FirstRunDocument
 
-        done = FirstRunDocument(steps=run.outcomes, report=str(file))
+        done = FirstRunDocument(steps=run.observations, report=str(file))
         print_json(DoctorDocument(deployment=spec.name, observations=[], first_run=done))
-    raise typer.Exit(exit_code(run.outcomes))
+    raise typer.Exit(run.exit_code)

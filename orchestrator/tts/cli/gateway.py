@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .completion import deployments
-from .options import ServerOption, VerifierOption, renamed, usable
+from .options import ServerOption, VerifierOption, usable
 
 
 class Routing(StrEnum):
@@ -47,7 +47,7 @@ def gateway(
     ] = None,
     verifier: VerifierOption = None,
     server: ServerOption = None,
-    replicas: Annotated[
+    endpoints_file: Annotated[
         Path | None,
         typer.Option(
             "--endpoints-file",
@@ -56,23 +56,10 @@ def gateway(
             help="File of servers, one per line; changes are followed while the gateway runs.",
         ),
     ] = None,
-    old_replicas: Annotated[
-        Path | None, typer.Option("--replicas", callback=usable, hidden=True)
-    ] = None,
     routing: Annotated[
         Routing,
         typer.Option("--routing", metavar="|".join(Routing), help="Which server gets a request."),
     ] = Routing.prefix_affinity,
-    threshold: Annotated[
-        int,
-        typer.Option(
-            "--threshold",
-            min=1,
-            hidden=True,
-            help="Concurrent requests at which by-concurrency goes from the servers of group "
-            "latency to those of group throughput.",
-        ),
-    ] = 64,
     certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
@@ -97,9 +84,6 @@ def gateway(
             help="A file of terms and patterns to filter by, or a filter of another package; "
             "several times for several.",
         ),
-    ] = None,
-    old_filters: Annotated[
-        Path | None, typer.Option("--filters", callback=usable, hidden=True)
     ] = None,
     cors: Annotated[
         list[str] | None,
@@ -146,12 +130,7 @@ def gateway(
     from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
-    if old_filters is not None:
-        renamed("--filters", "--filter")
-    if old_replicas is not None:
-        renamed("--replicas", "--endpoints-file")
-    replicas = replicas or old_replicas
-    rules, plugins = _filters([*(filters or ()), *([str(old_filters)] if old_filters else ())])
+    rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)
     listen = Listen(host, port, certificate, key)
     settings = Settings(
@@ -161,7 +140,7 @@ def gateway(
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
     )
-    upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)
+    upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing.value)
     own = None
     if verifier is not None:
         own = load_all({"verifier": source_of(verifier)})["verifier"].value

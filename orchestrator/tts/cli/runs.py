@@ -93,8 +93,7 @@ _Deadline = Annotated[
         min=0,
         metavar="SECONDS",
         help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes. With several strategies and without --n a mean, as "
-        "--budget-tokens.",
+        "the time that everything takes.",
         show_default="no limit",
     ),
 ]
@@ -230,7 +229,7 @@ def bench(
         bool,
         typer.Option(
             "--ray",
-            help="Hand shards of the run to actors on a Ray cluster (RAY_ADDRESS, or this "
+            help="Solve shards of the run by processes on a Ray cluster (RAY_ADDRESS, or this "
             "machine), one for each --endpoint, and merge them.",
         ),
     ] = False,
@@ -249,8 +248,8 @@ def bench(
         bool,
         typer.Option(
             "--repair",
-            help="With --resume: drop what is damaged of the log, keeping a copy, and compute it "
-            "again.",
+            help="With --resume: cut the log off where damage begins, keeping a copy, and compute "
+            "again what followed.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -261,13 +260,12 @@ def bench(
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
-    from tts.reports.comparison import report_comparison
+    from tts.reports.comparison import print_report
     from tts.reports.console import say
     from tts.reports.progress import BenchProgress
-    from tts.reports.runs import print_report
+    from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
-    from tts.runs.summary import read_summary
 
     servers = tuple(endpoints or ())
     if resume is not None and ray:
@@ -317,14 +315,13 @@ def bench(
             else:
                 run = run_on_ray if ray else run_bench
                 folder = run(config, out, observer, endpoints=servers)
+    found = compare([folder])
     if as_json:
-        from .documents.runs import BenchDocument, runs_of
+        from .documents.runs import BenchDocument
 
-        print_json(BenchDocument(**vars(runs_of([folder])), folder=str(folder)))
-    elif is_group(folder):
-        report_comparison([folder])
+        print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
     else:
-        print_report([folder], [read_summary(folder)])
+        print_report(found)
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
@@ -402,12 +399,11 @@ def solve(
 
 
 def _compared(strategies: list[str]) -> tuple[str, ...]:
-    """The strategies that are to be compared by their names; none where one or all are asked for.
+    """The strategies that are to be compared; none where one or all are asked for.
 
     Raises BadParameter for what no comparison can hold.
     """
     from tts.session.function_files import names_function
-    from tts.strategies.names import strategy_name
 
     if len(strategies) < 2:
         return ()
@@ -415,15 +411,15 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
         what = (
             f"every strategy is in {ALL} already"
             if each == ALL
-            else f"{each} is a function; run it by itself, then: tts runs compare RUN RUN"
+            else f"{each} is a function; run it by itself, then: tts report RUN RUN"
             if names_function(each)
             else f"{each} is given twice"
-            if list(map(strategy_name, strategies)).count(strategy_name(each)) > 1
+            if strategies.count(each) > 1
             else None
         )
         if what:
             raise typer.BadParameter(what, param_hint="--strategy")
-    return tuple(map(strategy_name, strategies))
+    return tuple(strategies)
 
 
 def _sources(

@@ -9,7 +9,6 @@ from typing import Any
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
 from tts.session.strategy import choose
-from tts.strategies.names import strategy_name
 
 from .exchange import Exchange
 from .openai.errors import bad_request
@@ -90,13 +89,12 @@ def read_search_request(
 
 
 def _strategy(named: str | None, options: SearchOptions) -> str:
-    asked = options.strategy and strategy_name(options.strategy)
-    if named and asked not in (None, named):
+    if named and options.strategy not in (None, named):
         raise bad_request(
             f"The model's name says {named}, tts.strategy says {options.strategy}.",
             "tts.strategy",
         )
-    return named or asked or RunConfig().strategy
+    return named or options.strategy or RunConfig().strategy
 
 
 def _parameters(service: Service, request: Request, options: SearchOptions) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from tts.build.spec import Deployment
 from tts.session import AsyncSession
 from tts.strategies.catalog import strategy_names
-from tts.strategies.names import strategy_name
 
 from .draining import Drain
 from .exchange import Exchange
@@ -93,7 +92,6 @@ class Service:
         Raises ApiError for a name that is not served.
         """
         base, colon, strategy = model.partition(":")
-        strategy = strategy_name(strategy)
         if base == self.deployment.name and (not colon or strategy in self.strategies):
             return strategy or None
         raise ApiError(

@@ -2,6 +2,7 @@
 
 | package | job |
 |---|---|
+| campaign | runs one after the other, each in its folder, on cold engines |
 | bench | what is asked of a run, runs and comparisons carried out, shards |
 | study | what the two engines do and why: cells, figures, advice |
 | tuning | where each engine stops gaining from more in flight |

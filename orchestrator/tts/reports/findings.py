@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
 from tts.build.errors import RunError
 from tts.build.tensorrt import contract
-from tts.checks.first_run.excerpts import scrubbed
-from tts.checks.first_run.outcomes import Outcome, State
-from tts.checks.first_run.steps import FirstRun
-from tts.checks.machine import Observation
-from tts.serving.contract import Finding
 
-from .memory_plan import print_memory_plan
+if TYPE_CHECKING:
+    from tts.build.findings import Finding
+    from tts.checks.first_run.steps import FirstRun
+    from tts.checks.observation import Observation, State
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_STATES = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -52,39 +50,35 @@ def warnings_line(findings: Sequence[Finding]) -> str | None:
     return f"{_number(count, 'warning')}; tts lint explains." if count else None
 
 
-def print_observations(console: Console, observations: Sequence[Observation]) -> None:
-    """Print what the machine has and lacks, a line each, advice below it."""
-    for seen in observations:
-        found = escape(" ".join(seen.found.split()))
-        mark = f"[{_STATES[seen.state]}]{seen.state:7}[/]"
-        console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
-        if seen.advice:
-            console.print(f"         {escape(seen.advice)}", style="dim", soft_wrap=True)
-
-
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" + "s" * (count != 1)
 
 
-_STYLES: dict[State, str] = {"ok": "green", "note": "yellow", "wrong": "red", "not here": "yellow"}
+_STATES: dict[State, str] = {
+    "ok": "green",
+    "note": "yellow",
+    "missing": "red",
+    "wrong": "red",
+    "not here": "yellow",
+}
 _WIDTH = 140
 _NOTHING = "(nothing)"
 
 
-def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Print one step: the result, and the expectation where it differs."""
-    mark = f"[{_STYLES[outcome.state]}]{outcome.state:8}[/]"
-    found = escape(" ".join(outcome.found.split()))
-    console.print(f"{mark}  [bold]{outcome.what}[/]: {found}", soft_wrap=True)
-    if outcome.state != "ok":
-        console.print(f"          expected: {escape(outcome.expected)}", soft_wrap=True)
-    for line in outcome.advice.splitlines():
+def print_observation(console: Console, seen: Observation) -> None:
+    """Print what was found, what was expected where it differs, and advice below it."""
+    mark = f"[{_STATES[seen.state]}]{seen.state:8}[/]"
+    found = escape(" ".join(seen.found.split()))
+    console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
+    if seen.expected and seen.state != "ok":
+        console.print(f"          expected: {escape(seen.expected)}", soft_wrap=True)
+    for line in seen.advice.splitlines():
         console.print(f"          {escape(line)}", style="dim", soft_wrap=True)
 
 
 def closing_sentence(run: FirstRun) -> str:
     """What a first run came to, and what to do now."""
-    states = [outcome.state for outcome in run.outcomes]
+    states = [seen.state for seen in run.observations]
     if "wrong" in states:
         return (
             "Something is not as expected: do what the lines above say, and run this again. If it "
@@ -141,6 +135,8 @@ def first_run_report(run: FirstRun, now: datetime | None = None) -> str:
     ]
     for name, lines in run.excerpts.items():
         parts += [f"## Of {name}", _fenced(lines)]
+    from tts.checks.first_run.excerpts import scrubbed
+
     return scrubbed("\n\n".join(parts) + "\n", run.deployment)
 
 
@@ -160,7 +156,7 @@ def write_report(file: Path, text: str) -> None:
 
 def _steps(run: FirstRun) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
-        (seen.state, seen.what, seen.expected, seen.found, seen.advice) for seen in run.outcomes
+        (seen.state, seen.what, seen.expected, seen.found, seen.advice) for seen in run.observations
     ]
     yield _table(("state", "step", "expected", "found", "what to do"), rows)
 
@@ -180,6 +176,8 @@ def _settings(run: FirstRun) -> list[str]:
 def _plan(run: FirstRun) -> list[str]:
     if run.plan is None:
         return []
+    from .memory_plan import print_memory_plan
+
     console = Console(width=_WIDTH, color_system=None)
     with console.capture() as captured:
         print_memory_plan(console, run.plan)

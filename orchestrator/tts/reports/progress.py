@@ -136,8 +136,6 @@ class TuneProgress(StartLines, Observer):
     def measuring(self, role: Role, measurements: int) -> None:
         """See Observer."""
         self._unit = UNITS[role]
-        if not self._console.is_terminal:
-            self.say(f"Measuring the {role}")
         self._begin(role, measurements)
 
     def at(self, load: int, round_: int) -> None:

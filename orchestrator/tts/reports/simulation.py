@@ -108,7 +108,7 @@ def _engines(deployment: Deployment) -> str:
 
 def _place(scenario: Scenario) -> str:
     deployment = scenario.deployment
-    servers = sum(group.count for group in scenario.groups)
+    servers = scenario.servers
     several = f"on {servers} servers, each on " if servers > 1 else "on "
     if deployment.tensorrt is None:
         return f"{several}cores of their own"

@@ -41,9 +41,9 @@ class Calibration:
 
     def add(self, event: ProblemSolved) -> None:
         """Take in a problem's completions; those without answer are wrong. One without reference
-        or groups says nothing.
+        says nothing.
         """
-        if event.correct is None or event.groups is None:
+        if event.correct is None:
             return
         for done in event.completions:
             if done.score is None:

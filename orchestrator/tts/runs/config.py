@@ -4,7 +4,7 @@ when the run is continued, and read back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,6 @@ import msgspec
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.strategies.names import strategy_name
 
 from .checks import check_run
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
@@ -58,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self != Limits()
 
 
-class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run's outcome and its order, in the order of run.json.
 
     Whoever asks for a run fills in what differs from the defaults; `tts.session.plan.resolved`
@@ -118,16 +117,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     fitted_to: Limits = Limits()
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
-    """Of ids, questions and references; of a shard, those of the whole. None: the run is older.
-    Resolved."""
-    others: dict[str, Any] = {}
-    """Fields that another version has written; kept as they are."""
-    unsaid: frozenset[str] = frozenset()
-    """Fields that the file does not have: older versions did not know them."""
-
-    def __post_init__(self) -> None:
-        if (name := strategy_name(self.strategy)) != self.strategy:
-            msgspec.structs.force_setattr(self, "strategy", name)
+    """Of ids, questions and references; of a shard, those of the whole. Resolved."""
 
     @property
     def keeps_problems(self) -> bool:
@@ -140,22 +130,20 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> Json:
         """The content of run.json, in its order."""
-        written = ((name, getattr(self, name)) for name in FIELDS if name not in self.unsaid)
-        found = {
+        written = ((name, getattr(self, name)) for name in FIELDS)
+        return {
             name: msgspec.to_builtins(value)
             for name, value in written
             if name not in LEFT_OUT or value not in (None, {}, [], Limits())
         }
-        return found | self.others
 
 
-FIELDS = RunConfig.__struct_fields__[:-2]
+FIELDS = RunConfig.__struct_fields__
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
 CIRCUMSTANCES = ("server", "remotes", "command")
 """Fields that decide nothing of the outcome: a run may go on elsewhere, by another command."""
-_ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
 
 
 def read_run_config(folder: Path, *, going_on: bool = False) -> RunConfig:
@@ -170,36 +158,28 @@ def read_run_config(folder: Path, *, going_on: bool = False) -> RunConfig:
     return parse_config(data, folder / CONFIG)
 
 
-def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunConfig:
-    """A configuration as `file` has it; raises RunError for fields that are wrong or missing.
-
-    Fields in `lacks` need not be there, besides those that older versions did not know.
+def parse_config(data: Json, file: Path, *, lacks: Collection[str] = ()) -> RunConfig:
+    """A configuration as `file` has it; raises RunError for fields that are wrong, missing, or
+    none of a run. Fields in `lacks` need not be there.
     """
     try:
-        config = msgspec.convert({name: data[name] for name in FIELDS if name in data}, RunConfig)
+        config = msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
         raise damaged(file, error) from error
-    unsaid = frozenset(name for name in FIELDS if name not in data)
-    needed = unsaid - LEFT_OUT - _ADDED_LATER - set(lacks)
     for name in FIELDS:
-        if name in needed:
+        if name not in data and name not in LEFT_OUT and name not in lacks:
             raise damaged(file, f"Object missing required field `{name}`")
-    others = {name: value for name, value in data.items() if name not in FIELDS}
-    return msgspec.structs.replace(config, others=others, unsaid=unsaid)
+    return config
 
 
 def check_same(now: Json, before: Json, folder: Path) -> None:
     """Refuse to continue a run whose configuration has changed; raises RunError naming the change.
 
-    Fields that an older version did not write are not compared, nor are the circumstances: of
-    engines elsewhere only the model counts, where it is named on both sides.
+    The circumstances are not compared: of engines elsewhere only the model counts, where it is
+    named on both sides.
     """
-    digest = before.get("problems_digest")
-    if (
-        digest
-        and now.get("problem_ids") == before["problem_ids"]
-        and now.get("problems_digest") != digest
-    ):
+    asked, were = ((each.get("problem_ids"), each.get("problems_digest")) for each in (now, before))
+    if asked[0] == were[0] and asked[1] != were[1]:
         raise RunError(
             f"The run in {folder} cannot be continued: the questions or answers of "
             f"{now['dataset']} are not those that it began with.",

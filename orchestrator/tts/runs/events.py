@@ -2,8 +2,8 @@
 
 An event is one line of JSON; the field `event` names its type. Times are seconds since the session
 began (monotonic), `t` that of writing. `node` is a path of child indices.
-docs/reference/run-log.md says what each event means. A field that is added gets a default, so that
-older logs can be read; a log of a newer version than VERSION is refused.
+docs/reference/run-log.md says what each event means. A log of another version than VERSION is
+refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from tts.problem import Problem, Turn
 from tts.search import Decision, Limit, Stop, Thought
 
 VERSION = 4
-"""The version of the log's schema. Logs of version 1 do not say theirs and lack some fields; those
-of version 2 have no `resources`, those of version 3 no checksums."""
-CHECKED_VERSION = 4
-"""The first version in which lines and summaries have checksums."""
+"""The version of the log's schema."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 """A time on a session's clock, or a duration."""
@@ -45,13 +42,13 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     """The run was started or resumed, at this wall-clock `time` (ISO 8601)."""
 
     time: str
-    version: int = 1
+    version: int
     limits: InFlight | None = None
     """Limits in flight: requests on the generator, prompt tokens on the verifier."""
     made_with: dict[str, str] = {}
-    """Versions and machine (`log.surroundings`); older logs do not say."""
+    """Versions and machine (`log.surroundings`); empty where a repair has put the event in."""
     files: dict[str, str] = {}
-    """The checksums of run.json and problems.jsonl as they were then; older logs do not say."""
+    """The checksums of run.json and problems.jsonl as they were then; empty as `made_with`."""
 
     @property
     def began(self) -> datetime:
@@ -66,7 +63,7 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
     """A queued problem became a running one."""
 
     problem: str
-    question: str = ""
+    question: str
     history: tuple[Turn, ...] = ()
     """The conversation before the question."""
 
@@ -115,8 +112,6 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     done: Seconds = 0.0
     prompt_tokens: Count = 0
     in_flight: InFlight = (0, 0)
-    trigger: str | None = None
-    """The reason that a batch was sent, where verifier work is held back for one."""
     server: str = ""
     """See `Request`."""
 
@@ -134,9 +129,8 @@ class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
     work: WorkName
     node: Node
     kind: KindName
-    why: str | None = None
-    """`ended`, `pruned` or `slot`; older logs do not say."""
-    trigger: str | None = None
+    why: str
+    """`ended`, `pruned` or `slot`."""
 
 
 class Used(Event, frozen=True, kw_only=True, tag="used"):
@@ -184,8 +178,7 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     reference: str | None = None
     undecided: Count = 0
     completions: tuple[LoggedCompletion, ...] = ()
-    groups: tuple[LoggedAnswer, ...] | None = None
-    """None in logs from before they were kept."""
+    groups: tuple[LoggedAnswer, ...]
     nodes: Count = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
@@ -195,7 +188,7 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     """The advice to `auto` and what came of it; other strategies have none."""
 
     def __post_init__(self) -> None:
-        if self.groups and any(done.group >= len(self.groups) for done in self.completions):
+        if any(done.group >= len(self.groups) for done in self.completions):
             raise ValueError(f"a completion is of a group that is not among its {len(self.groups)}")
 
 
@@ -214,7 +207,7 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run is complete.
 
     `saturation_point`: requests in flight beyond which the generator gained little; None where the
-    run has not shown it. Logs of version 1 have it as `generator_knee`, which is not read.
+    run has not shown it.
     """
 
     saturation_point: Count | None = None
@@ -275,7 +268,7 @@ def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
 
 
 def problem_of(event: ProblemStarted) -> Problem:
-    """The problem that was started, without its reference; older logs do not say its question."""
+    """The problem that was started, without its reference."""
     return Problem(event.problem, event.question, history=event.history)
 
 

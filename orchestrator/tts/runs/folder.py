@@ -20,12 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunDamaged, RunError
+from tts.build.errors import RunError
 from tts.build.input_files import Unreadable, parse_json
 from tts.build.user_paths import is_there
 from tts.problem import Problem, Turn
 
-from .checksums import OWN, of_file, with_checksum, without_checksum
+from .checksums import of_file
 from .durable import make_folder, write_whole
 from .files import read_text
 
@@ -153,10 +153,7 @@ def history_of(said: object) -> tuple[Turn, ...] | None:
 
 
 def read_json(file: Path, otherwise: str) -> Json:
-    """The object in a JSON file, without its checksum, which is checked.
-
-    Raises RunError, with `otherwise` if there is no such file.
-    """
+    """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
     try:
         data = parse_json(read_text(file), strict=True)
     except FileNotFoundError as error:
@@ -172,12 +169,6 @@ def read_json(file: Path, otherwise: str) -> Json:
         ) from error
     if not isinstance(data, dict):
         raise RunError(f"{file} must hold a JSON object, not {type(data).__name__}.")
-    data, fits = without_checksum(data)
-    if fits is False:
-        raise RunDamaged(
-            f"{file} is not as it was written: its fields do not fit its checksum, `{OWN}`.",
-            hint="Bring it back as it was.",
-        )
     return data
 
 
@@ -186,8 +177,8 @@ def _why(error: OSError | Unreadable) -> str:
 
 
 def write_json(file: Path, data: Json) -> None:
-    """Write a JSON file whole and durably (`durable`), with its checksum; raises OSError."""
-    write_whole(file, json.dumps(with_checksum(data), indent=2, ensure_ascii=False) + "\n")
+    """Write a JSON file whole and durably (`durable`); raises OSError."""
+    write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def damaged(file: Path, why: object) -> RunError:

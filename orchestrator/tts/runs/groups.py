@@ -14,7 +14,6 @@ import msgspec
 
 from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
-from tts.strategies.names import strategy_name
 
 from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (
@@ -46,12 +45,6 @@ class Member:
     folder: str
     votes: dict[str, str]
     parameters: dict[str, Any]
-    budget_tokens: int | None = None
-    """Mean tokens of a problem, of a strategy that shares them out, fitted to a mean of seconds."""
-
-    def __post_init__(self) -> None:
-        votes = {strategy_name(name): vote for name, vote in self.votes.items()}
-        object.__setattr__(self, "votes", votes)
 
     @property
     def strategy(self) -> str:
@@ -78,12 +71,7 @@ def group_config(run_config: Json, members: list[Member]) -> Json:
     `run_config` is what any one of the runs keeps.
     """
     shared = {name: value for name, value in run_config.items() if name not in _OWN}
-    runs = [asdict(member) for member in members]
-    return {**shared, "runs": [_without_none(run) for run in runs]}
-
-
-def _without_none(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}
+    return {**shared, "runs": [asdict(member) for member in members]}
 
 
 def create_group(folder: Path, config: Json) -> None:
@@ -135,10 +123,9 @@ def read_members(folder: Path) -> list[Member]:
             continue
         asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
         found = read_config(folder / member.folder)
-        if isinstance(name := found.get("strategy"), str):
-            found = {**found, "strategy": strategy_name(name)}
         for name, value in asked.items():
-            if name not in CIRCUMSTANCES and found.get(name) != value:
+            # a strategy that takes a budget has the one to which the others' n is fitted
+            if name not in (*CIRCUMSTANCES, "limits") and found.get(name) != value:
                 raise RunDamaged(
                     f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
                     f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",

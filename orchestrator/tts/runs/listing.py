@@ -11,19 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from tts.build.errors import RunDamaged, RunError, TtsError
 from tts.build.user_paths import is_closed, is_folder, is_there
 
-from .checks import check_lengths
 from .config import RunConfig, parse_config
 from .files import open_file
-from .folder import CONFIG, EVENTS, GROUP, SUMMARY, has_begun, has_finished, read_config, read_json
+from .folder import CONFIG, EVENTS, GROUP, SUMMARY, has_begun, has_finished, read_config
 from .groups import is_group, read_group
 from .lock import is_worked_on
 from .log import first_session
-from .summary import Summary
+from .summary import read_summary
 
 State = Literal["finished", "interrupted", "running", "damaged"]
 """interrupted: not finished, and no process works on it."""
@@ -106,7 +103,7 @@ def _listed(folder: Path, name: str) -> Iterator[ListedRun]:
 def _run(folder: Path, name: str) -> ListedRun:
     try:
         config = parse_config(read_config(folder), folder / CONFIG)
-        finished = _finished(folder) if has_finished(folder) else None
+        finished = read_summary(folder) if has_finished(folder) else None
         began = _time_of(folder)
         done = _solved(folder / EVENTS) if finished is None else finished.problems
     except TtsError as error:
@@ -136,18 +133,6 @@ def _verifier(config: RunConfig) -> str | None:
     if source := config.sources.get("verifier"):
         return f"{Path(source.file).name}:{source.name}"
     return config.functions.get("verifier") or config.prompting.get("verifier", {}).get("format")
-
-
-def _finished(folder: Path) -> Summary:
-    """The summary as it stands; raises RunError if files beside it are of other lengths."""
-    fields = read_json(folder / SUMMARY, f"The run in {folder} has not finished")
-    if not is_there(folder / EVENTS):
-        raise RunDamaged(f"The log of the run in {folder} is gone: {EVENTS} is missing.")
-    check_lengths(folder, fields)
-    try:
-        return Summary.of_json(fields)
-    except msgspec.ValidationError as error:
-        raise RunDamaged(f"{folder / SUMMARY} is not the summary of a run: {error}.") from error
 
 
 def _solved(log: Path) -> int:

@@ -13,7 +13,6 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -36,45 +35,8 @@ from .folder import EVENTS, cannot_write, input_checksums
 def read_events(folder: Path) -> Iterator[AnyEvent]:
     """All whole events of a run, oldest first; a last line cut short by a kill is left out.
 
-    Logs of this schema version and older ones are read. Raises RunError naming the line of
-    anything else.
-    """
-    for found in read_lines(folder):
-        if isinstance(found, Damage):
-            raise RunDamaged(f"{found.where} {found.what}", hint=found.way_on(folder))
-        yield found
-
-
-def first_session(folder: Path) -> Session | None:
-    """How a log begins; None if there is none, or if it does not begin with a session.
-
-    Raises RunDamaged if its first line is damaged, and RunError as `read_events` does.
-    """
-    first = next(read_events(folder), None)
-    return first if isinstance(first, Session) else None
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A line of a log without an event, or with another than was written there."""
-
-    where: str
-    """File and line."""
-    what: str
-
-    def way_on(self, folder: Path) -> str:
-        """What to do about it."""
-        return (
-            "Drop what is damaged and compute it again, keeping a copy of the log: "
-            f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
-            "another version of tts wrote the run, use that one."
-        )
-
-
-def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
-    """The event of each whole line of a run's log, oldest first.
-
-    Raises RunError for a log of a newer version, or one that cannot be read.
+    Raises RunError for a log of another version, or one that cannot be read, and RunDamaged naming
+    the line of what is no event, or another than was written there.
     """
     file = folder / EVENTS
     chain = Chain()
@@ -88,41 +50,55 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
                     )
                 if not line.endswith(b"\n"):
                     return
-                yield _read_line(line, file, number, chain)
+                yield _event(line, folder, number, chain)
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def _read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | Damage:
-    """The event of the `number`th line of a log; `chain` has the checksum up to it.
+def first_session(folder: Path) -> Session | None:
+    """How a log begins; None if there is none, or if it does not begin with a session.
 
-    Raises RunError for a newer version's log.
+    Raises RunDamaged if its first line is damaged, and RunError as `read_events` does.
     """
-    where = f"{file}, line {number}"
+    first = next(read_events(folder), None)
+    return first if isinstance(first, Session) else None
+
+
+def _event(line: bytes, folder: Path, number: int, chain: Chain) -> AnyEvent:
+    """The event of the `number`th line of a log; `chain` has the checksum up to it."""
+    where = f"{folder / EVENTS}, line {number}"
     fits = chain.fits(line)
     try:
         event = decode(line)
     except msgspec.ValidationError as error:
-        return Damage(where, f"is not an event that this version of tts knows: {error}")
+        what = f"is not an event that this version of tts knows: {error}"
+        raise _damage(where, what, folder) from error
     except (ValueError, RecursionError) as error:
-        return Damage(where, f"is not JSON: {error}")
-    if isinstance(event, Session) and event.version > VERSION:
+        raise _damage(where, f"is not JSON: {error}", folder) from error
+    if isinstance(event, Session) and event.version != VERSION:
         raise RunError(
-            f"{where}: the log has schema version {event.version}; this version of tts reads up to "
-            f"{VERSION}.",
+            f"{where}: the log has schema version {event.version}; this version of tts reads "
+            f"version {VERSION} alone.",
             hint="Read or continue it with the version of tts that wrote it.",
         )
     if not fits:
         name = getattr(event, "problem", None)
-        of_problem = f"(problem {name!r:.80}) " if name else ""
-        return Damage(
-            where,
-            f"{of_problem}does not match its checksum: it was changed or moved, or lines before it "
-            "were dropped.",
+        what = "does not match its checksum: it was changed or moved, or lines before it were "
+        raise _damage(
+            where, (f"(problem {name!r:.80}) " if name else "") + f"{what}dropped.", folder
         )
     return event
+
+
+def _damage(where: str, what: str, folder: Path) -> RunDamaged:
+    return RunDamaged(
+        f"{where} {what}",
+        hint="Cut the log off there and compute again what followed, keeping a copy of it: "
+        f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
+        "another version of tts wrote the run, use that one.",
+    )
 
 
 MAX_LINE_BYTES = 100_000_000
@@ -150,7 +126,7 @@ class RunLog:
         self._flushed = 0.0
         try:
             cut_half_line(folder / EVENTS)
-            self._chain = Chain.of_file(folder / EVENTS)
+            self._chain = Chain.at_end(folder / EVENTS) or Chain()
             files = input_checksums(folder)
             self._file = open_file(folder / EVENTS, "a+b")  # read where it has lost its name
             self._size = self._file.seek(0, os.SEEK_END)

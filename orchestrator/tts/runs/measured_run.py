@@ -38,8 +38,7 @@ class MeasuredRun:
     @property
     def accuracy(self) -> float | None:
         """Share of the solved problems with a reference that are right; None without any."""
-        judged = self.measures.judged()
-        return sum(p.right(self.rule) for p in judged) / len(judged) if judged else None
+        return self.measures.accuracy(self.rule)
 
 
 def expand_groups(folders: Iterable[Path]) -> list[Path]:

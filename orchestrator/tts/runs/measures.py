@@ -1,26 +1,28 @@
 """Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
 defines it all.
 
-Memory grows by about a kilobyte a problem and not with the requests. The log of an unfinished run
-gives the measures of its events so far.
+Memory grows by about a kilobyte a problem and by some 20 bytes a request. The log of an unfinished
+run gives the measures of its events so far.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from tts.search import NodePath
 
 from .calibration import Calibration
-from .events import AnyEvent, ProblemSolved, ProblemStarted
+from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
 from .records import ENGINES, Engine, EngineRequest
-from .state import ProblemState, RunState
-from .statistics import QuantileSketch
-from .utilization import Utilization
+from .requests import request_of
+from .speculation import Speculation
+from .state import ProblemState, RunState, WorkCounts
+from .statistics import quantile, rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class ProblemMeasures:
     """A solved problem."""
 
     id: str
-    question: str | None
+    question: str
     """A hash of its text; None in logs that do not hold it."""
     level: int | str | None
     answers: Mapping[str, str | None]
@@ -69,6 +71,8 @@ class ProblemMeasures:
     tree: TreeMeasures
     tree_digest: str
     limit: str | None
+    undecided: int
+    """Comparisons of its answers that could not be decided."""
 
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
@@ -81,14 +85,14 @@ class RequestMeasures:
 
     kinds: Counter[str] = field(default_factory=Counter)
     """Requests by kind: main, eager, speculative, prefetch; `cancelled` for those of any kind."""
-    scheduled_tokens: QuantileSketch = field(default_factory=QuantileSketch)
-    """Tokens of an answered request: its prompt's and the generated ones."""
-    seconds: QuantileSketch = field(default_factory=QuantileSketch)
-    """How long an answered request was in flight."""
-    seconds_per_token: QuantileSketch = field(default_factory=QuantileSketch)
-    """The same, divided by its generated tokens."""
-    prompt_tokens: int = 0
-    """Tokens of the prompts of answered requests."""
+    scheduled_tokens: array[int] = field(default_factory=lambda: array("l"))
+    """Tokens of each answered request: its prompt's and the generated ones."""
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    """How long each answered request was in flight."""
+    seconds_per_token: array[float] = field(default_factory=lambda: array("d"))
+    """The same, divided by its generated tokens, where it has some."""
+    busy_s: float = 0.0
+    """The sum of `seconds`, without prompts that were sent ahead."""
 
     def add(self, request: EngineRequest) -> None:
         """Take in a request."""
@@ -96,11 +100,12 @@ class RequestMeasures:
             self.kinds["cancelled"] += 1
             return
         self.kinds[request.kind] += 1
-        self.prompt_tokens += request.prompt_tokens
-        self.scheduled_tokens.add(request.prompt_tokens + (request.tokens or 0))
-        self.seconds.add(request.seconds)
+        self.scheduled_tokens.append(request.prompt_tokens + (request.tokens or 0))
+        self.seconds.append(request.seconds)
         if request.tokens:
-            self.seconds_per_token.add(request.seconds / request.tokens)
+            self.seconds_per_token.append(request.seconds / request.tokens)
+        if request.kind != "prefetch":
+            self.busy_s += request.seconds
 
 
 class LoadOverTime:
@@ -155,7 +160,15 @@ class Measures:
 
     def __init__(self) -> None:
         self.run = RunState()
-        self.use = Utilization(self.run)
+        """The run itself, which this folds."""
+        self.servers: dict[str, WorkCounts] = {}
+        """The work of each of several servers, by address; empty where there was one."""
+        self.speculation = Speculation()
+        self.lost_tokens = 0
+        """Generated tokens for which budgets had no room."""
+        self._idle_s: dict[Engine, dict[str, float]] = {
+            engine: defaultdict(float) for engine in ENGINES
+        }
         self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
         self.calibration = Calibration()
@@ -171,18 +184,30 @@ class Measures:
         measures = cls()
         for event in events:
             measures.add(event)
-        measures.use.finish()
         return measures
 
     def add(self, event: AnyEvent) -> None:
         """Take in the next event."""
-        request, problem = self.use.add(event)
-        if request:
-            self.requests[request.engine].add(request)
-            self.in_flight[request.engine].add(request.sent, request.done, request.load)
-        elif problem and problem.solution:
+        problem = self.run.apply(event)
+        if server := getattr(event, "server", ""):
+            self.servers.setdefault(server, WorkCounts()).add(event)
+        if request := request_of(event, self.run.began):
+            self._add_request(request)
+        elif isinstance(event, Used):
+            self.speculation.use(event.problem, event.node)
+        elif isinstance(event, Idle):
+            self._idle_s[event.engine][event.why] += event.until - event.since
+        if problem and problem.solution:
+            self.speculation.solved(problem.id)
+            self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
             self.problems[problem.id] = problem_measures(problem, problem.solution)
+
+    def _add_request(self, request: EngineRequest) -> None:
+        self.requests[request.engine].add(request)
+        self.in_flight[request.engine].add(request.sent, request.done, request.load)
+        if request.kind == "speculative" and request.engine == "generator":
+            self.speculation.add(request)
 
     @property
     def wall_s(self) -> float:
@@ -198,6 +223,36 @@ class Measures:
     def useful_tokens(self) -> int:
         """Tokens of the nodes on the paths of completions, each node once."""
         return sum(problem.tree.useful_tokens for problem in self.problems.values())
+
+    @property
+    def problems_per_s(self) -> float | None:
+        """Solved problems over the wall time."""
+        return len(self.problems) / self.wall_s if self.wall_s else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Generated tokens over the wall time."""
+        return self.generated_tokens / self.wall_s if self.wall_s else None
+
+    @property
+    def latencies_s(self) -> list[float]:
+        """From the start of each problem to its result, where one session did both."""
+        return [each.seconds for each in self.problems.values() if each.seconds is not None]
+
+    @property
+    def idle_s(self) -> dict[Engine, dict[str, float]]:
+        """Seconds in which an engine was idle, by reason; with several servers the mean."""
+        servers = max(1, len(self.servers))
+        return {
+            engine: {why: seconds / servers for why, seconds in by_why.items()}
+            for engine, by_why in self._idle_s.items()
+        }
+
+    @property
+    def waste(self) -> float | None:
+        """Share of the generated tokens that no search needed."""
+        wasted = self.speculation.unused_tokens + self.lost_tokens
+        return wasted / self.generated_tokens if self.generated_tokens else None
 
     @property
     def goodput(self) -> float | None:
@@ -244,6 +299,49 @@ class Measures:
         """The solved problems that have a reference."""
         return [problem for problem in self.problems.values() if problem.correct is not None]
 
+    def accuracy(self, rule: str) -> float | None:
+        """Share of the judged problems that a rule's answers have right; None without any."""
+        judged = self.judged()
+        return sum(each.right(rule) for each in judged) / len(judged) if judged else None
+
+    @property
+    def pass_at_n(self) -> float | None:
+        """Share of the judged problems that have a right completion; None without any."""
+        judged = self.judged()
+        return sum(bool(each.any_correct) for each in judged) / len(judged) if judged else None
+
+    def engine_use(self) -> dict[str, Any]:
+        """The parts of a run's summary on time, engines and speculation, as `Summary` has them."""
+        ahead = self.speculation
+        servers = {name: _server(work) for name, work in sorted(self.servers.items())}
+        return {
+            "mean_in_flight": {
+                engine: rounded(requests.busy_s / self.wall_s if self.wall_s else None, 3)
+                for engine, requests in self.requests.items()
+            },
+            **({"servers": servers} if servers else {}),
+            "latency_s": {
+                "median": rounded(quantile(self.latencies_s, 0.5), 3),
+                "p95": rounded(quantile(self.latencies_s, 0.95), 3),
+            },
+            "idle_s": {
+                engine: {why: round(seconds, 3) for why, seconds in by_why.items()}
+                for engine, by_why in self.idle_s.items()
+            },
+            "speculation": {
+                "sent": ahead.sent,
+                "answered": ahead.answered,
+                "used": ahead.used,
+                "cancelled": dict(sorted(ahead.cancelled.items())),
+                "hit_rate": rounded(ahead.hit_rate, 4),
+            },
+            "waste": {
+                "unused_tokens": ahead.unused_tokens,
+                **({"lost_tokens": self.lost_tokens} if self.lost_tokens else {}),
+                "share": rounded(self.waste, 4),
+            },
+        }
+
     def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
         """Judged problems by (independent parts, those of them that hold a right completion).
 
@@ -259,7 +357,7 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
         id=problem.id,
-        question=_hashed(problem.asked) if problem.asked else None,
+        question=_hashed(problem.asked) if problem.asked else "",
         level=solved.level,
         answers=solved.answers,
         correct=solved.correct,
@@ -271,6 +369,7 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
         tree=tree_measures(problem),
         tree_digest=solved.tree_digest,
         limit=solved.limit,
+        undecided=solved.undecided,
     )
 
 
@@ -317,8 +416,16 @@ def _in_vain(problem: ProblemState) -> set[NodePath]:
 
 
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
-    right = {place for place, group in enumerate(event.groups or ()) if group.correct}
+    right = {place for place, group in enumerate(event.groups) if group.correct}
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
+
+
+def _server(work: WorkCounts) -> dict[str, int]:
+    return {
+        "generated_tokens": work.generated_tokens,
+        "generator_requests": work.generator_calls,
+        "verifier_requests": work.verifier_calls + work.cached_scores,
+    }
 
 
 def _hashed(asked: ProblemStarted) -> str:

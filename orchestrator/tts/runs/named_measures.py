@@ -5,13 +5,13 @@ docs/reference/measures.md shows this table; `python -m tests.runs.measures_page
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .measured_run import MeasuredRun
 from .records import ENGINES, Engine
-from .statistics import QuantileSketch, quantile, rounded, wilson
+from .statistics import quantile, rounded, wilson
 
 Value = float | int | None
 Section = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]
@@ -76,7 +76,7 @@ def _quality() -> Iterator[Measure]:
         "pass_at_n",
         "share",
         "Judged problems with at least one correct completion.",
-        _pass_at_n,
+        lambda run: rounded(run.measures.pass_at_n, 4),
     )
     yield Measure(
         "verifier_auroc",
@@ -107,7 +107,7 @@ def _throughput() -> Iterator[Measure]:
         "problem_throughput",
         "problems/s",
         "problems / wall. summary.json has it as `problems_per_s`.",
-        lambda run: rounded(_over(len(run.measures.problems), run.measures.wall_s), 4),
+        lambda run: rounded(run.measures.problems_per_s, 4),
     )
     yield Measure(
         "generated_tokens",
@@ -119,7 +119,7 @@ def _throughput() -> Iterator[Measure]:
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
-        lambda run: rounded(_over(run.measures.generated_tokens, run.measures.wall_s), 2),
+        lambda run: rounded(run.measures.tokens_per_s, 2),
     )
     yield Measure(
         "useful_token_throughput",
@@ -153,9 +153,7 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time per problem, grading included, in the session that solved it: {percent}th "
             "percentile.",
-            _percentile(
-                percent, lambda run: [problem.seconds for problem in run.measures.problems.values()]
-            ),
+            _percentile(percent, lambda run: run.measures.latencies_s),
         )
     for percent in (50, 95):
         yield Measure(
@@ -176,7 +174,9 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
             "includes queueing and prefill, so the engine's own time per token is lower.",
-            _sketched(percent, lambda run: run.measures.requests["generator"].seconds_per_token),
+            _percentile(
+                percent, lambda run: run.measures.requests["generator"].seconds_per_token, 6
+            ),
         )
 
 
@@ -186,14 +186,14 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         f"{engine}_requests",
         "requests",
         f"Answered requests{', including prefetched prompts' if generates else ''}.",
-        lambda run: run.measures.requests[engine].seconds.count,
+        lambda run: len(run.measures.requests[engine].seconds),
     )
     for percent in (50, 95):
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
             f"Time in flight of answered requests: {percent}th percentile.",
-            _sketched(percent, lambda run: run.measures.requests[engine].seconds),
+            _percentile(percent, lambda run: run.measures.requests[engine].seconds),
         )
     yield Measure(
         f"{engine}_tokens_per_request",
@@ -202,7 +202,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "prefix cache serves."
         if generates
         else "Mean prompt tokens of an answered request.",
-        lambda run: rounded(run.measures.requests[engine].scheduled_tokens.mean, 1),
+        lambda run: rounded(_mean(run.measures.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
         f"{engine}_in_flight",
@@ -225,7 +225,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "share",
         "Time with nothing in flight / wall; for reasons see [`idle` events](run-log.md#events).",
         lambda run: rounded(
-            _over(sum(run.measures.use.idle_s[engine].values()), run.measures.wall_s), 4
+            _over(sum(run.measures.idle_s[engine].values()), run.measures.wall_s), 4
         ),
     )
 
@@ -247,45 +247,38 @@ def _speculation() -> Iterator[Measure]:
         "speculation_sent",
         "requests",
         "Expansions sent before their search asked for them.",
-        lambda run: run.measures.use.speculation.sent,
+        lambda run: run.measures.speculation.sent,
     )
     yield Measure(
         "speculation_used",
         "requests",
         "Speculative expansions that their search asked for later.",
-        lambda run: run.measures.use.speculation.used,
+        lambda run: run.measures.speculation.used,
     )
     yield Measure(
         "speculation_hit_rate",
         "share",
         "speculation_used / speculation_sent.",
-        lambda run: rounded(run.measures.use.speculation.hit_rate, 4),
+        lambda run: rounded(run.measures.speculation.hit_rate, 4),
     )
     yield Measure(
         "speculation_wasted_tokens",
         "tokens",
         "Tokens of answered speculative expansions that were never used.",
-        lambda run: run.measures.use.speculation.unused_tokens,
+        lambda run: run.measures.speculation.unused_tokens,
     )
     yield Measure(
         "lost_tokens",
         "tokens",
         "Tokens of answers for which the budget of their problem had no room.",
-        lambda run: run.measures.use.lost_tokens,
-    )
-    yield Measure(
-        "cancelled_tokens_estimated",
-        "tokens",
-        "Tokens that cancelled generator requests had generated, estimated from the speed of the "
-        "16 answered requests sent closest to each; the client does not see them.",
-        lambda run: round(run.measures.use.cancelled_tokens),
+        lambda run: run.measures.lost_tokens,
     )
     yield Measure(
         "waste",
         "share",
-        "(speculation_wasted_tokens + lost_tokens + cancelled_tokens_estimated) / "
-        "(generated_tokens + cancelled_tokens_estimated).",
-        lambda run: rounded(run.measures.use.waste, 4),
+        "(speculation_wasted_tokens + lost_tokens) / generated_tokens. What cancelled requests had "
+        "generated is not known: the client does not see it.",
+        lambda run: rounded(run.measures.waste, 4),
     )
 
 
@@ -330,35 +323,22 @@ def _accuracy_95(place: int) -> Callable[[MeasuredRun], Value]:
     return value_of
 
 
-def _pass_at_n(run: MeasuredRun) -> float | None:
-    judged = run.measures.judged()
-    return rounded(_over(sum(bool(problem.any_correct) for problem in judged), len(judged)), 4)
-
-
 def _over(value: float | None, total: float) -> float | None:
     return value / total if value is not None and total else None
 
 
+def _mean(values: Sequence[float]) -> float | None:
+    return _over(sum(values), len(values))
+
+
 def _percentile(
-    percent: int, values_of: Callable[[MeasuredRun], list[float | None]]
+    percent: int, values_of: Callable[[MeasuredRun], Iterable[float | None]], digits: int = 4
 ) -> Callable[[MeasuredRun], Value]:
     """A percentile of a run's values, those left out that it does not know."""
 
     def value_of(run: MeasuredRun) -> Value:
         known = [value for value in values_of(run) if value is not None]
-        return rounded(quantile(known, percent / 100), 4)
-
-    return value_of
-
-
-def _sketched(
-    percent: int, sketch_of: Callable[[MeasuredRun], QuantileSketch]
-) -> Callable[[MeasuredRun], Value]:
-    """The same of a sketch, to three digits, as it is right to 1%."""
-
-    def value_of(run: MeasuredRun) -> Value:
-        value = sketch_of(run).quantile(percent / 100)
-        return None if value is None else float(f"{value:.3g}")
+        return rounded(quantile(known, percent / 100), digits)
 
     return value_of
 

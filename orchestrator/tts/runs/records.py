@@ -53,8 +53,7 @@ class ProblemRecord:
     """A solved problem."""
 
     id: str
-    question: str | None
-    """None where the run folder does not hold it."""
+    question: str
     level: int | str | None
     reference: str | None
     answer: str | None
@@ -91,8 +90,6 @@ class EngineRequest:
     """Requests on the generator and the verifier when it was sent, itself included."""
     cancelled: str | None = None
     """Why it was cancelled; None if it was answered."""
-    trigger: str | None = None
-    """The reason that a verifier request was sent, where they are held back for batches."""
 
     @property
     def seconds(self) -> float:

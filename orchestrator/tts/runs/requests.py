@@ -47,8 +47,7 @@ def request_of(event: Event, began: float) -> EngineRequest | None:
         event.prompt_tokens,
         tokens,
         event.in_flight,
-        event.why or "ended" if isinstance(event, Cancelled) else None,
-        event.trigger if isinstance(event, Scored | Cancelled) else None,
+        event.why if isinstance(event, Cancelled) else None,
     )
 
 

@@ -1,59 +1,26 @@
 """Going on with a run: what the log of an interrupted one holds, and the repair of a damaged one.
 
-A damaged line may have belonged to any problem. So each problem that was being solved there counts
-as unsolved again: the log supplies what is left of it, and only the rest is requested.
+Nobody can tell what a damaged line said, and lines behind it were computed knowing it: the log is
+cut off there. Seeds give the rest again, as after any interruption.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
-from typing import Self
 
-from tts.build.errors import RunError
-from tts.search import Decision, NodePath, Thought
+from tts.build.errors import RunDamaged, RunError
+from tts.search import Decision, ResumedWork
 
-from .checksums import Chain
 from .durable import replacing, write_copy
-from .events import (
-    VERSION,
-    AnyEvent,
-    Finished,
-    ProblemSolved,
-    ProblemStarted,
-    Session,
-    encode,
-    thoughts_of,
-)
+from .events import ProblemSolved, thoughts_of
 from .files import open_file
 from .folder import EVENTS, SUMMARY, cannot_write
-from .log import Damage, read_events, read_lines
+from .log import read_events
 from .state import ProblemState, RunState, solved_problems
-
-
-@dataclass
-class ResumedWork:
-    """What earlier sessions computed for one problem, by node."""
-
-    thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
-    """The node is the first thought's; each further one is child 0 of the one before."""
-    scores: dict[NodePath, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, problem: ProblemState) -> Self:
-        """The results computed for a problem so far."""
-        return cls(
-            {event.node: thoughts_of(event) for _, event in problem.generated},
-            {event.node: event.score for _, event in problem.scored},
-        )
-
-    @property
-    def size(self) -> int:
-        """How many requests it saves."""
-        return len(self.thoughts) + len(self.scores)
 
 
 @dataclass
@@ -66,6 +33,14 @@ class ResumePoint:
     """The problems that are not solved and for which something was generated or scored."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """The decisions of `auto` on the solved problems."""
+
+
+def resumed_work(problem: ProblemState) -> ResumedWork:
+    """The results computed for a problem so far."""
+    return ResumedWork(
+        {event.node: thoughts_of(event) for _, event in problem.generated},
+        {event.node: event.score for _, event in problem.scored},
+    )
 
 
 def read_resume_point(folder: Path, vote: str) -> ResumePoint:
@@ -81,7 +56,7 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
             raise RunError(
                 f"{folder / EVENTS}: problem {problem.id!r} was solved twice, as when "
                 "two processes wrote this log.",
-                hint="Keep the first solution of each problem, and a copy of the log: "
+                hint="Cut the log off before the second solution, keeping a copy of it: "
                 f"tts bench --resume {folder} --repair",
             )
         solved[problem.id] = problem.correct(vote)
@@ -93,94 +68,52 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
 
 @dataclass(frozen=True)
 class Repair:
-    """The parts dropped from a log."""
+    """The end that was cut off a log."""
 
     lines: int
-    """Lines that were dropped: damaged ones, and solutions that are not to be believed."""
-    unsolved: tuple[str, ...]
-    """Problems whose solution was dropped, and that have no other."""
+    """The lines that stay."""
     copy: Path
     """The log as it was."""
 
     def __str__(self) -> str:
-        again = f", to be solved again: {', '.join(self.unsolved)}" if self.unsolved else ""
-        return f"Repaired: lines dropped: {self.lines}{again}; the log as it was: {self.copy}"
+        return f"Repaired: {self.lines} lines of the log stay; the log as it was: {self.copy}"
 
 
 def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
-    """Drop damaged parts of a run's log, which is copied first; None if there are none.
+    """Cut a run's log off, copied first, where damage begins; None if there is none.
 
-    If a problem is solved twice, the first solution stays; solutions of problems outside the run's
-    `problems` are dropped. Raises RunError.
+    Damage is also a second solution of a problem, or one of a problem outside the run's `problems`.
+    Raises RunError.
     """
-    found = _survey(folder, problems)
-    if not found.damaged and not found.doubtful:
-        return None
     log = folder / EVENTS
+    lines = _whole_lines(folder, problems)
+    if lines is None:
+        return None
     copy = _unused(log)
     try:
         with open_file(log) as content:
             write_copy(content.fileno(), copy)
-        chain = Chain()
-        with replacing(log) as content:
-            for event in _kept(folder, found.doubtful.keys()):
-                content.write(chain.seal(encode(event)))
-            (folder / SUMMARY).unlink(missing_ok=True)  # it may have counted what is dropped
+            (folder / SUMMARY).unlink(missing_ok=True)  # it counted what is cut off
+            with replacing(log) as kept:
+                kept.writelines(islice(content, lines))
     except OSError as error:
         raise cannot_write(folder, error) from error
-    unsolved = dict.fromkeys(name for name in found.doubtful.values() if name not in found.solved)
-    return Repair(found.damaged + len(found.doubtful), tuple(unsolved), copy)
+    return Repair(lines, copy)
 
 
-@dataclass
-class _Survey:
-    damaged: int = 0
-    """Damaged lines."""
-    solved: set[str] = field(default_factory=set)
-    """Problems with a solution that stays."""
-    doubtful: dict[int, str] = field(default_factory=dict)
-    """Solutions that do not stay: the problem, by the place in the log."""
-
-
-def _survey(folder: Path, problems: Collection[str]) -> _Survey:
-    survey = _Survey()
-    began: dict[str, int] = {}  # damaged lines before a problem's first; -1: that one is lost
-    for place, found in enumerate(read_lines(folder)):
-        if isinstance(found, Damage):
-            survey.damaged += 1
-            continue
-        name = getattr(found, "problem", None)
-        if name is None:
-            continue
-        before = began.setdefault(name, survey.damaged if isinstance(found, ProblemStarted) else -1)
-        if isinstance(found, ProblemSolved):
-            whole = survey.damaged in (0, before)
-            if whole and name in problems and name not in survey.solved:
-                survey.solved.add(name)
-            else:
-                survey.doubtful[place] = name
-    return survey
-
-
-def _kept(folder: Path, dropped: Collection[int]) -> Iterator[AnyEvent]:
-    """The events that stay, without those at the places `dropped`.
-
-    A session whose first line was damaged gets one again: its clock began anew there.
-    """
-    damaged, t = False, 0.0
-    session: Session | None = None
-    for place, found in enumerate(read_lines(folder)):
-        if isinstance(found, Damage):
-            damaged = True
-            continue
-        if isinstance(found, Session):
-            session = found
-        elif session is None or (damaged and found.t < t):
-            session = Session(t=0.0, time=session.time if session else "", version=VERSION)
-            yield session
-        damaged, t = False, found.t
-        if place not in dropped and not isinstance(found, Finished):
-            yield found
+def _whole_lines(folder: Path, problems: Collection[str]) -> int | None:
+    """How many lines of a log stand before the first damage; None if there is none."""
+    lines, left = 0, set(problems)
+    try:
+        for event in read_events(folder):
+            if isinstance(event, ProblemSolved):
+                if event.problem not in left:
+                    return lines
+                left.remove(event.problem)
+            lines += 1
+    except RunDamaged:
+        return lines
+    return None
 
 
 def _unused(log: Path) -> Path:

@@ -19,7 +19,7 @@ from tts.build.errors import RunError, TtsError
 
 from .config import RunConfig, read_run_config
 from .events import ProblemSolved
-from .folder import has_finished, read_problems
+from .folder import has_finished
 from .groups import is_group, read_group
 from .log import read_events
 from .measured_run import MeasuredRun
@@ -58,9 +58,8 @@ class Run:
     @cached_property
     def problems(self) -> tuple[ProblemRecord, ...]:
         """The solved problems, in the order in which they were solved; raises RunError."""
-        questions = {problem.id: problem.question for problem in read_problems(self.folder)}
         return tuple(
-            problem_record(problem, self.config.vote, questions.get(problem.id))
+            problem_record(problem, self.config.vote)
             for problem in solved_problems(read_events(self.folder))
         )
 
@@ -89,14 +88,14 @@ class Run:
         return frame(_problem_columns(self.problems)), frame(_request_columns(self.requests))
 
 
-def problem_record(problem: ProblemState, vote: str, question: str | None = None) -> ProblemRecord:
-    """The record of a solved problem; `question` is what was asked where the log does not tell."""
+def problem_record(problem: ProblemState, vote: str) -> ProblemRecord:
+    """The record of a solved problem."""
     solved, seconds = problem.solution, problem.seconds
     if solved is None:
         raise ValueError(f"problem {problem.id} is not solved")
     return ProblemRecord(
         id=problem.id,
-        question=problem.asked.question if problem.asked else question,
+        question=problem.asked.question if problem.asked else "",
         level=solved.level,
         reference=solved.reference,
         answer=problem.answer(vote),
@@ -116,7 +115,7 @@ def _completions(problem: ProblemState, solved: ProblemSolved) -> Iterator[Compl
     for done, path in zip(solved.completions, problem.completed_paths(), strict=True):
         # a node that no request wrote was not written at all: its prompt filled the context
         chain = [(texts.get(node, ""), scores.get(node)) for node in path]
-        answer = solved.groups[done.group].answer if solved.groups and done.group >= 0 else None
+        answer = solved.groups[done.group].answer if done.group >= 0 else None
         yield CompletionRecord.of(done.node, chain, done.score, answer)
 
 
@@ -145,7 +144,6 @@ def _request_columns(requests: Sequence[EngineRequest]) -> dict[str, list[Any]]:
         "generator_in_flight": [request.in_flight[0] for request in requests],
         "verifier_in_flight": [request.in_flight[1] for request in requests],
         "cancelled": [request.cancelled for request in requests],
-        "trigger": [request.trigger for request in requests],
     }
 
 

@@ -126,7 +126,7 @@ class ProblemState:
     """Whether requests are kept; otherwise they are only counted."""
     work: WorkCounts = field(default_factory=WorkCounts)
     asked: ProblemStarted | None = None
-    """Its latest start that tells the question; logs of version 1 tell none."""
+    """Its latest start; None where the log has lost it."""
     first_started: float | None = None
     """When it was first started, on the run's clock, in seconds."""
     started: float | None = None
@@ -162,8 +162,7 @@ class ProblemState:
                 self.started = began + event.t
                 if self.first_started is None:
                     self.first_started = self.started
-                if event.question:
-                    self.asked = event
+                self.asked = event
             case ProblemSolved():
                 self.solution = event
                 self.ended = began + event.t
@@ -188,9 +187,9 @@ class ProblemState:
         return self.solution.correct.get(vote)
 
     @property
-    def question(self) -> str | None:
-        """The question with the conversation before it; None where the log does not have it."""
-        return problem_of(self.asked).full_question if self.asked else None
+    def question(self) -> str:
+        """The question with the conversation before it; empty where the log has lost it."""
+        return problem_of(self.asked).full_question if self.asked else ""
 
     def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, Generated]]:
         """Every thought: its node, itself, the begin of its session, the answer that it is from.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -32,67 +32,23 @@ def rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-SKETCH_ERROR = 0.01
-"""Relative error of a quantile of a `QuantileSketch`."""
-_GROWTH = (1 + SKETCH_ERROR) / (1 - SKETCH_ERROR)
-_LOG_GROWTH = math.log(_GROWTH)
+def logarithmic_histogram(values: Sequence[float], most: int) -> list[tuple[float, float, int]]:
+    """(low, high, count) of at most so many bins, equally wide on a logarithmic axis.
 
-
-@dataclass(slots=True)
-class QuantileSketch:
-    """Quantiles of a stream of values >= 0 in bounded memory, to a relative error of 1%.
-
-    Masson, Rim and Lee, DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error
-    Guarantees (VLDB 2019): values are counted in bins whose limits grow by a constant factor, 2%;
-    there are a few thousand bins at most.
+    Values that are not above 0 have no place on it and are left out.
     """
-
-    count: int = 0
-    total: float = 0.0
-    _zeros: int = 0
-    _bins: Counter[int] = field(default_factory=Counter)
-
-    def add(self, value: float) -> None:
-        """Take in a value; what is not above a nanounit counts as 0."""
-        self.count += 1
-        self.total += value
-        if value <= 1e-9:
-            self._zeros += 1
-        else:
-            self._bins[math.ceil(math.log(value) / _LOG_GROWTH)] += 1
-
-    @property
-    def mean(self) -> float | None:
-        """The exact mean; None without values."""
-        return self.total / self.count if self.count else None
-
-    def quantile(self, share: float) -> float | None:
-        """The smallest value that so many are not above, to 1%; None without values."""
-        if not self.count:
-            return None
-        below, wanted = self._zeros, max(1, math.ceil(share * self.count))
-        if below >= wanted:
-            return 0.0
-        for place in sorted(self._bins):
-            below += self._bins[place]
-            if below >= wanted:
-                break
-        return 2 * _GROWTH**place / (_GROWTH + 1)
-
-    def histogram(self, most: int) -> Iterator[tuple[float, float, int]]:
-        """(low, high, count) of at most so many bins, equally wide on a logarithmic axis.
-
-        Zeros are in a bin of their own, from 0 to 0, which is not counted among `most`.
-        """
-        if self._zeros:
-            yield 0.0, 0.0, self._zeros
-        if not self._bins:
-            return
-        first, last = min(self._bins), max(self._bins)
-        together = -(-(last - first + 1) // most)
-        for start in range(first, last + 1, together):
-            inside = sum(self._bins.get(place, 0) for place in range(start, start + together))
-            yield _GROWTH ** (start - 1), _GROWTH ** (start + together - 1), inside
+    there = [value for value in values if value > 0]
+    if not there:
+        return []
+    low, high = min(there), max(there)
+    if low == high:
+        return [(low, high, len(there))]
+    width = math.log(high / low) / most
+    counts = Counter(min(int(math.log(value / low) / width), most - 1) for value in there)
+    return [
+        (low * math.exp(place * width), low * math.exp((place + 1) * width), counts[place])
+        for place in range(most)
+    ]
 
 
 Z_95 = 1.96

@@ -5,25 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import msgspec
 
 from tts.build.errors import RunError
 from tts.search import Limit
-from tts.strategies.names import strategy_name
 
 from .checks import read_summary_fields
-from .config import Limits, RunConfig
-from .events import AnyEvent, ProblemSolved
+from .config import RunConfig
+from .events import AnyEvent
 from .folder import SUMMARY, Json
-from .records import ENGINES
-from .state import WorkCounts
-from .statistics import fraction
-from .utilization import Utilization
+from .measures import Measures, ProblemMeasures
+from .statistics import fraction, rounded
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
@@ -64,25 +60,17 @@ class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Generated tokens that no search needed."""
+    """Generated tokens that no search needed, without those of cancelled requests: the client does
+    not see them.
+    """
 
     unused_tokens: Count
     """Tokens of speculative answers that were never asked for."""
-    cancelled_tokens_estimated: int | Number
-    """What cancelled requests had generated, which the client does not see."""
     share: Share | None
-    """All of it over all generated tokens; None where there are none."""
+    """Of all generated tokens; None where there are none."""
     lost_tokens: Count = 0
     """Tokens of answers for which the budget of their problem had no room; missing if there are
     none."""
-
-
-class BatchCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The verifier's batches that went out for one reason."""
-
-    batches: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-    requests: Count = 0
-    tokens: Count
 
 
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,17 +88,10 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-_LATER = ("waste", "latency_s", "speculation", "verifier_batches")
-"""Fields that came with one version."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Summary(Mapping[str, Any]):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of a run: summary.json, whose keys are these fields in this order.
 
-    As a mapping it has the keys of the file, with plain data: `summary["waste"]["share"]` is
-    `summary.waste.share`. A field with a default is missing in files of older versions, or where
-    its documentation says so.
+    A field with a default is missing where its documentation says so.
     """
 
     problems: Count
@@ -126,24 +107,22 @@ class Summary(Mapping[str, Any]):
     """Tokens of all answers of the generator."""
     tokens_per_s: Number | None
     """Generated tokens over the wall time."""
-    generator_calls: Count = 0
+    generator_calls: Count
     """Answered requests to the generator."""
     verifier_calls: Count
     """Answered requests to the verifier."""
-    verifier_cached: Count = 0
+    verifier_cached: Count
     """Scores that needed no request."""
-    verifier_tokens: Count = 0
+    verifier_tokens: Count
     """Prompt tokens of the requests to the verifier."""
     mean_in_flight: InFlight
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
-    latency_s: Latency | None = None
-    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]] | None = None
+    latency_s: Latency
+    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]]
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
-    speculation: SpeculationCounts | None = None
-    waste: Waste | None = None
-    verifier_batches: dict[str, BatchCounts] | None = None
-    """By trigger."""
+    speculation: SpeculationCounts
+    waste: Waste
     strategy: str
     schedule: str
     seed: int
@@ -163,10 +142,10 @@ class Summary(Mapping[str, Any]):
     accuracy_by_level: dict[str, Level]
     undecided: Count
     """Comparisons of answers that could not be decided, which count as wrong."""
-    sessions: Count = 0
+    sessions: Count
     tree_digest: str
     """One hash over every problem's tree and answers."""
-    questions: str | None = None
+    questions: str
     """One hash over every problem's id and question: equal where the same was asked."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
@@ -178,22 +157,15 @@ class Summary(Mapping[str, Any]):
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
-    missing: tuple[str, ...] = field(default=(), metadata={"json": False})
-    """The fields that summary.json does not have; not one of its keys."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strategy", strategy_name(self.strategy))
-        if len({getattr(self, name) is None for name in _LATER}) > 1:
-            raise ValueError(
-                "one of `waste`, `latency_s`, `speculation` and `verifier_batches` is missing"
-            )
-        if self.idle_s is not None and len(self.idle_s) < 2:
+        if len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
 
     @property
     def asked(self) -> tuple[Hashable, ...]:
         """What was asked. Only runs in which it is equal can be compared."""
-        return (self.questions,) if self.questions else (self.dataset, self.seed, self.problems)
+        return (self.questions,)
 
     @property
     def search(self) -> tuple[Hashable, ...]:
@@ -203,32 +175,17 @@ class Summary(Mapping[str, Any]):
         return *self.asked, self.strategy, self.seed, self.deployment, parameters, limits
 
     @classmethod
-    def of_json(cls, data: Json) -> Summary:
+    def of_json(cls, data: Json) -> Self:
         """The summary with these fields, as summary.json has them.
 
         Raises msgspec.ValidationError, naming what is missing or not as it must be.
         """
-        missing = tuple(name for name in _KEYS if name not in data)
-        return msgspec.convert({**data, "missing": missing}, cls)
+        return msgspec.convert(data, cls)
 
     def to_json(self) -> Json:
         """The fields as plain data, as summary.json has them."""
-        return dict(self)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in _KEYS or name in self.missing:
-            raise KeyError(name)
-        return msgspec.to_builtins(getattr(self, name))
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in _KEYS if name not in self.missing)
-
-    def __len__(self) -> int:
-        return len(_KEYS) - len(self.missing)
-
-
-_KEYS = tuple(each.name for each in fields(Summary) if each.name != "missing")
-"""The keys of summary.json, in their order."""
+        data: Json = msgspec.to_builtins(self)
+        return data
 
 
 def read_summary(folder: Path) -> Summary:
@@ -247,33 +204,26 @@ def read_summary(folder: Path) -> Summary:
 def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
     """The summary of a run that was asked to be `config`, from its log, which is read once.
 
-    Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
-    latency, idle time, speculation, waste and batches are those of `utilization`.
+    Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    use = Utilization()
-    solved_by_id: dict[str, _Solved] = {}
-    for event in events:
-        _, problem = use.add(event)
-        if problem and problem.solution:
-            solved_by_id[problem.id] = _Solved.of(problem.solution, problem.question, config.vote)
-    use.finish()
-    work, wall = use.run.work, use.run.wall_s
-    solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
-    judged = [problem for problem in solved if problem.correct is not None]
-    rule = config.vote
+    measures = Measures.of(events)
+    work, rule, judged = measures.run.work, config.vote, measures.judged()
+    solved = [measures.problems[problem] for problem in sorted(measures.problems)]
+    rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
         {
             "problems": len(solved),
             **({"judged": len(judged)} if len(judged) < len(solved) else {}),
-            "accuracy": fraction(problem.right(rule) for problem in judged),
-            "wall_s": round(wall, 3),
-            "problems_per_s": round(len(solved) / wall, 4) if wall else None,
-            **_counts(work, wall),
-            "mean_in_flight": {
-                engine: round(use.answered_s[engine] / wall, 3) if wall else None
-                for engine in ENGINES
-            },
-            **use.to_json(),
+            "accuracy": rounded(measures.accuracy(rule), 4),
+            "wall_s": round(measures.wall_s, 3),
+            "problems_per_s": rounded(measures.problems_per_s, 4),
+            "generated_tokens": work.generated_tokens,
+            "tokens_per_s": rounded(measures.tokens_per_s, 2),
+            "generator_calls": work.generator_calls,
+            "verifier_calls": work.verifier_calls,
+            "verifier_cached": work.cached_scores,
+            "verifier_tokens": work.verifier_tokens,
+            **measures.engine_use(),
             "strategy": config.strategy,
             "schedule": config.schedule,
             "seed": config.seed,
@@ -283,50 +233,43 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "context": config.context,
             "deployment": config.deployment,
             "dataset": config.dataset,
-            "accuracy_by_rule": _by_rule(judged),
-            "pass_at_n": fraction(problem.any_correct for problem in judged),
+            "accuracy_by_rule": {each: rounded(measures.accuracy(each), 4) for each in rules},
+            "pass_at_n": rounded(measures.pass_at_n, 4),
             "accuracy_by_level": accuracy_by_level(
                 (problem.level, problem.right(rule)) for problem in judged
             ),
             "undecided": sum(problem.undecided for problem in judged),
-            "sessions": use.run.sessions,
-            "tree_digest": _digest(each.digested for each in solved),
-            **_questions(solved),
-            **_limits(config.limits, solved),
+            "sessions": measures.run.sessions,
+            "tree_digest": _digest(
+                f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Rule)]}"
+                for each in solved
+            ),
+            "questions": _digest(f"{problem.id}|{problem.question}" for problem in solved),
+            **_limits(config, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
         }
     )
 
 
-def _counts(work: WorkCounts, wall: float) -> Json:
-    return {
-        "generated_tokens": work.generated_tokens,
-        "tokens_per_s": round(work.generated_tokens / wall, 2) if wall else None,
-        "generator_calls": work.generator_calls,
-        "verifier_calls": work.verifier_calls,
-        "verifier_cached": work.cached_scores,
-        "verifier_tokens": work.verifier_tokens,
-    }
-
-
-def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
+def _limits(config: RunConfig, solved: Iterable[ProblemMeasures]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
-    if not limits:
+    if not config.limits:
         return {}
     ended = [problem for problem in solved if problem.limit]
     return {
-        "limits": msgspec.to_builtins(limits),
+        "limits": msgspec.to_builtins(config.limits),
         "limited": dict(Counter(problem.limit for problem in ended)),
-        "unanswered": sum(not problem.answered for problem in ended),
+        "unanswered": sum(problem.answers.get(config.vote) is None for problem in ended),
     }
 
 
-def _completions(n: int, solved: Sequence[_Solved]) -> Json:
+def _completions(n: int, solved: Sequence[ProblemMeasures]) -> Json:
     """How many completions came out on average, if not n of every problem."""
-    if all(problem.completions == n for problem in solved):
+    counts = [problem.tree.completions for problem in solved]
+    if all(count == n for count in counts):
         return {}
-    return {"mean_completions": round(sum(each.completions for each in solved) / len(solved), 3)}
+    return {"mean_completions": round(sum(counts) / len(counts), 3)}
 
 
 def accuracy_by_level(
@@ -343,56 +286,9 @@ def accuracy_by_level(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """A solved problem in short: its share of the digest, and how it was graded."""
-
-    digested: bytes
-    level: int | str | None
-    correct: Mapping[str, bool] | None
-    any_correct: bool | None
-    undecided: int
-    limit: str | None
-    completions: int
-    asked: bytes | None
-    """Its share of the hash of all questions; None where the log has no question."""
-    answered: bool
-
-    @classmethod
-    def of(cls, solved: ProblemSolved, question: str | None, rule: str) -> _Solved:
-        answers = [solved.answers[rule] for rule in get_args(Rule)]
-        return cls(
-            f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
-            solved.level,
-            solved.correct,
-            solved.any_correct,
-            solved.undecided,
-            solved.limit,
-            len(solved.completions),
-            None
-            if question is None
-            else f"{solved.problem}|{question}\n".encode(errors="backslashreplace"),
-            solved.answers.get(rule) is not None,
-        )
-
-    def right(self, rule: str) -> bool:
-        return bool(self.correct and self.correct.get(rule))
-
-
-def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
-    rules = {rule for problem in judged for rule in problem.correct or ()}
-    return {rule: fraction(each.right(rule) for each in judged) for rule in sorted(rules)}
-
-
-def _questions(solved: Sequence[_Solved]) -> Json:
-    """The hash of what was asked; nothing where a question is not known."""
-    asked = [problem.asked for problem in solved if problem.asked is not None]
-    return {"questions": _digest(asked)} if asked and len(asked) == len(solved) else {}
-
-
-def _digest(parts: Iterable[bytes]) -> str:
+def _digest(parts: Iterable[str]) -> str:
     """One hash over what each problem adds to it, in order of problem id."""
     sha = hashlib.sha256()
     for part in parts:
-        sha.update(part)
+        sha.update(f"{part}\n".encode())
     return sha.hexdigest()

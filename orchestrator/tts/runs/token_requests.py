@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,25 +33,30 @@ _KEPT = 64
 """Solved problems whose ids are kept for their last requests, which end after them."""
 
 
-def requests_with_ids(
-    events: Iterable[AnyEvent], models: Models, questions: Mapping[str, str] | None = None
-) -> Iterator[tuple[EngineName, TimedRequest]]:
+class LoggedRequest(NamedTuple):
+    """A request that an engine was sent."""
+
+    engine: EngineName
+    event: Generated | Prefetched | Cancelled | Scored
+    ids: TimedRequest
+    """Its ids; times are those of `end_to_end`. What a cancelled one generated is not known."""
+    context: Context
+    """What its problem's requests were made from, as far as the log was read."""
+
+
+def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[LoggedRequest]:
     """The requests that the engines were sent, in the order in which they ended.
 
-    Cancelled ones are among them, without what they had generated. Requests to a verifier that
-    takes text, such as a program's own reward, are not: `models` must be loaded for such a one.
-    `questions` has what the log does not say, by problem. Times are those of `end_to_end`. Raises
-    RunError if the tokenizers are not those of the run.
+    Requests to a verifier that takes text, such as a program's own reward, are not among them:
+    `models` must be loaded for such a one. Raises RunError if the tokenizers are not those of the
+    run.
     """
     contexts: dict[str, Context] = {}
     solved: deque[str] = deque()
     for began, event in end_to_end(events):
         match event:
             case ProblemStarted() if event.problem not in contexts:
-                problem = problem_of(event)
-                if not problem.question:
-                    problem = replace(problem, question=(questions or {}).get(event.problem, ""))
-                contexts[event.problem] = Context.of(models, problem)
+                contexts[event.problem] = Context.of(models, problem_of(event))
             case ProblemSolved():
                 solved.append(event.problem)
                 if len(solved) > _KEPT:
@@ -60,10 +65,12 @@ def requests_with_ids(
                 context = contexts.get(event.problem)
                 if context and (found := _request(event, context)):
                     engine, prompt, generated = found
-                    if len(prompt) != event.prompt_tokens:
-                        raise _other_tokenizer(event, engine, prompt, models)
+                    if (count := len(prompt)) != event.prompt_tokens:
+                        where = f"has {count} tokens and had {event.prompt_tokens}"
+                        raise other_tokenizer(event, engine, models, where)
                     sent, done = began + event.sent, began + event.done
-                    yield engine, TimedRequest(sent, done, prompt, generated)
+                    ids = TimedRequest(sent, done, prompt, generated)
+                    yield LoggedRequest(engine, event, ids, context)
             case _:
                 pass
 
@@ -107,17 +114,18 @@ def _fill(context: Context, node: NodePath) -> None:
         context.add(node, Thought((), "", Stop.LENGTH))
 
 
-def _other_tokenizer(
+def other_tokenizer(
     event: Generated | Prefetched | Cancelled | Scored,
     engine: EngineName,
-    prompt: Ids,
     models: Models,
+    where: str,
 ) -> RunError:
+    """What says that a run's ids mean something else here; `where`: what shows it."""
     checkpoint = getattr(models.deployment, engine).checkpoint
+    node = ".".join(map(str, event.node))
     return RunError(
-        f"The run's requests cannot be rebuilt with the tokenizer of {checkpoint}: the {engine}'s "
-        f"prompt for a node of problem {event.problem} has {len(prompt)} tokens with it and had "
-        f"{event.prompt_tokens}.",
+        f"The run's requests cannot be rebuilt: with the tokenizer of {checkpoint} the {engine}'s "
+        f"prompt for node {node} of problem {event.problem} {where}.",
         hint="Bring the checkpoint and the deployment back as they were when the run was made. The "
         "requests to a program's own reward, which reads texts, cannot be rebuilt.",
     )

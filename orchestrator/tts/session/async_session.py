@@ -227,8 +227,8 @@ class AsyncSession:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
         With `resume` what the folder holds is continued; its results come first. With `repair`,
-        damaged parts of it are dropped and computed again. `progress` is kept up to date. Raises a
-        TtsError if a problem fails; what was done is saved.
+        its log is cut off where damage begins. `progress` is kept up to date. Raises a TtsError if
+        a problem fails; what was done is saved.
         """
         where = Path(folder).expanduser()
         where = where.absolute() if resume else where.resolve()  # what is there may be no link

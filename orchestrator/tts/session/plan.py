@@ -13,7 +13,8 @@ import msgspec
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
-from tts.build.spec import Deployment, load_deployment, read_deployment
+from tts.build.resolve import resolve_models
+from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
 from tts.problem import Problem, digest_of
@@ -33,7 +34,6 @@ _PROMPTING: dict[str, set[str]] = {
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
 _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
-_NEWER = ("prompt", "system_prompt")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,6 @@ def resolved(plan: Plan) -> RunConfig:
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
         sources={role: each.source for role, each in plan.loaded.items()},
-        others={},
-        unsaid=frozenset(),
     )
     if config.keeps_problems:  # nothing was drawn or read from columns
         config = msgspec.structs.replace(
@@ -132,21 +130,22 @@ def _functions(plan: Plan) -> dict[str, str]:
 
 
 def _prompting(deployment: Deployment) -> dict[str, Any]:
-    """The fields that prompts depend on, without unset newer fields, which older runs lack."""
-    fields = deployment.model_dump(mode="json", include=_PROMPTING)
-    verifier = fields["verifier"]
-    fields["verifier"] = {k: v for k, v in verifier.items() if k not in _NEWER or v is not None}
-    return fields
+    """The fields that prompts depend on."""
+    return deployment.model_dump(mode="json", include=_PROMPTING)
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:
-    """A deployment, its strategies' parameters checked; raises ConfigError."""
+    """A deployment, its models at hand and its strategies' parameters checked.
+
+    Raises ConfigError, CheckpointError.
+    """
     if not isinstance(deployment, str | Path | Deployment):
         raise ConfigError(
             f"The deployment is {deployment!r:.200}.",
             hint="Give a bundled name such as 'demo', the path of a file, or a Deployment.",
         )
     loaded = deployment if isinstance(deployment, Deployment) else load_deployment(deployment)
+    loaded = resolve_models(loaded)
     check_blocks(loaded)
     return loaded
 
@@ -162,7 +161,7 @@ def leads_elsewhere(deployment: str) -> bool:
     Nothing is asked of them. No for a deployment that cannot be read, which whoever loads it says.
     """
     try:
-        spec = read_deployment(deployment)
+        spec = load_deployment(deployment)
     except ConfigError:
         return False
     urls = [urlsplit(url).hostname for each in spec.remotes().values() for url in each.url]

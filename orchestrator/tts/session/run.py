@@ -74,8 +74,8 @@ def open_run(
 ) -> Iterator[OpenRun]:
     """Lock a run's folder, and check that it holds this run; needs no engines.
 
-    With `resume` the folder holds the run already; with `repair` damaged parts of its log are
-    dropped, and `say` is called with a line about it. Raises RunError.
+    With `resume` the folder holds the run already; with `repair` its log is cut off where damage
+    begins, and `say` is called with a line about it. Raises RunError.
     """
     if resume:
         before = read_run_config(folder, going_on=True)
@@ -92,7 +92,8 @@ def open_run(
         if strangers := point.solved.keys() - problems:
             raise RunError(
                 f"{folder / EVENTS}: {min(strangers)!r} is solved, but is no problem of this run.",
-                hint=f"Drop it, keeping a copy of the log: tts bench --resume {folder} --repair",
+                hint="Cut the log off before that, keeping a copy of it: "
+                f"tts bench --resume {folder} --repair",
             )
         yield OpenRun(plan, folder, resume, point)
 
@@ -189,7 +190,7 @@ def _summarise(run: OpenRun) -> None:
     summary = summarise(run.plan.config, read_events(run.folder))
     if summary.problems < len(run.plan.problems):  # to name them takes another pass over the log
         check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summary)
+    write_summary(run.folder, summary.to_json())
 
 
 def logged_results(

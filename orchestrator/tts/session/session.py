@@ -199,8 +199,8 @@ class Session:
             in_flight: Problems that run at a time at most; None: as many as keep the engines busy.
             resume: Continue the interrupted run in `out`. Results in its log come first, without
                 their trees, and nothing is generated twice.
-            repair: With `resume`: drop damaged parts of the log, keeping a copy, and compute them
-                again.
+            repair: With `resume`: cut the log off where damage begins, keeping a copy, and compute
+                again what followed.
             skip_overlong: Give a question that is too long for the engines a result without an
                 answer, whose `error` says why. Otherwise it is an error.
             options: As for `solve`. Limits are those of each problem; `deadline_s` counts from the

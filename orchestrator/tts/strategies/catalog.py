@@ -28,7 +28,6 @@ from tts.search import (
     SeedOf,
 )
 
-from .names import strategy_name
 from .strategy import Strategy
 
 PLUGINS = PluginGroup("tts.strategies", "strategy")
@@ -137,8 +136,8 @@ def find_strategy(name: str) -> Strategy:
     """
     plugin = PLUGINS.find(name)
     if plugin is None:
-        if (own := strategy_name(name)) in STRATEGIES:
-            return STRATEGIES[own]
+        if name in STRATEGIES:
+            return STRATEGIES[name]
         raise ConfigError(
             f"There is no strategy {name!r}.",
             hint=did_you_mean(name, strategy_names())

@@ -17,9 +17,3 @@ STRATEGY_NAMES = (
 """The names in the order of the catalog; a test compares the two."""
 TEXTS = ("answer_regex", "answer_schema")
 """Parameters that are taken as they are typed: as YAML `[0-9]+` would be no text."""
-_OTHER_NAMES = {"cot": "greedy", "self-consistency": "majority-vote"}
-
-
-def strategy_name(name: str) -> str:
-    """The name that a strategy goes by, of it or of another that runs, files and people have."""
-    return _OTHER_NAMES.get(name, name)

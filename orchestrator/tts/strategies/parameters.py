@@ -16,7 +16,7 @@ from tts.constraints import answer_constraint
 from tts.search import SearchConfig
 
 from .catalog import all_strategies, find_strategy, strategy_names
-from .names import TEXTS, strategy_name
+from .names import TEXTS
 from .strategy import Strategy
 
 
@@ -25,8 +25,7 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
 
     `given` wins over the deployment's block for that strategy, which wins over the defaults.
     """
-    blocks = {strategy_name(name): block for name, block in deployment.strategies.items()}
-    block = with_schema_text(blocks.get(strategy.name, {}), deployment.folder)
+    block = with_schema_text(deployment.strategies.get(strategy.name, {}), deployment.folder)
     given = with_schema_text(given)
     for one, other in (TEXTS, TEXTS[::-1]):  # the form that is given replaces the block's
         if one in given and other not in given:
@@ -78,12 +77,8 @@ def block_problems(deployment: Deployment) -> Iterator[tuple[str, str]]:
     """Every mistake in a deployment's `strategies`: where it is, with its value, and what it is."""
     for name, block in deployment.strategies.items():
         path = f"strategies.{name}"
-        own = strategy_name(name)
-        if own not in (names := strategy_names()):
+        if name not in (names := strategy_names()):
             yield path, f"unknown strategy; allowed here: {', '.join(names)}"
-            continue
-        if own != name and own in deployment.strategies:
-            yield path, f"another name of {own}, which has a block, too"
             continue
         try:
             strategy = find_strategy(name)

@@ -13,15 +13,9 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.checks.first_run.outcomes import (
-    AS_EXPECTED,
-    DIFFERS,
-    NOT_HERE,
-    Outcome,
-    compare_log,
-    compare_memory,
-    exit_code,
-)
+from tts.checks.first_run.compare import compare_log, compare_memory
+from tts.checks.first_run.steps import AS_EXPECTED, DIFFERS, NOT_HERE, FirstRun
+from tts.checks.observation import Observation
 from tts.serving.server.triton_log import read_start_log
 
 PLANS = {name: plan_memory(BUNDLED[name]) for name in FOR_GPUS}
@@ -29,7 +23,7 @@ names = st.sampled_from(FOR_GPUS)
 roles = st.sampled_from(["generator", "verifier"])
 
 
-def compared(name: str, lines: list[str]) -> dict[str, Outcome]:
+def compared(name: str, lines: list[str]) -> dict[str, Observation]:
     outcomes = compare_log(BUNDLED[name], PLANS[name], read_start_log(lines))
     return {outcome.what: outcome for outcome in outcomes}
 
@@ -45,19 +39,17 @@ def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(
 
 
 @given(names, roles, st.data())
-def test_a_pool_that_was_cut_short_is_told_with_its_engine(
-    name: str, role: Any, data: st.DataObject
-) -> None:
-    blocks = BUNDLED[name].engines()[role].kv_cache.blocks
-    cut = data.draw(st.integers(1, blocks // 4))
+def test_a_pool_that_was_cut_short_is_told(name: str, role: Any, data: st.DataObject) -> None:
+    cache = BUNDLED[name].engines()[role].kv_cache
+    cut = data.draw(st.integers(1, cache.blocks // 4))
     outcomes = compared(name, planned_log(BUNDLED[name], PLANS[name], cut={role: cut}))
-    wrong = outcomes[f"KV pool of the {role}"]
-    assert wrong.state == "wrong"
-    block = BUNDLED[name].engines()[role].kv_cache.block_size
-    assert f"{cut * block:,} tokens" in wrong.advice
-    assert outcomes["blocks and sequence length"].state == "wrong"
-    (other,) = {"generator", "verifier"} - {role}
-    assert outcomes[f"KV pool of the {other}"].state == "ok"
+    pools = outcomes["KV pools"]
+    others = {spec.kv_cache.tokens for spec in BUNDLED[name].engines().values()} - {cache.tokens}
+    left = cache.tokens - cut * cache.block_size
+    assert pools.state == ("note" if left in others else "wrong")
+    assert f"{left:,} tokens" in pools.found
+    assert f"{cache.tokens:,} tokens ({role})" in pools.expected
+    assert outcomes["longest sequences"].state == "ok"
 
 
 @given(names, st.integers(TRANSFER // 3 + 1, 2**30))
@@ -97,8 +89,8 @@ def test_of_lines_of_some_ranks_only_the_largest_are_compared() -> None:
     outcomes = compared(H100, first)
     assert outcomes["activations"].state == "ok"
     assert "the largest rank" in outcomes["activations"].expected
-    assert outcomes["KV pool of the verifier"].state == "note"
-    assert outcomes["KV pool of the verifier"].found == "not in the log"
+    assert outcomes["KV pools"].state == "note"
+    assert "no line for the verifier" in outcomes["KV pools"].advice
 
 
 def test_a_shortened_sequence_is_told() -> None:
@@ -106,16 +98,14 @@ def test_a_shortened_sequence_is_told() -> None:
         "[TensorRT-LLM][WARNING] maxAttentionWindow and maxSequenceLen are too large for at least "
         "one sequence to fit in kvCache. they are reduced to 1024"
     )
-    outcome = compared(H100, [*planned_log(BUNDLED[H100], PLANS[H100]), line])[
-        "blocks and sequence length"
-    ]
+    outcome = compared(H100, [*planned_log(BUNDLED[H100], PLANS[H100]), line])["longest sequences"]
     assert outcome.state == "wrong"
     assert "reduced to 1,024 tokens" in outcome.advice
 
 
 def test_a_larger_pool_is_of_another_configuration() -> None:
     lines = planned_log(BUNDLED[H100], PLANS[H100], cut={"verifier": -1})
-    outcome = compared(H100, lines)["KV pool of the verifier"]
+    outcome = compared(H100, lines)["KV pools"]
     assert outcome.state == "wrong"
     assert "another configuration" in outcome.advice
 
@@ -147,13 +137,10 @@ def test_a_gpu_that_nvidia_smi_does_not_list_cannot_be_compared() -> None:
     assert outcome.state == "not here"
 
 
-def outcome(state: Any) -> Outcome:
-    return Outcome("x", state, "", "")
-
-
 @given(st.lists(st.sampled_from(["ok", "note", "wrong", "not here"])))
-def test_the_exit_code_is_that_of_the_worst(states: list[str]) -> None:
-    code = exit_code(map(outcome, states))
+def test_the_exit_code_is_that_of_the_worst(states: list[Any]) -> None:
+    run = FirstRun(BUNDLED[H100], [Observation("x", state, "") for state in states])
+    code = run.exit_code
     assert (code == DIFFERS) == ("wrong" in states)
     assert (code == AS_EXPECTED) == (not {"wrong", "not here"} & set(states))
     assert code in (AS_EXPECTED, DIFFERS, NOT_HERE)

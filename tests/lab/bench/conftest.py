@@ -6,6 +6,7 @@ import pytest
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.session import AsyncSession
 
@@ -32,10 +33,10 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
     def put(session):
         for module in (single_run, group_run):
             monkeypatch.setattr(module, "deployment_of", lambda config: tiny_deployment)
-        monkeypatch.setattr(single_run, "AsyncSession", session)
+        monkeypatch.setattr(campaign, "AsyncSession", session)
 
-    monkeypatch.setattr(single_run, "require_current", lambda spec: None)
-    monkeypatch.setattr(single_run, "build_if_quick", lambda spec, say: None)
+    monkeypatch.setattr(campaign, "require_current", lambda spec: None)
+    monkeypatch.setattr(campaign, "build_if_quick", lambda spec, say: None)
     put(scripted)
     return lambda: put(NotStarted), lambda: put(scripted)
 

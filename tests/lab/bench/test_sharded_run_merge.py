@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.runs.logs import log_bytes
 
 from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
@@ -15,7 +16,7 @@ from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
+from tts.runs.events import Finished, ProblemSolved, Resources, Session
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
@@ -85,9 +86,9 @@ def test_the_merged_run_is_the_whole_run(shards, tmp_path):
     assert read_config(merged) == read_config(whole)
     one, other = read_summary(whole), read_summary(merged)
     for name in ("tree_digest", "problems", "accuracy", "accuracy_by_level", "pass_at_n", "n"):
-        assert one[name] == other[name]
-    assert one["generator_calls"] <= other["generator_calls"] + 100
-    assert set(other["servers"]) == {"shard 1/3", "shard 2/3", "shard 3/3"}
+        assert getattr(one, name) == getattr(other, name)
+    assert one.generator_calls <= other.generator_calls + 100
+    assert set(other.servers) == {"shard 1/3", "shard 2/3", "shard 3/3"}
     assert {p.id: p.answer for p in Run.load(whole).problems} == {
         p.id: p.answer for p in Run.load(merged).problems
     }
@@ -97,8 +98,8 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     for shard, second in zip(shards, ("00", "30", "00"), strict=True):
         summary, events = read_summary(shard), list(read_events(shard))
         events[0] = replace(events[0], time=f"2026-01-01T10:00:{second}+00:00")
-        (shard / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
-        write_summary(shard, summary)
+        (shard / "events.jsonl").write_bytes(log_bytes(*events))
+        write_summary(shard, summary.to_json())
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
     assert [type(event) for event in events].count(Session) == 1
     assert isinstance(events[0], Session)
@@ -107,17 +108,17 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     assert late == set(read_config(shards[1])["problem_ids"])
     first_late = next(place for place, event in enumerate(events) if event.t >= 30)
     assert all(event.t >= 30 for event in events[first_late:])
-    assert 30 <= read_summary(tmp_path / "merged")["wall_s"] < 60
+    assert 30 <= read_summary(tmp_path / "merged").wall_s < 60
 
 
 def test_a_shard_that_lost_problems_is_refused_and_they_are_named(shards, tmp_path):
     summary, events = read_summary(shards[0]), list(read_events(shards[0]))
     lost = sorted(read_config(shards[0])["problem_ids"])[:2]
     kept = [event for event in events if getattr(event, "problem", None) not in lost]
-    (shards[0] / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in kept))
+    (shards[0] / "events.jsonl").write_bytes(log_bytes(*kept))
     with pytest.raises(RunDamaged, match=r"does not fit the run's log"):
         merge_runs(shards, tmp_path / "merged")
-    write_summary(shards[0], summary)  # as if it had been made from such a log
+    write_summary(shards[0], summary.to_json())  # as if it had been made from such a log
     with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems: ") as caught:
         merge_runs(shards, tmp_path / "merged")
     assert all(name in caught.value.message for name in lost)

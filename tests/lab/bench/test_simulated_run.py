@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import deployment_file
+from tts.build.tensorrt.gpus import gpus_of
 from tts.cli import app
-from tts.lab.bench.simulated_run import CALL_MS, SimulationOptions, scenario_of
+from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
+from tts.lab.simulation.fleet import CALL_S, fleet_of
 from tts.lab.simulation.scenario import simulate
 
 WANTED = SimulationOptions(
@@ -23,11 +25,10 @@ def test_a_scenario_is_what_was_asked_for():
     name, scenario = scenario_of(WANTED, {"strategy"})
     assert name == "beam-search"
     assert scenario.deployment.tensorrt.gpu == "h100"
-    assert (scenario.gpus, scenario.sharing) == (1, "time-sliced")
+    assert (scenario.servers, scenario.sharing) == (1, "time-sliced")
     assert (scenario.parameters.n, scenario.parameters.beam_width) == (8, 4)
     assert (scenario.problems, scenario.in_flight, scenario.seed) == (4, 2, 3)
     assert scenario.speculation == "off"
-    assert scenario.recorded is None
 
 
 @pytest.fixture
@@ -43,16 +44,11 @@ def tune_result(tmp_path):
 
 
 def test_a_call_costs_the_orchestrator_half_a_millisecond_unless_it_was_measured(tune_result):
-    tuned = replace(WANTED, tuned=tune_result)
-    for wanted, call_ms in (
-        (WANTED, CALL_MS),
-        (replace(WANTED, call_ms=2.0), 2.0),
-        (tuned, 0.0),
-        (replace(tuned, call_ms=2.0), 2.0),
-    ):
+    for wanted, call_s in ((WANTED, CALL_S), (replace(WANTED, tuned=tune_result), 0.0)):
         _, scenario = scenario_of(wanted, ())
-        assert scenario.call_s == pytest.approx(call_ms / 1e3)
         assert (scenario.fits is None) == (wanted.tuned is None)
+        fleet = fleet_of(scenario.deployment, 1, scenario.sharing, scenario.fits)
+        assert fleet.server.call_s == call_s
 
 
 def test_what_cannot_be_simulated_is_refused(tmp_path):
@@ -84,13 +80,12 @@ def test_of_a_recorded_run_only_the_system_may_be_another(tiny_deployment, tmp_p
 
     assert "seed is 7, but" in str(said_to("--seed", "7").exception)
     assert "n is 3, but" in str(said_to("--n", "3").exception)
-    assert "give one of the two" in said_to("--traces", "x").stderr
 
 
 def test_a_deployment_is_simulated_as_its_file_has_it():
     wanted = replace(WANTED, deployment="llama-8b-prm-8b-2xh100-bf16", replicas=2)
     _, scenario = scenario_of(wanted, ())
-    assert (scenario.gpus, scenario.whole_head) == (4, True)
+    assert scenario.servers == 2
     assert scenario.deployment.generator.placement.tensor_parallel == 2
     assert scenario.deployment.generator.kv_cache.tokens == 462_592
     assert (
@@ -118,7 +113,7 @@ def test_a_deployment_for_a_cpu_is_simulated_by_what_was_measured_or_not_at_all(
     with pytest.raises(ConfigError, match="in no data sheet"):
         scenario_of(wanted, ())
     _, scenario = scenario_of(replace(wanted, tuned=tune_result), ())
-    assert scenario.gpus == 2, "each engine has cores of its own"
+    assert gpus_of(scenario.deployment) == [0, 1], "each engine has cores of its own"
     assert simulate(scenario, "decoupled").wall_s > 0
 
 

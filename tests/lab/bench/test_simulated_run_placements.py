@@ -86,8 +86,7 @@ def test_placements_are_simulated_with_their_own_servers_and_pools():
     fits, _ = placed(deployment, 2)
     for each in fits:
         scenario = placed_scenario(each, 4, n=4)
-        assert scenario.gpus == 2
-        assert scenario.groups[0].count == each.placement.servers
+        assert scenario.servers == each.placement.servers
         pool = each.deployment.generator.kv_cache.tokens
         assert scenario.deployment.generator.kv_cache.tokens == pool
     told = []

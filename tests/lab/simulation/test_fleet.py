@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
-from tts.lab.simulation.fleet import ServerGroup, connected
+from tts.lab.simulation.fleet import connected
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
@@ -28,54 +28,35 @@ def placed(generator=((0,),), verifier=((0,),), gpu="h100", models=None):
     return deployment.model_copy(update=update)
 
 
-def scenario(*groups, deployment=None, **changes):
-    deployment = deployment or groups[0].deployment
+def scenario(deployment, servers=1, **changes):
     parameters = find_strategy("beam-search").configure({"n": 4}, context=4096)
     plain = Scenario(
-        deployment, "time-sliced", typical(), parameters, problems=8, in_flight=4, groups=groups
+        deployment, "time-sliced", typical(), parameters, problems=8, in_flight=4, servers=servers
     )
     return replace(plain, **changes)
 
 
 def test_trees_are_the_same_however_many_servers_and_ranks_there_are():
     pair = simulated_deployment("h100", 1)
-    one = simulate(scenario(deployment=pair), "decoupled")
+    one = simulate(scenario(pair), "decoupled")
     others = [
-        scenario(ServerGroup(pair, 3)),
-        scenario(deployment=placed(generator=((0, 1),), verifier=((0, 1),))),
-        scenario(deployment=placed(generator=((0,),), verifier=((1,), (2,)))),
-        scenario(
-            ServerGroup(placed(generator=((0, 1),), verifier=((0, 1),)), name="few"),
-            ServerGroup(pair, 2, name="many"),
-            routing="by-concurrency",
-            threshold=3,
-        ),
+        scenario(pair, 3),
+        scenario(placed(generator=((0, 1),), verifier=((0, 1),))),
+        scenario(placed(generator=((0,),), verifier=((1,), (2,)))),
     ]
     assert {simulate(each, "decoupled").digest for each in others} == {one.digest}
 
 
-def test_gpus_are_counted():
-    pair = placed(generator=((0, 1),), verifier=((2,),))
-    assert scenario(deployment=pair).gpus == 3
-    assert scenario(ServerGroup(pair, 2)).gpus == 6
-    assert scenario(ServerGroup(pair, 2), ServerGroup(simulated_deployment("h100", 1), 6)).gpus == 6
-
-
 def test_more_servers_are_faster():
     pair = simulated_deployment("a100-80g", 1)
-    walls = [
-        simulate(scenario(ServerGroup(pair, count), problems=8, in_flight=8), "decoupled").wall_s
-        for count in (1, 4)
-    ]
+    walls = [simulate(scenario(pair, count, in_flight=8), "decoupled").wall_s for count in (1, 4)]
     assert walls[1] < 0.8 * walls[0]
 
 
 def test_a_problem_stays_where_its_prefixes_are():
     """Were its steps spread over both servers, most of a prompt would be computed twice."""
     pair = simulated_deployment("h100", 1)
-    one, two = (
-        simulate(scenario(ServerGroup(pair, count)), "lockstep").verifier for count in (1, 2)
-    )
+    one, two = (simulate(scenario(pair, count), "lockstep").verifier for count in (1, 2))
     assert two.computed_tokens < 1.1 * one.computed_tokens
 
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.model_shape import known_names, shape_of
-from tts.engines.simulated import GPUS, LLAMA_1B, LLAMA_8B_VERIFIER
-from tts.lab.simulation.pairs import shapes_of, simulated_deployment
+from tts.engines.simulated import GPUS
+from tts.lab.simulation.pairs import SIMULATED, shapes_of, simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
@@ -28,7 +29,7 @@ def scenario(gpu="h100", gpus=2, **pair):
 
 def test_the_pair_that_is_simulated_without_a_word():
     deployment = simulated_deployment("h100", 1)
-    assert shapes_of(deployment, cut=True) == {
+    assert shapes_of(deployment) == {
         "generator": LLAMA_1B,
         "verifier": LLAMA_8B_VERIFIER,
     }
@@ -71,6 +72,7 @@ def test_what_is_not_known_or_does_not_fit_is_refused():
 
 def test_a_verifier_with_its_whole_head_reads_it_in_every_step():
     deployment = load_deployment("llama-1b-prm-8b-h100-bf16")
-    whole, cut = (shapes_of(deployment, cut=cut)["verifier"] for cut in (False, True))
+    usual = deployment.model_copy(update={"name": SIMULATED})
+    whole, cut = (shapes_of(each)["verifier"] for each in (deployment, usual))
     assert whole.body_bytes - cut.body_bytes == 2 * 128_256 * 4096
     assert replace(whole, body_bytes=cut.body_bytes, weight_bytes=cut.weight_bytes) == cut

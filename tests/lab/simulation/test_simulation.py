@@ -17,6 +17,7 @@ from tts.cli.simulate import _Gpu, _Sharing
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
+from tts.lab.simulation import fleet
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import (
     Scenario,
@@ -93,7 +94,6 @@ def test_placement_memory_and_costs_do_not_change_the_trees():
     others = [
         scenario(n=16, problems=3, gpus=1),
         scenario(n=16, problems=3, gpus=1, sharing="overlapped", gpu="a100-80g"),
-        scenario(n=16, problems=3, call_s=0.0),
         with_memory(plain, 8192),
     ]
     expected = simulate(plain, "decoupled").digest
@@ -117,10 +117,11 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
             gc.enable()
 
 
-def test_what_is_cancelled_on_the_engine_leaves_nothing_running():
+def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch):
     parameters = find_strategy("beam-search").configure({"n": 8}, context=4096)
     for cancel_s in (0.0, 5e-3, 0.1):
-        outcome = simulate(scenario(parameters=parameters, cancel_s=cancel_s), "decoupled")
+        monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
+        outcome = simulate(scenario(parameters=parameters), "decoupled")
         assert len(outcome.latencies_s) == 6
 
 

@@ -8,7 +8,7 @@ from tts.build.errors import ServerError
 from tts.build.paths import deployments_dir
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.lab.bench import group_run
+from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import campaign
 from tts.lab.study.campaign import resume_study, run_study
@@ -57,7 +57,7 @@ class Scene(Observer):
 def scene(monkeypatch):
     seen = Scene()
 
-    def new_session(spec, endpoints, observer, verifier):
+    def session(spec, **options):
         if seen.breaks in seen.seen:
             raise ServerError("No memory is left.")
         seen.seen.append(spec.generator.kv_cache.tokens)
@@ -69,9 +69,10 @@ def scene(monkeypatch):
             verifier=ScriptedVerifier(),
         )
 
-    monkeypatch.setattr(group_run, "new_session", new_session)
-    for name in ("require_current", "build_if_quick", "render_repository"):  # nobody has built them
-        monkeypatch.setattr(campaign, name, lambda spec, say=None: None)
+    monkeypatch.setattr(runs, "AsyncSession", session)
+    for name in ("require_current", "build_if_quick"):  # nobody has built them
+        monkeypatch.setattr(runs, name, lambda spec, say=None: None)
+    monkeypatch.setattr(campaign, "render_repository", lambda spec: None)
     return seen
 
 
@@ -87,17 +88,16 @@ def test_every_cell_is_run_in_every_round_on_its_own_engines(scene, tmp_path):
     assert half != present
     assert [line for line in scene.seen if line != present] == [
         "A pilot run, to see how long the study will take",
-        "The server's caches hold what was computed before.",
-        "pilot",
+        "The engines' caches hold what was computed before.",
         "6 runs of 2 problems, 3 server starts; 6 runs are left",
         "1/6 as deployed",
         "2/6 schedule lockstep",
         "Measuring the generator's throughput over load",
         "Measuring the verifier's throughput over load",
-        half,
         f"3/6 {title}",
         half,
         f"4/6 {title}",
+        half,
         "5/6 schedule lockstep",
         "6/6 as deployed",
     ]
@@ -114,7 +114,7 @@ def test_every_cell_is_run_in_every_round_on_its_own_engines(scene, tmp_path):
 
 def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene, tmp_path):
     folder = tmp_path / "study"
-    scene.breaks = "3/6 generator 50% of the KV memory"
+    scene.breaks = "4/6 generator 50% of the KV memory"
     with pytest.raises(ServerError, match="No memory is left") as broken:
         begun(scene, folder)
     said = f"{broken.value.message}\n{broken.value.hint}"

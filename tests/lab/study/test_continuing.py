@@ -1,6 +1,5 @@
 """With which deployment a study goes on, and where that may lie."""
 
-import hashlib
 import json
 import shutil
 
@@ -36,21 +35,17 @@ def checkout(tmp_path):
 @pytest.fixture
 def study(checkout, tmp_path):
     """The folder of a study that was begun with it."""
-    return _begun(checkout, tmp_path / "study", limits_digest)
+    return _begun(checkout, tmp_path / "study")
 
 
-def _begun(checkout, folder, digest, **others):
+def _begun(checkout, folder, **others):
     spec = load_deployment(checkout / "own.yaml")
     source = str(checkout / "own.yaml")
-    asked = StudyConfig(spec.name, source, "served", digest(spec), "demo", 0, QUICK, True, **others)
+    asked = StudyConfig(
+        spec.name, source, "served", limits_digest(spec), "demo", 0, QUICK, True, **others
+    )
     create_study(folder, asked)
     return folder
-
-
-def _with_paths(spec):
-    """The digest as versions before this one had it."""
-    engines = {role: engine.model_dump(mode="json") for role, engine in spec.engines().items()}
-    return hashlib.sha256(json.dumps(engines, sort_keys=True).encode()).hexdigest()
 
 
 def test_a_study_goes_on_where_it_was_begun(study, checkout):
@@ -59,7 +54,7 @@ def test_a_study_goes_on_where_it_was_begun(study, checkout):
 
 @pytest.mark.parametrize("server", ["triton", "embedded"])
 def test_a_study_goes_on_with_what_ran_its_engines(checkout, tmp_path, server):
-    study = begun_study(_begun(checkout, tmp_path / "other", limits_digest, server=server))
+    study = begun_study(_begun(checkout, tmp_path / "other", server=server))
     assert study.spec.server.kind == server
     assert study.config.server == server
 
@@ -76,17 +71,7 @@ def test_a_study_goes_on_from_a_checkout_that_has_moved(study, checkout):
     assert begun_study(study, str(moved / "own.yaml")).spec.generator.max_batch_size == 64
 
 
-def test_a_study_of_an_older_version_goes_on_where_it_was_begun(checkout, tmp_path):
-    study = _begun(checkout, tmp_path / "older", _with_paths)
-    assert begun_study(study).config.limits_digest != limits_digest(begun_study(study).spec)
-    moved = checkout.rename(checkout.with_name("moved"))
-    with pytest.raises(RunError, match="its limits_digest was"):
-        begun_study(study, str(moved / "own.yaml"))
-
-
-@pytest.mark.parametrize("digest", [limits_digest, _with_paths])
-def test_other_limits_are_refused(checkout, tmp_path, digest):
-    study = _begun(checkout, tmp_path / "other", digest)
+def test_other_limits_are_refused(checkout, study):
     file = checkout / "own.yaml"
     file.write_text(file.read_text().replace("max_batch_size: 64", "max_batch_size: 32"))
     with pytest.raises(RunError, match="its limits_digest was"):

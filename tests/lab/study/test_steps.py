@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.study.results import CELLS, results_of
-from tests.runs.logs import SESSION
+from tests.runs.logs import SESSION, log_bytes
 
 from tts.build.spec import load_deployment
 from tts.lab.study.cells import BASE
 from tts.lab.study.engine_tables import MOST_STEPS, batch_utilisation, kv_blocks, parts
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
-from tts.runs.events import encode
 from tts.runs.folder import EVENTS
 
 DEMO = load_deployment("demo")
@@ -21,7 +20,7 @@ DEMO = load_deployment("demo")
 def run_with_steps(folder, steps):
     """A run folder whose generator made these steps."""
     folder.mkdir()
-    (folder / EVENTS).write_bytes(encode(SESSION))
+    (folder / EVENTS).write_bytes(log_bytes(SESSION))
     log = StepLog(folder, "generator", StepSession(session=SESSION.time, sampled=False))
     log.write(steps)
     log.close()

@@ -1,11 +1,12 @@
 """A run with scripted engines, and the requests that are taken from its log."""
 
 import pytest
-from tests.driver.scripted_run import PROBLEMS, Run
+from tests.driver.scripted_run import Run
 
 from tts.build.tokenizer import Tokenizer
 from tts.lab.tuning.requests import recorded_requests
 from tts.runs.config import RunConfig
+from tts.runs.events import VERSION, Session
 from tts.search import BeamSearchConfig
 
 
@@ -18,5 +19,6 @@ def run(tiny_deployment, tokenizer_folder):
 
 @pytest.fixture
 def recorded(run):
+    session = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
     config = RunConfig(seed=1, parameters=run.config.model_dump(mode="json"))
-    return recorded_requests(run.models, PROBLEMS, config, run.events)
+    return recorded_requests(run.models, config, [session, *run.events])

@@ -7,6 +7,7 @@ import pytest
 from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.build.errors import Interrupted, RunError
+from tts.lab import campaign
 from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.measure import Measured
@@ -21,8 +22,8 @@ def not_started(monkeypatch):
     async def start(session):
         raise AssertionError("the engines were started")
 
-    monkeypatch.setattr(module, "require_current", lambda spec: None)
-    monkeypatch.setattr(module, "build_if_quick", lambda spec, say: None)
+    monkeypatch.setattr(campaign, "require_current", lambda spec: None)
+    monkeypatch.setattr(campaign, "build_if_quick", lambda spec, say: None)
     monkeypatch.setattr(AsyncSession, "__aenter__", start)
 
 

@@ -2,8 +2,12 @@
 
 import json
 
+from tests.runs.logs import log_bytes
+
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
 from tts.runs.events import (
+    VERSION,
     Finished,
     Generated,
     LoggedAnswer,
@@ -13,7 +17,6 @@ from tts.runs.events import (
     ProblemStarted,
     Scored,
     Session,
-    encode,
 )
 from tts.runs.summary import summarise
 from tts.search import Stop
@@ -37,17 +40,21 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         "vote": "best",
         "parameters": {"n": 2},
         "schedule": "decoupled",
+        "prompting": {},
+        "context": None,
+        "speculation": "auto",
+        "in_flight": None,
         "problem_ids": names,
     }
     (folder / "run.json").write_text(json.dumps(config))
     made_with = {"tts": "1.2.3"}
-    began = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=2, made_with=made_with)
+    began = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION, made_with=made_with)
     events = [began]
     for number, name in enumerate(names):
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     events.append(Finished(t=10.0 * problems))
-    (folder / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
-    (folder / "summary.json").write_text(json.dumps(dict(summarise(RunConfig(**config), events))))
+    (folder / "events.jsonl").write_bytes(log_bytes(*events))
+    write_summary(folder, summarise(RunConfig(**config), events).to_json())
     return folder
 
 

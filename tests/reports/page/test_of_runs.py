@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from tts.build.errors import ConfigError, RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
-from tts.runs.folder import CONFIG, read_config, write_json
+from tts.runs.checks import write_summary
+from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
 
 
 @pytest.fixture
@@ -98,6 +99,7 @@ def test_a_folder_that_cannot_be_written_has_its_tables_and_a_sentence(runs, mon
 
 def test_a_configuration_that_lacks_something_is_said_by_name(runs):
     (runs[0] / "run.json").write_text("{}")
+    write_summary(runs[0], read_json(runs[0] / SUMMARY, ""))
     with pytest.raises(RunError, match=r"run\.json cannot be used"):
         report_of(runs[:1])
 
@@ -110,5 +112,6 @@ def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
 def test_the_page_has_the_command_line_that_asked_for_the_run(runs):
     config = read_config(runs[0])
     write_json(runs[0] / CONFIG, {**config, "command": ["tts", "bench", "a b"]})
+    write_summary(runs[0], read_json(runs[0] / SUMMARY, ""))
     assert facts_of(runs[:1])["Configuration"]["command line"] == "tts bench 'a b'"
     assert "command line" not in facts_of(runs[1:])["Configuration"]

@@ -58,7 +58,7 @@ def scored(node, at, score, *, cached=False):
 
 
 def only_tree(*events):
-    (tree,) = problem_trees([SESSION, started("a", 1.0, "What?"), *events], "best", {})
+    (tree,) = problem_trees([SESSION, started("a", 1.0, "What?"), *events], "best")
     return tree, {record.path: record for record in tree.thoughts}
 
 
@@ -74,6 +74,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
     now = max(event.t for event in run.events)
     ends = [
         ProblemSolved(
+            groups=(),
             t=now,
             problem=name,
             answers={},
@@ -86,7 +87,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
         )
         for name, search in run.searches.items()
     ]
-    trees = list(problem_trees([SESSION, *run.events, *ends], "best", {}))
+    trees = list(problem_trees([SESSION, *run.events, *ends], "best"))
     assert [tree.id for tree in trees] == list(run.searches)
     for tree in trees:
         grown = run.searches[tree.id].result().tree
@@ -175,7 +176,7 @@ def test_a_problem_that_was_interrupted_goes_on_after_what_was_before():
 @settings(max_examples=30)
 @given(LOGS)
 def test_any_log_has_trees(events):
-    for tree in problem_trees(events, "best", {"a": "What?"}):
+    for tree in problem_trees(events, "best"):
         paths = [record.path for record in tree.thoughts]
         assert len(paths) == len(set(paths))
         assert all((record.fate is None) == (record.used is None) for record in tree.thoughts)

@@ -3,20 +3,20 @@
 import asyncio
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
-from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
+from tests.runs.logs import log_bytes
 
 from tts.endpoints.base import VerifierResult
 from tts.prompting import Models
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
-from tts.runs.events import encode
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY
-from tts.runs.replay import read_recording
+from tts.runs.folder import CONFIG, EVENTS
+from tts.runs.replay import Script, read_recording
 from tts.runs.summary import summarise
 
 PROMPTING = {
@@ -53,6 +53,32 @@ class Endless:
         return VerifierResult(0.5)
 
 
+@dataclass(frozen=True)
+class ReplayGenerator:
+    """An engine that does the work, while a recording answers."""
+
+    inner: Endless
+    script: Script
+
+    async def generate(self, call):
+        ids = self.script.generate(call)
+        tokens = len(ids) + self.script.ended(call, ids)
+        await self.inner.generate(replace(call, max_new_tokens=tokens, stop_at_step=False))
+        return ids
+
+
+@dataclass(frozen=True)
+class ReplayVerifier:
+    """The same of the verifier."""
+
+    inner: Endless
+    script: Script
+
+    async def score(self, call):
+        await self.inner.score(call)
+        return VerifierResult(self.script.score(call.input_ids))
+
+
 def config_of(deployment, parameters):
     return {
         "deployment": deployment.name,
@@ -67,6 +93,8 @@ def config_of(deployment, parameters):
         "parameters": parameters.model_dump(mode="json"),
         "context": deployment.generator.max_seq_len,
         "schedule": "lockstep",
+        "speculation": "auto",
+        "in_flight": None,
         "problem_ids": [problem.id for problem in PROBLEMS],
     }
 
@@ -77,10 +105,8 @@ def record(folder, run, deployment):
     config = config_of(deployment, run.config)
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
-    (folder / SUMMARY).write_text(
-        json.dumps(dict(summarise(RunConfig(**config), run.events)) | solved)
-    )
-    (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in run.events))
+    (folder / EVENTS).write_bytes(log_bytes(*run.events))
+    write_summary(folder, summarise(RunConfig(**config), run.events).to_json() | solved)
     return folder
 
 
@@ -99,7 +125,7 @@ def recorded_run(deployment, folder):
 def load(folder, deployment, **changes):
     """The recording of the run in `folder`, whose run.json would say otherwise."""
     config = json.loads((folder / CONFIG).read_text()) | changes
-    return read_recording(folder, RunConfig(**config), Models.load(deployment), PROBLEMS)
+    return read_recording(folder, RunConfig(**config), Models.load(deployment))
 
 
 def replay(deployment, words, config, schedule, script, jitter=0, **policy):

@@ -9,8 +9,6 @@ from tts.runs.replay import open_recording
 
 def test_what_does_not_fit_the_recording_is_refused_by_name(tiny_deployment, recorded, tmp_path):
     _, folder = recorded
-    with pytest.raises(RunError, match=r"problems of the run in .* are not those of tiny"):
-        load(folder, tiny_deployment, problem_ids=["p0"])
     verifier = tiny_deployment.verifier.model_copy(update={"max_seq_len": 30})
     with pytest.raises(RunError, match=r"scored a dialogue of \d+ .* verifier.max_seq_len"):
         load(folder, tiny_deployment.model_copy(update={"verifier": verifier}))

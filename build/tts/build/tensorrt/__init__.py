@@ -10,7 +10,7 @@ Memory plan; pure:
 | placements | every way to place both engines on so many GPUs |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
 | pytorch_memory | the same for target llmapi, where they differ |
-| roofline | seconds of a decode or prefill step |
+| step_time | seconds of an engine's step: for the memory plan and the simulation |
 | kv_split | how the two engines share what is left for KV caches |
 | memory_plan | all of it for a deployment: what is on which GPU, both pools |
 
@@ -24,6 +24,6 @@ Build:
 | in_container | the script that the first two run inside NVIDIA's container |
 | toolchain | running steps, by `docker run` or inside the container: machine, log, interruption |
 | interface | what the container's tools take, compared with what a build gives them |
-| step_failures | what a failed step's log means |
+| failures | what the log of a failed build or start means |
 | engine_files | reading a built engine back |
 """

@@ -6,7 +6,7 @@ FastTTS, https://arxiv.org/abs/2509.00195, which has no prefix reuse):
 
     cost  = waves_ver x T_prefill(batch_ver)
           + waves_gen x ( T_prefill(batch_gen) + S x T_decode(batch_gen) )
-    waves = ceil(N / B), batch = N / waves          T: roofline.py, with its overhead
+    waves = ceil(N / B), batch = N / waves          T: step_time.py
 
 The verifier's B is searched linearly; the generator's B follows from the memory that is left. Ties
 go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every
@@ -25,7 +25,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .roofline import OVERHEAD_S, Roofline
+from .step_time import Load, StepTime
 
 BEAMS_PER_PROBLEM = 16
 
@@ -45,7 +45,7 @@ class Limit:
 class Side:
     """One engine's demand for KV cache. Lengths are those of a beam in the middle of a search."""
 
-    roofline: Roofline
+    steps: StepTime
     beams: int
     """Beams in flight that one replica serves."""
     block: int
@@ -86,13 +86,17 @@ class Side:
         prompt = self.shared + self.own
         found = min(1.0, held / self.beams) if self.reuse else 0.0
         cached = (prompt - self.new) // self.block * self.block * found
-        chunks = max(1.0, batch_size * (prompt - cached) / self.max_num_tokens)
-        seconds = chunks * (
-            self.roofline.prefill_s(batch_size / chunks, prompt - cached, cached) + OVERHEAD_S
+        new = prompt - cached
+        chunks = max(1.0, batch_size * new / self.max_num_tokens)
+        prefill = Load(
+            prefill_tokens=batch_size * new / chunks,
+            prefill_attention=batch_size * new * (cached + new / 2) / chunks,
+            cached_tokens=batch_size * cached / chunks,
         )
+        seconds = chunks * self.steps.cost(prefill).duration_s
         if self.decoded:
-            context = prompt + self.decoded / 2
-            seconds += self.decoded * (self.roofline.decode_s(batch_size, context) + OVERHEAD_S)
+            decode = Load(batch_size, batch_size * (prompt + self.decoded / 2))
+            seconds += self.decoded * self.steps.cost(decode).duration_s
         return waves * seconds
 
 

@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine_shape import engine_shape, judged_by
+from ..build_plan import QUESTION, STEP
 from ..errors import ConfigError
+from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from . import pytorch_memory
@@ -21,8 +22,7 @@ from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
-from .model_shape import shape_of
-from .roofline import roofline
+from .step_time import ModelShape, Roofline
 
 SAFETY = 0.05
 """Share of every GPU that is left free for fragmentation and errors of the estimates."""
@@ -32,9 +32,7 @@ smaller of the two decides; `MemoryPlan.headroom` says how far the fraction is f
 PLAIN_FRACTION = 0.5
 """The generator's share in the fixed division that the search is compared with."""
 
-# A MATH problem in the middle of its search, in tokens: mean steps there are 50 to 100 tokens.
-QUESTION = 150
-STEP = 60
+# a MATH problem in the middle of its search, in tokens
 STEPS = 10
 TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
@@ -143,7 +141,7 @@ class MemoryPlan:
         return over
 
 
-def plan_memory(deployment: Deployment) -> MemoryPlan:
+def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryPlan:
     """Place both engines on their GPUs and divide the remaining memory between their KV caches.
 
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
@@ -152,7 +150,7 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     target = _require_tensorrt(deployment)
     gpu = GPUS[target.gpu]
     specs = deployment.engines()
-    shapes = {role: engine_shape(shape_of(spec.checkpoint), spec) for role, spec in specs.items()}
+    shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
         require_convertible(deployment, role, shapes[role])
         check_precision(deployment, role, target.gpu)
@@ -195,9 +193,9 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     )
 
 
-def check_pools(deployment: Deployment) -> None:
+def check_pools(deployment: Deployment, inputs: Inputs | None = None) -> None:
     """Refuse a deployment whose own kv_cache.tokens do not fit; raises ConfigError."""
-    plan = plan_memory(deployment)
+    plan = plan_memory(deployment, inputs)
     over = plan.excess({role: spec.kv_cache.tokens for role, spec in deployment.engines().items()})
     if over:
         device, excess = max(over.items(), key=lambda item: item[1])
@@ -340,7 +338,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
     return Side(
-        roofline=roofline(shape, spec, gpu),
+        steps=Roofline(gpu, ModelShape.of(shape, spec.precision, spec.placement)),
         beams=beams,
         block=spec.kv_cache.block_size,
         reuse=spec.kv_cache.reuse,

@@ -6,13 +6,7 @@ the model.
 """
 
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
-
-from .batching import Engine, Request, Totals
-from .gpus import Gpus, Sharing
-from .kv_cache import PagedCache
-from .step_time import (
-    LLAMA_1B,
-    LLAMA_8B_VERIFIER,
+from tts.build.tensorrt.step_time import (
     Affine,
     Cost,
     Efficiency,
@@ -22,10 +16,12 @@ from .step_time import (
     StepTime,
 )
 
+from .batching import Engine, Request, Totals
+from .gpus import Gpus, Sharing
+from .kv_cache import PagedCache
+
 __all__ = [
     "GPUS",
-    "LLAMA_1B",
-    "LLAMA_8B_VERIFIER",
     "Affine",
     "Cost",
     "Efficiency",

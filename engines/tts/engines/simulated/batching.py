@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tts.build.errors import RequestError
+from tts.build.tensorrt.step_time import Cost, Load, StepTime
 
 from .kv_cache import Ids, Lease, PagedCache
-from .step_time import Cost, Load, StepTime
 
 
 @dataclass(eq=False, slots=True)

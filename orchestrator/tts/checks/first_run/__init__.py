@@ -5,8 +5,7 @@ the machine with what the deployment needs, of the start's log with the memory p
 
 | module | job |
 |---|---|
-| machine | GPUs, docker and versions of this machine |
-| outcomes | one step: expected, found, what to do; a start against the memory plan; pure |
 | steps | the steps in order, as far as this machine can go |
+| compare | a start's log and memory against the memory plan; pure |
 | excerpts | lines of the logs for a report, without secrets and prompts |
 """

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tts.build.findings import Finding
 from tts.build.machine_memory import MemoryLimit
 from tts.build.openvino.memory import HostMemoryPlan
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.memory_plan import MemoryPlan
 from tts.build.tensorrt.placements import Refused
-from tts.checks.first_run.outcomes import Outcome as FirstRunStep
-from tts.checks.machine import Observation
+from tts.checks.observation import Observation
 from tts.lab.bench.simulated_run import Advice, PlacedRun
 from tts.lab.simulation.scenario import Outcome
 from tts.lab.tuning.analysis import UNITS, Level, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
-from tts.serving.contract import Finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +258,7 @@ class LintDocument:
 class FirstRunDocument:
     """What `tts doctor --first-run` did."""
 
-    steps: list[FirstRunStep]
+    steps: list[Observation]
     report: str
     """The file with the whole report."""
 

@@ -3,9 +3,8 @@
 | module | job |
 |---|---|
 | single_run | one run: planned, carried out in a session, continued |
-| group_run | every strategy in turn, in a folder, each on cold engines |
-| sharded_run | shards handed out to actors on a Ray cluster, and made one run again |
+| group_run | several strategies in turn, in a folder, each on cold engines |
+| sharded_run | shards by processes on a Ray cluster, and made one run again |
 | simulated_run | the scenarios of `tts simulate` and of `tts simulate --placements` |
-| equal_cost | the strategies' n, fitted to one mean cost per problem |
 | fitting | the n with which a strategy costs what it may |
 """

@@ -1,18 +1,23 @@
-"""The n with which a strategy costs what it may: found by running a few problems.
+"""A budget chooses n: the largest with which a strategy costs no more tokens, on a few problems.
 
-Strategies mean different things by n (chains, beams, simulations), so at one n they
-cost differently. At one mean cost per problem they can be compared.
+Strategies mean different things by n (chains, beams, simulations), so at one n they cost
+differently. At one mean cost per problem they can be compared.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from tts.build.errors import ConfigError
-from tts.session import Result
+from tts.build.spec import Deployment
+from tts.problem import Problem
+from tts.runs.config import RunConfig
+from tts.search import SearchConfig
+from tts.session import AsyncSession
+from tts.session.strategy import StrategyLike, choose
 
 T = TypeVar("T")
 
@@ -20,6 +25,8 @@ PILOT_PROBLEMS = 60
 """Problems on which n is fitted: enough that their mean is within some 10% of that of all."""
 PILOT_DRAW = 0
 """Seed of the draw."""
+PILOT_SEED = 1_000_003
+"""A seed of its own: n is fitted on other samples than those that are reported."""
 _FIRST_N = 8
 _ROUNDS = 6
 _CLOSE = 0.97
@@ -34,13 +41,70 @@ _SEARCHED = 64
 
 
 @dataclass(frozen=True)
-class Fitted(Generic[T]):
+class Fitted:
     """Parameters with an n that was fitted."""
 
-    n: int
-    config: T
+    config: SearchConfig
     cost: float
     """The mean cost of a problem of the pilot; above the target if no n costs less."""
+
+    @property
+    def n(self) -> int:
+        """That was fitted."""
+        return self.config.n
+
+
+async def fit(
+    asked: RunConfig,
+    deployment: Deployment,
+    strategy: StrategyLike,
+    given: dict[str, Any],
+    problems: Sequence[Problem],
+    session: AsyncSession,
+    say: Callable[[str], None],
+) -> SearchConfig:
+    """A strategy's parameters, with the n that costs the tokens of `asked.fitted_to` on average.
+
+    `given` are those that are given. One that shares out a budget by itself has no n to fit. Raises
+    a TtsError.
+    """
+    pilot = pilot_of(problems)
+    chosen = choose(strategy, deployment, given)
+    default, budget = chosen.config, asked.fitted_to.budget_tokens
+    assert default is not None
+    assert budget is not None
+    if default.TAKES_BUDGET:
+        return default
+
+    def configured(n: int) -> SearchConfig:
+        found = choose(strategy, deployment, {**given, "n": n, **_narrower(default, given, n)})
+        assert found.config is not None
+        return found.config
+
+    async def tokens(config: SearchConfig) -> float:
+        results = session.solve_many(
+            pilot,
+            strategy=config,
+            seed=PILOT_SEED,
+            schedule=asked.schedule,
+            speculation=asked.speculation,
+            in_flight=asked.in_flight,
+        )
+        # as a budget counts them: none that were generated in vain
+        return sum([r.tree.tokens async for r in results if r.tree is not None]) / len(pilot)
+
+    fitted = await fit_n(configured, tokens, budget)
+    over = ", the least there is" if fitted.cost > budget else ""
+    say(f"{chosen.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}")
+    return fitted.config
+
+
+def _narrower(default: SearchConfig, given: Mapping[str, Any], n: int) -> dict[str, int]:
+    """The width of fewer beams than a group has by default, which is then n; else nothing."""
+    name = "beam_width"
+    field = type(default).model_fields.get(name)
+    untouched = field and name not in given and getattr(default, name) == field.default
+    return {name: n} if field and untouched and n < field.default else {}
 
 
 def pilot_of(problems: Sequence[T]) -> list[T]:
@@ -52,30 +116,24 @@ def pilot_of(problems: Sequence[T]) -> list[T]:
     return random.Random(PILOT_DRAW).sample(list(problems), count)
 
 
-def tokens_of(result: Result) -> int:
-    """The generated tokens in a result's tree, as a budget counts them: none that were not used."""
-    return result.tree.tokens if result.tree is not None else 0
-
-
 async def fit_n(
-    configured: Callable[[int], T],
-    measure: Callable[[T], Awaitable[float]],
+    configured: Callable[[int], SearchConfig],
+    measure: Callable[[SearchConfig], Awaitable[float]],
     target: float,
-) -> Fitted[T]:
+) -> Fitted:
     """The largest n that was found to cost at most `target`; else the smallest there is.
 
     `configured` gives the parameters for an n, and raises ConfigError where a strategy has none;
     `measure` gives their mean cost per problem, which is expected to grow with n.
     """
-    below: Fitted[T] | None = None
-    above: Fitted[T] | None = None
+    below: Fitted | None = None
+    above: Fitted | None = None
     guess, stalls = _FIRST_N, 0
     for _ in range(_ROUNDS):
-        found = _nearest(configured, guess, below, above)
-        if found is None:
+        config = _nearest(configured, guess, below, above)
+        if config is None:
             break
-        n, config = found
-        tried = Fitted(n, config, await measure(config))
+        tried = Fitted(config, await measure(config))
         if tried.cost > target:
             above = tried
         else:
@@ -90,7 +148,7 @@ async def fit_n(
     return fitted
 
 
-def _guess(below: Fitted[T] | None, above: Fitted[T] | None, target: float) -> int:
+def _guess(below: Fitted | None, above: Fitted | None, target: float) -> int:
     """The n that costs `target` if the cost grows evenly between what was tried."""
     if below and above:
         share = (target - below.cost) / (above.cost - below.cost)
@@ -102,12 +160,12 @@ def _guess(below: Fitted[T] | None, above: Fitted[T] | None, target: float) -> i
 
 
 def _nearest(
-    configured: Callable[[int], T],
+    configured: Callable[[int], SearchConfig],
     guess: int,
-    below: Fitted[T] | None,
-    above: Fitted[T] | None,
-) -> tuple[int, T] | None:
-    """The valid n nearest to a guess, between what was tried, and its parameters; None: none.
+    below: Fitted | None,
+    above: Fitted | None,
+) -> SearchConfig | None:
+    """The parameters with the valid n nearest to a guess, between what was tried; None: none.
 
     Smaller ones are taken first.
     """
@@ -118,7 +176,7 @@ def _nearest(
     up = range(guess + 1, min(most, guess + _SEARCHED) + 1)
     for n in (*down, *up):
         try:
-            return n, configured(n)
+            return configured(n)
         except ConfigError:
             continue
     return None

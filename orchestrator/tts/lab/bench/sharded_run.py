@@ -1,16 +1,15 @@
-"""A benchmark in shards: handed out to actors on a Ray cluster, and made one run again.
+"""A benchmark in shards: solved by processes on a Ray cluster, and made one run again.
 
 Each shard is an ordinary run in a folder of its own; `tts runs merge` makes one run of them. With
-`tts bench --ray` all machines see the folders, and there is an actor for each server: a free one
-gets the next shard; one that is lost is started again by Ray, and goes on with its shard from the
-log. Ray only decides where a process runs; everything is kept as in any run.
+`tts bench --ray` all machines see the folders, and there is a process and a shard for each server.
+Ray only decides where a process runs; everything is kept as in any run.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,49 +29,38 @@ from tts.runs.log import read_events
 from tts.runs.merge import write_merged
 from tts.runs.summary import summarise
 from tts.session.plan import load_checked
-from tts.session.replicas import FAILURES
 
 from ..observer import Observer
 from .single_run import bench_in, fitted, folder_of, plan_of, problems_of
 
 SHARDS = "shards"
 """The folder of a run's shards, in its own."""
-SHARDS_EACH = 4
-"""Shards per server: more even out what differs in speed, fewer keep the engines fuller."""
 _OF_A_SHARD = {"shard", "problem_ids", "deployment_source", "command"}
 """Fields that may differ between shards of one run: each names the deployment as its machine
 does."""
 
 
-class Actor:
-    """Solves one shard after the other on one server, in a process of its own."""
-
-    def __init__(self, config: RunConfig, endpoint: str) -> None:
-        """`config` is the whole run."""
-        self._config = config
-        self._endpoints = (endpoint,)
-
-    def solve(self, shard: Shard, folder: Path) -> TtsError | None:
-        """Begin or resume a shard; returns the error that ended it too early."""
-        part = msgspec.structs.replace(self._config, shard=str(shard))
-        try:
-            bench_in(part, folder, Observer(), endpoints=self._endpoints)
-        except TtsError as error:
-            return error
-        return None
+def solve_shard(config: RunConfig, shard: Shard, endpoint: str, folder: Path) -> TtsError | None:
+    """Begin or resume a shard of a run on a server; returns the error that ended it too early."""
+    part = msgspec.structs.replace(config, shard=str(shard))
+    try:
+        bench_in(part, folder, Observer(), endpoints=(endpoint,))
+    except TtsError as error:
+        return error
+    return None
 
 
 def run_on_ray(
     config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> Path:
-    """Run a benchmark by an actor for each endpoint; the folder of the merged run.
+    """Run a benchmark by a process for each endpoint; the folder of the merged run.
 
     The same call with the folder of one that was cut short goes on with it. Raises a TtsError.
     """
     endpoints = endpoints or tuple(load_checked(config.deployment_source).endpoints)
     if not endpoints:
         raise ConfigError(
-            "No server is named for Ray's actors.",
+            "No server is named for Ray's processes.",
             hint="Give --endpoint HOST:PORT for each, or `endpoints` in the deployment.",
         )
     if config.shard or config.strategy == "all":
@@ -84,52 +72,26 @@ def run_on_ray(
     config = msgspec.structs.replace(
         config, parameters=asked.parameters, limits=asked.limits, fitted_to=asked.fitted_to
     )
-    count = min(len(problems), SHARDS_EACH * len(endpoints))
+    count = min(len(problems), len(endpoints))
     shards = [Shard(number, count) for number in range(1, count + 1)]
-    folders = {shard: folder / SHARDS / f"{shard.number}-of-{count}" for shard in shards}
+    folders = [folder / SHARDS / f"{shard.number}-of-{count}" for shard in shards]
     with locked(folder / SHARDS):
         refuse_begun(folder)
-        with _ray(len(endpoints)) as ray:
-            _hand_out(ray, config, endpoints, folders, observer)
-    return merge_runs(list(folders.values()), folder)
-
-
-def _hand_out(
-    ray: Any,
-    config: RunConfig,
-    endpoints: Sequence[str],
-    folders: dict[Shard, Path],
-    observer: Observer,
-) -> None:
-    """Give each actor a shard, and the next one whenever it has solved one."""
-    # lost actors are started again, and what they did is called again: it goes on from the log
-    remote = ray.remote(Actor).options(
-        num_cpus=1, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
-    )
-    actors = {endpoint: remote.remote(config, endpoint) for endpoint in endpoints}
-    left = deque(folders.items())
-    running: dict[Any, tuple[str, Shard]] = {}
-    while left or running:
-        busy = {endpoint for endpoint, _ in running.values()}
-        for endpoint in actors:
-            if left and endpoint not in busy:
-                shard, folder = left.popleft()
-                running[actors[endpoint].solve.remote(shard, folder)] = endpoint, shard
-        (done,), _ = ray.wait(list(running), num_returns=1)
-        endpoint, shard = running.pop(done)
-        error: TtsError | None = ray.get(done)
-        if error is None:
-            observer.say(f"shard {shard} is solved, by {endpoint}")
-        elif isinstance(error, FAILURES) and len(actors) > 1:
-            observer.say(f"{endpoint} gets no more shards: {error.message}")
-            del actors[endpoint]
-            left.appendleft((shard, folders[shard]))
-        else:
-            raise error
+        with _ray(count) as ray:
+            # a process that is lost is started again, and goes on from the log
+            options = {"num_cpus": 1, "max_retries": -1, "scheduling_strategy": "SPREAD"}
+            remote = ray.remote(solve_shard).options(**options)
+            running = [
+                remote.remote(config, *each)
+                for each in zip(shards, endpoints, folders, strict=False)
+            ]
+            if errors := [error for error in ray.get(running) if error]:
+                raise errors[0]
+    return merge_runs(folders, folder)
 
 
 @contextmanager
-def _ray(actors: int) -> Iterator[Any]:
+def _ray(processes: int) -> Iterator[Any]:
     """Ray, connected to the cluster of RAY_ADDRESS, or to one of this machine's own."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     try:
@@ -143,7 +105,7 @@ def _ray(actors: int) -> Iterator[Any]:
     else:
         ray.init(
             address="local",
-            num_cpus=actors,
+            num_cpus=processes,
             include_dashboard=False,
             log_to_driver=False,
             logging_level="error",
@@ -187,7 +149,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     with locked(out):
         create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
-        write_summary(out, summarise(whole, read_events(out)))
+        write_summary(out, summarise(whole, read_events(out)).to_json())
     return out
 
 
@@ -214,13 +176,13 @@ def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
         of_first, of_part = first.config.to_json(), part.config.to_json()
         for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
             one, other = of_first.get(name), of_part.get(name)
-            if name == "problems_digest" and one != other and one and other:
+            if name == "problems_digest" and one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} were not asked the same: the questions or "
                     f"answers of {first.config.dataset} were changed in between.",
                     hint="Run the shards that have the wrong ones again, in a new folder.",
                 )
-            if name != "problems_digest" and one != other:
+            if one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} are shards of different runs: their {name} "
                     f"is {one!r:.200} and {other!r:.200}.",

@@ -8,27 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, Gpu, load_deployment
+from tts.build.resolve import open_deployment
+from tts.build.spec import Deployment, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
-from tts.datasets.load import problems_of_run
 from tts.engines.simulated import Sharing
 from tts.prompting import Models
 from tts.runs.config import Limits, RunConfig
-from tts.runs.replay import in_recorded_context, open_recording, read_recording
+from tts.runs.replay import Recording, Script, open_recording, read_recording
 from tts.runs.statistics import quantile
 from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.fleet import ServerGroup
 from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
-from ..simulation.scenario import RecordedRun, Scenario, simulate
+from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import from_traces, typical
 from ..tuning.result import read_fits
 
-CALL_MS = 0.5
-"""Seconds of the orchestrator's processor assumed per call."""
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
 ENOUGH_PROBLEMS = 64
@@ -51,8 +48,6 @@ class SimulationOptions:
     in_flight: int
     seed: int
     speculation: SpeculationName
-    call_ms: float | None = None
-    """None: CALL_MS, or 0 with `tuned`, whose measurements include it."""
     traces: Path | None = None
     """Recorded chains, whose statistics the workload has."""
     replay: Path | None = None
@@ -73,26 +68,25 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
     """
     fits = read_fits(wanted.tuned) if wanted.tuned else None
     if wanted.deployment:
-        deployment = _deployed(load_deployment(wanted.deployment), given, measured=bool(fits))
+        deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
-    call_ms = wanted.call_ms
-    if call_ms is None:
-        call_ms = 0.0 if fits else CALL_MS
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
+    workload: Script
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
-        recorded = _recorded_work(wanted.replay, asked, wanted.parameters)
-        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
-        problems = min(problems, len(recorded.problems))
-        workload = recorded.script
+        config, workload = _recorded(wanted.replay, asked, wanted.parameters)
+        strategy, seed = config.strategy, config.seed
+        parameters = find_strategy(strategy).configure(
+            config.parameters, context=workload.models.deployment.generator.max_seq_len
+        )
+        problems = min(problems, len(workload.problems))
     else:
-        recorded = None
         parameters = find_strategy(strategy).configure(
             wanted.parameters, context=deployment.generator.max_seq_len
         )
         workload = from_traces(wanted.traces) if wanted.traces else typical()
-    made_up = recorded is None
+    made_up = wanted.replay is None
     if isinstance(parameters, AutoConfig) or (
         made_up and isinstance(parameters, AdaptiveVoteConfig)
     ):
@@ -111,15 +105,14 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         wanted.in_flight,
         seed,
         wanted.speculation,
-        call_ms / 1e3,
-        recorded=recorded,
         fits=fits,
-        whole_head=wanted.deployment is not None,
-        groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
+        servers=wanted.replicas,
     )
 
 
-def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> RecordedRun:
+def _recorded(
+    path: Path, asked: dict[str, Any], parameters: dict[str, Any]
+) -> tuple[RunConfig, Recording]:
     """A recorded run to be simulated; raises a TtsError naming what does not fit.
 
     `asked` and `parameters` are the options and the strategy's parameters that were given.
@@ -131,19 +124,8 @@ def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]
             f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
             hint="Record a run without limits.",
         )
-    loaded = Models.load(load_deployment(config.deployment_source))
-    models = in_recorded_context(folder, config, loaded)
-    problems = problems_of_run(folder, config)
-    return RecordedRun(
-        models,
-        tuple(problems),
-        config.strategy,
-        find_strategy(config.strategy).configure(
-            config.parameters, context=models.deployment.generator.max_seq_len
-        ),
-        config.seed,
-        read_recording(folder, config, models, problems),
-    )
+    models = Models.load(open_deployment(config.deployment_source))
+    return config, read_recording(folder, config, models)
 
 
 def _refuse_others(
@@ -218,9 +200,7 @@ def placed_scenario(placed: Placed, concurrency: int, n: int) -> Scenario:
         parameters,
         problems=max(FEWEST_PROBLEMS, concurrency, min(2 * concurrency, ENOUGH_PROBLEMS)),
         in_flight=concurrency,
-        call_s=CALL_MS / 1e3,
-        whole_head=True,
-        groups=(ServerGroup(deployment, placed.placement.servers),),
+        servers=placed.placement.servers,
     )
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from tts.build.builder import build_if_quick, require_current
-from tts.build.errors import ConfigError, RunError, TtsError
+from tts.build.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, FunctionVerifier, bundled_deployments
-from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_dataset, problems_of_run
 from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
@@ -25,7 +21,7 @@ from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
 from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
-from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session import Result, Step
 from tts.session.doubts import doubt_of_question, doubt_of_score
 from tts.session.function_files import Loaded, load_all
 from tts.session.interrupts import interruptible
@@ -37,15 +33,13 @@ from tts.session.plan import (
     leads_elsewhere,
     refuse_functions,
 )
-from tts.session.run import OpenRun, complete, open_run, unused_folder
+from tts.session.run import open_run, unused_folder
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
+from ..campaign import Campaign, carry_out, require_engines
 from ..observer import Observer
-from .equal_cost import Share, fit
-
-TICK_S = 0.1
-"""Seconds between updates of the observer."""
+from .fitting import fit
 
 
 def run_bench(
@@ -80,19 +74,15 @@ def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
     # every shard finds the same n
     problems = problems_of(whole)[1] if asked.shard else plan.problems
 
-    async def fitting() -> Share:
-        session = new_session(plan.deployment, endpoints, observer, plan.verifier)
-        async with session:
-
-            async def same(deployment: Deployment) -> AsyncSession:
-                return session
-
+    async def fitting() -> SearchConfig:
+        async with Campaign(observer, endpoints, plan.verifier, cold=False) as campaign:
+            session = await campaign.session(plan.deployment)
             return await fit(
-                asked, plan.deployment, strategy, asked.parameters, problems, same, observer.say
+                asked, plan.deployment, strategy, asked.parameters, problems, session, observer.say
             )
 
     observer.say("Fitting n to the budget on a few problems")
-    found = interruptible(fitting(), observer.say).config
+    found = interruptible(fitting(), observer.say)
     chosen = {name: value for name, value in found if name in ("n", "beam_width")}
     asked = msgspec.structs.replace(asked, parameters={**asked.parameters, **chosen})
     return replace(plan, asked=asked, strategy=replace(plan.strategy, config=found))
@@ -119,7 +109,7 @@ def resume_bench(
 ) -> Path:
     """Resume the run in `folder` with its own configuration; returns its folder.
 
-    With `repair`, damaged parts of its log are dropped first. `server`: what runs the engines from
+    With `repair`, a damaged log is cut off first. `server`: what runs the engines from
     now on; None: what ran them before. `sources`: as `on_deployment`.
     """
     recorded = read_run_config(folder, going_on=True)
@@ -276,10 +266,7 @@ def plan_with(
             hint=f"Add the deployment, {config.deployment_source}, or --verifier to the command.",
         )
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
-        if not (endpoints or spec.endpoints):
-            require_gpu(spec)
-            build_if_quick(spec, say)
-        require_current(spec)
+        require_engines(spec, say, served=bool(endpoints or spec.endpoints))
     models = Models.load(spec, text_verifier=reward_function(own) is not None)
     config = msgspec.structs.replace(
         config,
@@ -295,26 +282,6 @@ def folder_of(plan: Plan, what: str, out: Path | None) -> Path:
     """`out`, or a folder under runs/ that is not there yet, named for what will be in it."""
     named = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
     return (out or unused_folder(named)).resolve()
-
-
-def new_session(
-    deployment: Deployment,
-    endpoints: tuple[str, ...],
-    observer: Observer,
-    verifier: Any | None = None,
-) -> AsyncSession:
-    """A session that is not open yet, on these servers if any are named.
-
-    `verifier` scores instead of the deployment's.
-    """
-    own = {} if verifier is None else {"verifier": verifier}
-    return AsyncSession(
-        deployment,
-        **own,
-        endpoints=endpoints or None,
-        say=observer.say,
-        on_loading=observer.loading,
-    )
 
 
 def _carry_out(
@@ -334,86 +301,18 @@ def _carry_out(
 
     Raises a TtsError that says how to go on.
     """
-    progress = RunProgress(len(plan.problems))
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+
+    def done() -> str | None:
+        progress = campaign.progress
+        solved = f"{progress.done} of {progress.total} problems are solved"
+        return (saved or solved) if progress.began else None
+
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
-        session = new_session(plan.deployment, endpoints, observer, plan.verifier)
-        running = run_plan(
-            session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
-        )
-        try:
-            interruptible(running, observer.say)
-        except TtsError as error:
-            if not progress.began:
-                raise
-            solved = f"{progress.done} of {progress.total} problems are solved"
-            command = f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
-            raise with_way_on(error, saved or solved, folder, command) from error
 
+        async def running() -> None:
+            async with campaign:
+                await campaign.run(run, title, on_step=on_step, on_result=on_result)
 
-async def run_plan(
-    session: AsyncSession,
-    run: OpenRun,
-    observer: Observer,
-    progress: RunProgress,
-    *,
-    title: str = "problems",
-    on_step: Callable[[Step], None] | None = None,
-    on_result: Callable[[Result], None] = lambda result: None,
-) -> None:
-    """Begin or continue a run in a session, which is opened for it; raises a TtsError.
-
-    Where every problem is solved already no session is opened. `progress` is kept up to date, so
-    that the caller can say how far an interrupted run has come.
-    """
-    if complete_if_solved(run, observer, title):
-        return
-    async with session:
-        await run_in(
-            session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
-        )
-
-
-def complete_if_solved(run: OpenRun, observer: Observer, title: str) -> bool:
-    """Whether every problem of a run is solved already; then nothing of it is missing on disk."""
-    if run.left:
-        return False
-    complete(run)
-    observer.say(f"{title}: every problem is solved already")
-    return True
-
-
-async def run_in(
-    session: AsyncSession,
-    run: OpenRun,
-    observer: Observer,
-    progress: RunProgress,
-    *,
-    title: str,
-    on_step: Callable[[Step], None] | None = None,
-    on_result: Callable[[Result], None] = lambda result: None,
-) -> None:
-    """`run_plan` in a session that is open, and stays so."""
-    observer.began(progress, title)
-    showing = asyncio.ensure_future(_show(session, progress, observer))
-    try:
-        async for result in session.carry_out(run, progress=progress, on_step=on_step):
-            on_result(result)
-    finally:
-        showing.cancel()
-        observer.changed()
-        observer.ended()
-
-
-async def _show(session: AsyncSession, progress: RunProgress, observer: Observer) -> None:
-    while True:
-        await asyncio.sleep(TICK_S)
-        progress.in_flight = session.in_flight
-        observer.changed()
-
-
-def with_way_on(error: TtsError, done: str | None, folder: Path, command: str) -> TtsError:
-    """Add the saved progress, if it is known, and the command to resume to an error's hint."""
-    saved = f"{done} and saved in {folder}." if done else "Finished runs are saved."
-    way_on = f"Continue with: {command}"
-    error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
-    return error
+        way_on = f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+        carry_out(running(), observer, folder, done, way_on)

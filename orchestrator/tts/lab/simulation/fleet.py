@@ -12,7 +12,7 @@ from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
-from tts.endpoints.routing import PolicyName, Router, routing_policy
+from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
     Affine,
@@ -30,6 +30,11 @@ from tts.runs.replay import Script
 from .pairs import shapes_of
 from .workload import END_ID
 
+CALL_S = 0.5e-3
+"""Time of the orchestrator's processor assumed for a call; step times fitted to measurements
+include it."""
+CANCEL_S = 5e-3
+"""After so long a cancelled call stops on the engine."""
 # What arrives at the same moment shares a step: so long does an idle engine wait for more.
 _GATHER_S = 1e-6
 
@@ -39,12 +44,11 @@ class Server:
     """GPUs on the event loop's clock, and the one process in front of them.
 
     `call_s` is what the orchestrator's processor is busy with each call (token ids, gRPC): calls
-    queue for it. A cancelled call stops on the engine `cancel_s` later.
+    queue for it.
     """
 
     gpus: Sequence[Gpus]
-    call_s: float
-    cancel_s: float
+    call_s: float = CALL_S
     busy_s: float = 0.0
     """Time that the orchestrator's processor has spent on calls."""
     _futures: dict[Request, asyncio.Future[None]] = field(default_factory=dict)
@@ -64,7 +68,7 @@ class Server:
         try:
             await future
         except asyncio.CancelledError:
-            loop.call_later(self.cancel_s, self._cancel, engine, request)
+            loop.call_later(CANCEL_S, self._cancel, engine, request)
             raise
         finally:
             del self._futures[request]
@@ -129,28 +133,9 @@ def _as_ids(tokens: Sequence[int]) -> Ids:
 
 
 @dataclass(frozen=True)
-class ServerGroup:
-    """Servers that are alike, each with GPUs, engines and caches of its own.
-
-    Groups lie on the same GPUs, from the first on: of two groups each GPU has a part of both.
-    """
-
-    deployment: Deployment
-    count: int = 1
-    name: str = ""
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of all its servers."""
-        return self.count * _span(self.deployment)
-
-
-@dataclass(frozen=True)
 class Pair:
     """The engines of one server. Among several replicas of an engine the least loaded is asked."""
 
-    name: str
-    group: ServerGroup
     generators: Sequence[Engine]
     verifiers: Sequence[Engine]
 
@@ -178,57 +163,50 @@ class Fleet:
 
 
 def fleet_of(
-    groups: Sequence[ServerGroup],
+    deployment: Deployment,
+    servers: int,
     sharing: Sharing,
-    call_s: float,
-    cancel_s: float,
-    *,
-    whole_head: bool = False,
     fits: Mapping[Role, Affine] | None = None,
 ) -> Fleet:
-    """The servers of these groups; step times are those of `fits` where it is given.
+    """So many servers, each with GPUs, engines and caches of its own.
 
-    Raises CheckpointError for a model whose shape is not known.
+    Step times are those of `fits`, or of the models on the deployment's GPUs. Raises
+    CheckpointError for a model whose shape is not known.
     """
+    times: Mapping[Role, StepTime] = fits or _times(deployment)
     pairs: list[Pair] = []
     engines: list[Engine] = []
     devices: list[frozenset[int]] = []
-    for group in groups:
-        times = fits or _times(group.deployment, whole_head=whole_head)
-        for number in range(group.count):
-            first = number * _span(group.deployment)
-            made: dict[Role, list[Engine]] = {}
-            for role, spec in group.deployment.engines().items():
-                made[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
-                engines += made[role]
-                devices += [
-                    frozenset(first + device for device in replica)
-                    for replica in spec.placement.replicas
-                ]
-            name = f"{group.name or 'server'}-{number}"
-            pairs.append(Pair(name, group, made["generator"], made["verifier"]))
+    for number in range(servers):
+        first = number * (gpus_of(deployment)[-1] + 1)
+        made: dict[Role, list[Engine]] = {}
+        for role, spec in deployment.engines().items():
+            made[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
+            engines += made[role]
+            devices += [
+                frozenset(first + device for device in replica)
+                for replica in spec.placement.replicas
+            ]
+        pairs.append(Pair(made["generator"], made["verifier"]))
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)
     ]
-    return Fleet(Server(gpus, call_s, cancel_s), pairs)
+    return Fleet(Server(gpus, 0.0 if fits else CALL_S), pairs)
 
 
-def router_of(fleet: Fleet, policy: PolicyName, threshold: int) -> Router:
-    """The router in front of the servers; of by-concurrency the first group is that for few."""
-    names = list(dict.fromkeys(pair.group.name for pair in fleet.pairs))
-    few, many = names[0], names[-1]
-    router = Router(routing_policy(policy, few=few, many=many, threshold=threshold))
-    for pair in fleet.pairs:
-        router.add(pair.name, pair.group.name)
+def router_of(fleet: Fleet) -> Router:
+    """The router in front of the servers, which it knows by their numbers."""
+    router = Router(PrefixAffinity())
+    for number in range(len(fleet.pairs)):
+        router.add(str(number))
     return router
 
 
-def _times(deployment: Deployment, *, whole_head: bool) -> Mapping[Role, StepTime]:
+def _times(deployment: Deployment) -> Mapping[Role, StepTime]:
     assert deployment.tensorrt is not None
     gpu = GPUS[deployment.tensorrt.gpu]
-    shapes = shapes_of(deployment, cut=not whole_head)
-    return {role: Roofline(gpu, shape) for role, shape in shapes.items()}
+    return {role: Roofline(gpu, shape) for role, shape in shapes_of(deployment).items()}
 
 
 def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
@@ -239,11 +217,6 @@ def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
         spec.max_batch_size,
         spec.max_num_tokens,
     )
-
-
-def _span(deployment: Deployment) -> int:
-    """GPUs that one server needs, from its first device to its last."""
-    return gpus_of(deployment)[-1] + 1
 
 
 def connected(devices: Sequence[frozenset[int]]) -> list[list[int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tts.build.engine_shape import engine_shape
 from tts.build.errors import ConfigError
+from tts.build.inputs import engine_shape
 from tts.build.spec import Deployment, EngineSpec, Precision, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
 from tts.build.tensorrt.gpus import GIB
@@ -55,7 +55,7 @@ def simulated_deployment(
             },
         }
     )
-    shapes = shapes_of(deployment, cut=True)
+    shapes = shapes_of(deployment)
     pools: dict[str, EngineSpec] = {}
     for role, spec in deployment.engines().items():
         here = [shapes[role]] if alone else [*shapes.values()]
@@ -94,7 +94,7 @@ def _engine(name: str, precision: Precision, device: int) -> dict[str, Any]:
 
 
 def as_simulated(deployment: Deployment) -> Deployment:
-    """A deployment whose texts are simulated ones: one character per token, see text.py.
+    """A deployment whose texts are simulated ones: one character per token, see workload.py.
 
     Its system prompt has as many tokens as the memory plan takes it for.
     """
@@ -110,16 +110,17 @@ def on_own_cores(deployment: Deployment) -> Deployment:
     return deployment.model_copy(update={"verifier": verifier})
 
 
-def shapes_of(deployment: Deployment, *, cut: bool = False) -> dict[Role, ModelShape]:
-    """The shapes of both engines; `cut`: the verifier's language head to the rows of its labels.
+def shapes_of(deployment: Deployment) -> dict[Role, ModelShape]:
+    """The shapes of both engines.
 
-    A verifier that has its whole head reads it in every step. Raises CheckpointError for a
-    checkpoint that is neither there nor known.
+    A verifier that has its whole language head reads it in every step; that of a pair without a
+    deployment file is cut to the rows of its labels. Raises CheckpointError for a checkpoint that
+    is neither there nor known.
     """
     shapes = {}
     for role, spec in deployment.engines().items():
         config = engine_shape(shape_of(spec.checkpoint), spec)
-        whole = role == "generator" or not cut
+        whole = role == "generator" or deployment.name != SIMULATED
         shape = ModelShape.of(config, spec.precision, spec.placement, head=whole)
         if role == "verifier":
             read = shape.body_bytes + shape.head_bytes

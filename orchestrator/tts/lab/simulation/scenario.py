@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
-from tts.build.tensorrt.gpus import gpus_of
-from tts.driver import Driver, Submission, policy_of
-from tts.endpoints.routing import PolicyName
-from tts.endpoints.routing.policies import THRESHOLD
+from tts.driver import Driver, Record, Request, Started, Submission, Used, policy_of
 from tts.engines.simulated import (
     Affine,
     Sharing,
@@ -24,37 +21,14 @@ from tts.engines.simulated import (
 )
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs import events
-from tts.runs.replay import Script
-from tts.scheduling import ScheduleName, SpeculationName
+from tts.runs.replay import Recording, Script
+from tts.scheduling import Kind, Prefetch, ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .fleet import (
-    Fleet,
-    Pair,
-    ServerGroup,
-    SimulatedGenerator,
-    SimulatedVerifier,
-    fleet_of,
-    router_of,
-)
+from .fleet import Fleet, Pair, SimulatedGenerator, SimulatedVerifier, fleet_of, router_of
 from .virtual_time import run_virtual
 from .workload import question, simulated_models
-
-_Request = events.Generated | events.Scored | events.Cancelled
-
-
-@dataclass(frozen=True)
-class RecordedRun:
-    """A recorded run as a scenario's work."""
-
-    models: Models
-    problems: tuple[Problem, ...]
-    strategy: str
-    parameters: SearchConfig
-    seed: int
-    script: Script
 
 
 @dataclass(frozen=True)
@@ -66,32 +40,16 @@ class Scenario:
     deployment: Deployment
     sharing: Sharing
     workload: Script
+    """What the engines answer. Of a recorded run also the questions, which are else made up."""
     parameters: SearchConfig
     problems: int
     in_flight: int
     seed: int = 0
     speculation: SpeculationName = "auto"
-    call_s: float = 0.5e-3
-    cancel_s: float = 5e-3
-    recorded: RecordedRun | None = None
-    """The recorded run that is the workload; None: questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
-    whole_head: bool = False
-    """Whether the verifier has its whole language head, and not only the rows of its labels."""
-    groups: tuple[ServerGroup, ...] = ()
-    """Several servers, to which a router gives the problems; none: one server of `deployment`."""
-    routing: PolicyName = "prefix-affinity"
-    """With by-concurrency the first group is for few problems, the second for many."""
-    threshold: int = THRESHOLD
-    """Problems from which by-concurrency takes them for many."""
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs the engines are on."""
-        if self.groups:
-            return max(group.gpus for group in self.groups)
-        return len(gpus_of(self.deployment))
+    servers: int = 1
+    """Each with GPUs of its own; a router gives the problems to several."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +103,8 @@ def _uncollected() -> Iterator[None]:
 
 def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
     """The problems: the first recorded ones, or as many made-up ones."""
-    if scenario.recorded:
-        return scenario.recorded.models, list(scenario.recorded.problems[: scenario.problems])
+    if isinstance(recorded := scenario.workload, Recording):
+        return recorded.models, list(recorded.problems[: scenario.problems])
     made_up = [
         Problem(f"simulated-{number}", question(number)) for number in range(scenario.problems)
     ]
@@ -176,15 +134,15 @@ class _Observed:
     started: dict[str, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
     trees: dict[str, str] = field(default_factory=dict)
-    requests: list[_Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     used: int = 0
 
-    def record(self, event: events.Event) -> None:
-        self.used += isinstance(event, events.Used)
-        if isinstance(event, events.ProblemStarted):
-            self.started[event.problem] = event.t
-        elif isinstance(event, _Request) and event.kind is not None:
-            self.requests.append(event)
+    def record(self, record: Record) -> None:
+        self.used += isinstance(record, Used)
+        if isinstance(record, Started):
+            self.started[record.problem.id] = record.at
+        elif isinstance(record, Request) and not isinstance(record.work, Prefetch):
+            self.requests.append(record)
 
     async def solve(self, submission: Submission) -> None:
         solved = await submission
@@ -195,14 +153,7 @@ class _Observed:
 
 async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
     clock = asyncio.get_running_loop().time
-    fleet = fleet_of(
-        scenario.groups or [ServerGroup(scenario.deployment)],
-        scenario.sharing,
-        scenario.call_s,
-        scenario.cancel_s,
-        whole_head=scenario.whole_head,
-        fits=scenario.fits,
-    )
+    fleet = fleet_of(scenario.deployment, scenario.servers, scenario.sharing, scenario.fits)
     models, to_solve = problems(scenario)
     observed = _Observed()
 
@@ -212,7 +163,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
             SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
             SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
             policy_of(
-                pair.group.deployment,
+                scenario.deployment,
                 schedule,
                 speculation=scenario.speculation,
                 problems=scenario.in_flight,
@@ -222,9 +173,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         )
 
     async with AsyncExitStack() as stack:
-        drivers = {
-            pair.name: await stack.enter_async_context(driver_of(pair)) for pair in fleet.pairs
-        }
+        drivers = [await stack.enter_async_context(driver_of(pair)) for pair in fleet.pairs]
         await _solve(scenario, to_solve, fleet, drivers, observed)
     return Outcome(
         schedule,
@@ -235,7 +184,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         fleet.server.busy_s,
         tuple(sorted(observed.latencies)),
         _waiting(observed.requests),
-        sum(request.kind == "speculative" for request in observed.requests),
+        sum(request.kind is Kind.SPECULATIVE for request in observed.requests),
         observed.used,
         digest_of(observed.trees),
     )
@@ -245,7 +194,7 @@ async def _solve(
     scenario: Scenario,
     to_solve: Sequence[Problem],
     fleet: Fleet,
-    drivers: Mapping[str, Driver],
+    drivers: Sequence[Driver],
     observed: _Observed,
 ) -> None:
     """All problems: by one driver, which queues them, or by those that a router chooses."""
@@ -254,31 +203,30 @@ async def _solve(
         return driver.submit(problem, partial(search_of, scenario, problem))
 
     if len(drivers) == 1:
-        (driver,) = drivers.values()
-        submissions = [submit(problem, driver) for problem in to_solve]
+        submissions = [submit(problem, drivers[0]) for problem in to_solve]
         await asyncio.gather(*map(observed.solve, submissions))
         return
     clock = asyncio.get_running_loop().time
-    router = router_of(fleet, scenario.routing, scenario.threshold)
+    router = router_of(fleet)
     queue = iter(to_solve)
 
     async def client() -> None:
         for problem in queue:
             lease = router.lease(clock(), problem.id)
             assert lease is not None  # simulated servers do not fail
-            await observed.solve(submit(problem, drivers[lease.replica.name]))
+            await observed.solve(submit(problem, drivers[int(lease.replica.name)]))
             router.end(lease, clock(), ok=True)
 
     await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
 
 
-def _waiting(requests: Sequence[_Request]) -> float:
-    iterations: dict[tuple[str, int], list[_Request]] = defaultdict(list)
+def _waiting(requests: Sequence[Request]) -> float:
+    iterations: dict[tuple[str, int], list[Request]] = defaultdict(list)
     for request in requests:
-        iterations[request.problem, len(request.node)].append(request)
+        iterations[request.problem, len(request.work.node)].append(request)
     own = present = 0.0
     for members in iterations.values():
         span = max(each.done for each in members) - min(each.sent for each in members)
-        present += span * len({each.node for each in members})
+        present += span * len({each.work.node for each in members})
         own += sum(each.done - each.sent for each in members)
     return 1 - own / present if present else 0.0

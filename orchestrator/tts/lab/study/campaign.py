@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tts.build.builder import build_if_quick, require_current
-from tts.build.errors import RunError, ServerError, TtsError
+from tts.build.errors import RunError, ServerError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment
 from tts.build.user_paths import is_there
-from tts.checks.requirements import require_gpu
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
-from tts.runs.folder import Json, has_finished
+from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
-from tts.session import AsyncSession, RunProgress
-from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, findable, leads_elsewhere, load_checked
 from tts.session.run import open_run, unused_folder
 
-from ..bench.group_run import ColdSessions
-from ..bench.single_run import run_in, with_way_on
+from ..campaign import Campaign, carry_out, require_engines
 from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
 from ..tuning.result import to_json
 from ..tuning.tune import measure_engines, read_requests
-from .cells import (
-    RESTART_S,
-    Cell,
-    Form,
-    Step,
-    seconds_left,
-    starts,
-)
+from .cells import RESTART_S, Cell, Form, Step, seconds_left, starts
 from .folder import (
     StudyConfig,
     create_study,
@@ -53,7 +41,6 @@ from .kv_memory import deployment_of
 from .plan import (
     Study,
     can_restart,
-    is_digest_of_limits,
     is_finished,
     left_of,
     limits_digest,
@@ -62,9 +49,6 @@ from .plan import (
 )
 
 PILOT_PROBLEMS = 4
-
-Cold = Callable[[Cell], Awaitable[AsyncSession]]
-"""A session with a cell's engines, their caches empty if they can be emptied."""
 
 
 def run_study(
@@ -146,79 +130,63 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     before = read_study(folder)
     folder = folder.resolve()
     spec = load_checked(deployment or before.deployment_source).served_by(before.server)
-    same = is_digest_of_limits(before.limits_digest, spec)
-    digest = before.limits_digest if same else limits_digest(spec)
-    now = replace(before, deployment=spec.name, limits_digest=digest)
+    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
     check_same(vars(now), vars(before), folder)
     return open_study(folder, before, spec)
 
 
 def _check(spec: Deployment, observer: Observer) -> None:
     spec.compiled_pair()
-    require_gpu(spec)
-    build_if_quick(spec, observer.say)
-    require_current(spec)
+    require_engines(spec, observer.say)
 
 
 def _carry_out(study: Study, observer: Observer) -> None:
-    restarts = study.config.restarts
+    def done() -> str:
+        if not has_finished(pilot_folder(study.folder)):
+            return "0 runs are finished"
+        steps = study.steps()[0]
+        return f"{len(steps) - len(left_of(study, steps))} of {len(steps)} runs are finished"
+
+    way_on = f"tts study --resume {study.folder}"
     try:
-        interruptible(_run_all(study, observer), observer.say)
-    except TtsError as error:
-        done = None
-        if has_finished(pilot_folder(study.folder)):
-            steps = study.steps()[0]
-            finished = len(steps) - len(left_of(study, steps))
-            done = f"{finished} of {len(steps)} runs are finished"
-        command = f"tts study --resume {study.folder}"
-        raise with_way_on(error, done, study.folder, command) from error
+        carry_out(_run_all(study, observer), observer, study.folder, done, way_on)
     finally:
         # the model repository, if there is one, is left as the deployment has it
-        if restarts and study.spec.server.kind == "triton":
+        if study.config.restarts and study.spec.server.kind == "triton":
             render_repository(study.spec)
 
 
 async def _run_all(study: Study, observer: Observer) -> None:
-    async with ColdSessions(observer) as sessions:
-        said_warm = False
-
-        async def cold(cell: Cell) -> AsyncSession:
-            nonlocal said_warm
-            spec = deployment_of(study.spec, study.memory, cell.engines)
-            session = await sessions.cold(spec)
-            if sessions.warm and not said_warm:
-                said_warm = True
-                observer.say("The server's caches hold what was computed before.")
-            return session
-
+    base = study.cells()[0]
+    async with Campaign(observer) as campaign:
         if not has_finished(pilot_folder(study.folder)):
             observer.say("A pilot run, to see how long the study will take")
             pilot = study.problems[:PILOT_PROBLEMS]
-            base = study.cells()[0]
-            session = await cold(base)
-            await _run_one(
-                study, base, pilot, pilot_folder(study.folder), session, observer, "pilot"
-            )
+            await _run_one(study, base, pilot, pilot_folder(study.folder), campaign, "pilot")
         steps, rounds = study.steps()
         count = len(rounds[0])
         left = left_of(study, steps)
         _announce(study, steps, left, count, observer)
         for place, step in enumerate(left):
-            await _measure_load_if_due(study, step, cold, observer)
+            if step.cell.engines != base.engines:  # before those of the first round are closed
+                await _measure_load(study, campaign, observer)
             remaining = seconds_left(
                 left[place:],
                 count,
                 seconds_of(study, steps),
                 unit_s=study.unit_s,
-                start_s=sessions.start_s or RESTART_S,
+                start_s=campaign.start_s or RESTART_S,
             )
-            title = f"{len(steps) - len(left) + place + 1}/{len(steps)} {step.cell.title}"
-            session = await cold(step.cell)
-            problems = rounds[step.round - 1]
-            where = run_folder(study.folder, step)
-            about = f"{title} (about {in_words(remaining)} left)"
-            await _run_one(study, step.cell, problems, where, session, observer, about)
-        await _measure_load_if_due(study, None, cold, observer)
+            number = len(steps) - len(left) + place + 1
+            title = f"{number}/{len(steps)} {step.cell.title} (about {in_words(remaining)} left)"
+            observer.say(title)
+            problems, where = rounds[step.round - 1], run_folder(study.folder, step)
+            await _run_one(study, step.cell, problems, where, campaign, title)
+        await _measure_load(study, campaign, observer)
+
+
+def _engines(study: Study, cell: Cell) -> Deployment:
+    return deployment_of(study.spec, study.memory, cell.engines)
 
 
 async def _run_one(
@@ -226,8 +194,7 @@ async def _run_one(
     cell: Cell,
     problems: tuple[Problem, ...],
     folder: Path,
-    session: AsyncSession,
-    observer: Observer,
+    campaign: Campaign,
     title: str,
 ) -> None:
     """One run, from its beginning: of an interrupted one, only half would be timed."""
@@ -240,50 +207,28 @@ async def _run_one(
         speculation=cell.speculation,
         in_flight=cell.in_flight,
     )
-    plan = Plan(config, session.deployment, problems, study.strategy(cell.n))
-    observer.say(title)
+    plan = Plan(config, _engines(study, cell), problems, study.strategy(cell.n))
     with open_run(plan, folder) as run:
-        await run_in(session, run, observer, RunProgress(len(problems)), title=title)
+        await campaign.run(run, title)
 
 
-async def _measure_load_if_due(
-    study: Study, next_step: Step | None, cold: Cold, observer: Observer
-) -> None:
-    """Throughput over load, once the first base run is there and before its engines are closed."""
+async def _measure_load(study: Study, campaign: Campaign, observer: Observer) -> None:
+    """Measure both engines' throughput over load, where it is not there yet, and keep it.
+
+    The requests are those of the first base run. Raises a TtsError.
+    """
     base = study.cells()[0]
-    first = run_folder(study.folder, Step(base, 1))
-    if is_there(load_file(study.folder)) or not has_finished(first):
+    run = run_folder(study.folder, Step(base, 1))
+    if is_there(load_file(study.folder)) or not has_finished(run):
         return
-    if next_step and next_step.cell.engines == base.engines:
-        return
-    session = await cold(base)
-    write_load(
-        study.folder, await _measure_load(session, first, study.config.form.load_s, observer)
-    )
-
-
-async def _measure_load(
-    session: AsyncSession, run: Path, seconds: float, observer: Observer
-) -> Json:
-    """Both engines' throughput over load, in the form of tune.json; raises a TtsError."""
+    session = await campaign.session(_engines(study, base))
     recorded = read_requests(run, session.models)
     measured: list[Measured] = []
-    measuring = measure_engines(session, recorded, seconds, measured, _Lines(observer))
-    await session.watched(measuring)
+    seconds = study.config.form.load_s
+    await session.watched(measure_engines(session, recorded, seconds, measured, observer))
     spec = session.deployment
     results = [analyse(each, spec) for each in measured]
-    return to_json(spec, str(run), recorded, results)
-
-
-class _Lines(Observer):
-    """A tuning's observer that says one line for each engine."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def measuring(self, role: Role, measurements: int) -> None:
-        """See Observer."""
-        self._observer.say(f"Measuring the {role}'s throughput over load")
+    write_load(study.folder, to_json(spec, str(run), recorded, results))
 
 
 def _announce(

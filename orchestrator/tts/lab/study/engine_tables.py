@@ -12,13 +12,12 @@ from tts.build.spec import Deployment
 from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import EngineName
-from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
 from tts.runs.records import ENGINES, Engine
-from tts.runs.statistics import rounded
-from tts.runs.token_requests import requests_with_ids
+from tts.runs.statistics import logarithmic_histogram, rounded
+from tts.runs.token_requests import logged_requests
 
 from .folder import Measurement, Row
 from .kv_memory import PairMemory, divided, generator_share
@@ -77,7 +76,7 @@ def tokens_per_request(run: Path) -> Measurement:
             "requests": count,
         }
         for engine in ENGINES
-        for low, high, count in requests[engine].scheduled_tokens.histogram(TOKEN_BINS)
+        for low, high, count in logarithmic_histogram(requests[engine].scheduled_tokens, TOKEN_BINS)
     ]
     notes = ["Bins are equally wide on a logarithmic axis."]
     return Measurement("tokens-per-request", rows, notes=notes)
@@ -161,9 +160,8 @@ def _mean(values: Iterable[int | None]) -> float | None:
 def cache_curves(run: Path, spec: Deployment) -> Curves:
     """What a cache of any size makes of a run's requests, by engine; raises RunError."""
     requests: dict[EngineName, list[TimedRequest]] = defaultdict(list)
-    questions = {problem.id: problem.question for problem in read_problems(run)}
-    for engine, request in requests_with_ids(read_events(run), Models.load(spec), questions):
-        requests[engine].append(request)
+    for request in logged_requests(read_events(run), Models.load(spec)):
+        requests[request.engine].append(request.ids)
     return {
         engine: cache_curve(requests[engine], limits.kv_cache.block_size)
         for engine, limits in spec.engines().items()

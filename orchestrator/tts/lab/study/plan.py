@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from tts.build.checkpoint import CHECKPOINT_FILES, file_sha256
 from tts.build.errors import CheckpointError, DatasetError
-from tts.build.spec import Deployment, EngineSpec
+from tts.build.spec import Deployment
 from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
@@ -122,23 +122,8 @@ def limits_digest(spec: Deployment) -> str:
     For a checkpoint it covers the content of the files beside the weights; `deployment_digest`
     covers the weights. Raises CheckpointError.
     """
-    return _digest_of_engines(spec, lambda engine: _content(engine.checkpoint))
-
-
-def is_digest_of_limits(digest: str, spec: Deployment) -> bool:
-    """Whether it is the `limits_digest` of a deployment, as this version or an older one has it.
-
-    Older versions covered the paths of the checkpoints in place of their content. Raises
-    CheckpointError.
-    """
-    if digest == _digest_of_engines(spec, lambda engine: str(engine.checkpoint)):
-        return True
-    return digest == limits_digest(spec)
-
-
-def _digest_of_engines(spec: Deployment, checkpoint: Callable[[EngineSpec], object]) -> str:
     engines = {
-        role: {**engine.model_dump(mode="json"), "checkpoint": checkpoint(engine)}
+        role: {**engine.model_dump(mode="json"), "checkpoint": _content(engine.checkpoint)}
         for role, engine in spec.engines().items()
     }
     return hashlib.sha256(json.dumps(engines, sort_keys=True).encode()).hexdigest()

@@ -134,7 +134,7 @@ class RunResult:
             work.verifier_tokens,
             measures.useful_tokens,
             measures.goodput,
-            tuple(measures.use.latencies_s.values()),
+            tuple(measures.latencies_s),
             {problem.id: problem.right(run.rule) for problem in measures.judged()},
             work.verifier_calls + work.cached_scores,
             work.cached_scores,

@@ -22,10 +22,10 @@ import numpy as np
 from tts.build.spec import Deployment, Role
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
-from tts.problem import Problem
-from tts.prompting import Context, Models
+from tts.prompting import Models
 from tts.runs.config import RunConfig
-from tts.runs.events import AnyEvent, Generated, Scored, thoughts_of
+from tts.runs.events import AnyEvent, Generated, Scored
+from tts.runs.token_requests import logged_requests
 from tts.search import NodePath, Stop, node_seed
 
 SALT_TOKENS = 4
@@ -57,51 +57,35 @@ class RecordedRequests:
 
 
 def recorded_requests(
-    models: Models,
-    problems: Iterable[Problem],
-    config: RunConfig,
-    events: Iterable[AnyEvent],
+    models: Models, config: RunConfig, events: Iterable[AnyEvent]
 ) -> RecordedRequests:
     """The requests of a run with this configuration and these events of its log.
 
     A generation asks for as many tokens as it gave then, with the same prompt, seed and sampling.
+    Raises RunError.
     """
-    contexts = {problem.id: Context.of(models, problem) for problem in problems}
-    known: dict[str, set[NodePath]] = {name: {()} for name in contexts}
     generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
-    for event in events:
-        if not isinstance(event, Generated | Scored):
-            continue
-        name, node = event.problem, event.node
-        context, parent = contexts[name], node[:-1]
-        if isinstance(event, Generated):
-            if parent not in known[name]:
-                continue
-            thoughts = thoughts_of(event)
-            if event.tokens:
-                call = GenerateCall(
-                    context.generator_ids(parent),
-                    event.tokens,
-                    node_seed(config.seed, name, node),
-                    config.parameters["temperature"],
-                    config.parameters["top_p"],
-                    [thought.stop for thought in thoughts] == [Stop.STEP],
-                )
-                generations[name, parent].append(call)
-            for thought in thoughts:
-                if node not in known[name]:
-                    context.add(node, thought)
-                    known[name].add(node)
-                node = (*node, 0)
-        elif not event.cached and node in known[name]:
-            ids = context.verifier_ids(node)
+    for _, event, ids, context in logged_requests(events, models):
+        parent = event.node[:-1]
+        if isinstance(event, Generated) and event.tokens:
+            call = GenerateCall(
+                ids.prompt,
+                event.tokens,
+                node_seed(config.seed, event.problem, event.node),
+                config.parameters["temperature"],
+                config.parameters["top_p"],
+                [thought.stop for thought in event.thoughts] == [Stop.STEP],
+            )
+            generations[event.problem, parent].append(call)
+        elif isinstance(event, Scored):
             before = (
                 context.verifier_ids(parent)
                 if parent
                 else models.verifier.first(context.problem.full_question, "")
             )
-            scorings[name, parent].append(Scoring(ids, common_prefix(before, ids)))
+            scoring = Scoring(ids.prompt, common_prefix(before, ids.prompt))
+            scorings[event.problem, parent].append(scoring)
     return RecordedRequests(_shuffled(generations), _shuffled(scorings))
 
 

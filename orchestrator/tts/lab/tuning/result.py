@@ -33,8 +33,7 @@ def to_json(
 ) -> dict[str, Any]:
     """The measurements, their requests, and what follows from them.
 
-    Nothing follows from measurements that were stopped; then the result says so. Results of older
-    versions hold `knee` in place of `saturation_point`; readers need neither.
+    Nothing follows from measurements that were stopped; then the result says so.
     """
     return {
         **({"stopped": True} if stopped else {}),

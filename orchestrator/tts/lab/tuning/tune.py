@@ -8,26 +8,25 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.build.builder import build_if_quick, require_current
 from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
 from tts.build.openvino.threads import threads_in_words
 from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
-from tts.checks.requirements import require_gpu
-from tts.datasets.load import load_problems, problems_of_run
+from tts.datasets.load import load_problems
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import CONFIG, cannot_write, write_json
+from tts.runs.folder import cannot_write, write_json
 from tts.runs.lock import locked
 from tts.runs.log import read_events
-from tts.session import AsyncSession, RunProgress
+from tts.session import AsyncSession
 from tts.session.endpoints import own_endpoints
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_lengths, findable
+from tts.session.plan import Plan, check_lengths, findable, load_checked
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
+from ..campaign import Campaign, require_engines
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
@@ -85,34 +84,34 @@ def tune(
     None. Ctrl-C ends the measurements early: those made so far are kept and returned, and nothing
     is proposed. Raises a TtsError.
     """
-    session = AsyncSession(deployment, server=server, say=observer.say, on_loading=observer.loading)
-    spec = session.deployment
+    spec = load_checked(deployment).served_by(server)
     spec.compiled_pair()
-    require_gpu(spec)
-    build_if_quick(spec, observer.say)
-    require_current(spec)
+    require_engines(spec, observer.say)
+    models = Models.load(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints
     threads = threads_in_words(spec) if on_this_cpu else None
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
     if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
-    recorded = read_requests(run, session.models) if run else None
-    plan = _recording(session, dataset) if recorded is None else None
+    recorded = read_requests(run, models) if run else None
+    plan = _recording(deployment, models, dataset) if recorded is None else None
     source = run or folder / "run"
     measured: list[Measured] = []
     interrupted: Interrupted | None = None
 
     async def record_and_measure(run: OpenRun | None) -> None:
         nonlocal recorded
-        async with session:
+        async with Campaign(observer, cold=False) as campaign:
             if run:
-                await _record(session, run, observer)
-                recorded = read_requests(source, session.models)
+                observer.say(f"Recording a run of {len(run.plan.problems)} problems")
+                await campaign.run(run, "recording")
+                recorded = read_requests(source, models)
             assert recorded is not None
             observer.say(
                 f"Replaying {len(recorded.generations):,} generator and "
                 f"{len(recorded.scorings):,} verifier requests of {source}"
             )
+            session = await campaign.session(spec)
             await session.watched(measure_engines(session, recorded, seconds, measured, observer))
 
     with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
@@ -144,13 +143,7 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
             hint="Its token ids and lengths are those of other models: name a run of this "
             "deployment, or leave --run out to record one.",
         )
-    problems = {problem.id: problem for problem in problems_of_run(run, config)}
-    asked = config.problem_ids
-    if missing := set(asked) - set(problems):
-        raise RunError(f"{run / CONFIG}: {config.dataset} no longer holds {min(missing)!r}.")
-    recorded = recorded_requests(
-        models, [problems[name] for name in asked], config, read_events(run)
-    )
+    recorded = recorded_requests(models, config, read_events(run))
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:
             raise RunError(
@@ -161,26 +154,14 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
     return recorded
 
 
-def _recording(session: AsyncSession, dataset: str) -> Plan:
+def _recording(deployment: str, models: Models, dataset: str) -> Plan:
     """The recording made if no run is given: a short run of beam search."""
-    spec = session.deployment
-    config = RunConfig(deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS)
+    source, spec = findable(deployment), models.deployment
+    config = RunConfig(deployment_source=source, dataset=findable(dataset), limit=PROBLEMS)
     problems = tuple(load_problems(dataset, limit=PROBLEMS))
     plan = Plan(config, spec, problems, choose(config.strategy, spec, {}))
-    check_lengths(session.models, plan.problems)
+    check_lengths(models, plan.problems)
     return plan
-
-
-async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> None:
-    """Carry the run out."""
-    progress = RunProgress(len(run.plan.problems))
-    observer.say(f"Recording a run of {progress.total} problems")
-    observer.began(progress, "recording")
-    try:
-        async for _ in session.carry_out(run, progress=progress):
-            observer.changed()
-    finally:
-        observer.ended()
 
 
 async def measure_engines(
@@ -203,5 +184,6 @@ async def measure_engines(
         loadable_verifier(verifier, recorded, spec),
     ):
         into.append(Measured(engine.role, engine.full_batch))
+        observer.say(f"Measuring the {engine.role}'s throughput over load")
         observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
         await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)

@@ -10,7 +10,7 @@ import altair as alt
 
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.records import ENGINES, Engine
-from tts.runs.statistics import quantile
+from tts.runs.statistics import logarithmic_histogram, quantile
 
 from .charts import (
     ALL_FIELDS,
@@ -27,21 +27,20 @@ from .charts import (
     thinned,
     tint,
 )
-from .figure import Figure, Row
+from .figure import Figure, TableRow
 
 
 def token_use(run: MeasuredRun) -> Figure | None:
     """Where the generated tokens went; None without any."""
-    use, useful = run.measures.use, run.measures.useful_tokens
-    total = use.run.work.generated_tokens + round(use.cancelled_tokens)
+    measures, useful = run.measures, run.measures.useful_tokens
+    total = measures.generated_tokens
     if not total:
         return None
-    unused, lost = use.speculation.unused_tokens, use.lost_tokens
+    unused, lost = measures.speculation.unused_tokens, measures.lost_tokens
     parts = {
         "on completions' paths": useful,
-        "pruned or unfinished": max(0, use.run.work.generated_tokens - useful - unused - lost),
+        "pruned or unfinished": max(0, total - useful - unused - lost),
         "speculated in vain": unused,
-        "cancelled (estimated)": round(use.cancelled_tokens),
     }
     if lost:
         parts["beyond the budget"] = lost
@@ -51,8 +50,8 @@ def token_use(run: MeasuredRun) -> Figure | None:
         "token-use",
         "What the generated tokens were for",
         f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion: "
-        f"{rate} useful tokens per second. {percent((unused + use.cancelled_tokens) / total)} were "
-        "speculated in vain or cancelled; the rest are on paths that were pruned or not finished.",
+        f"{rate} useful tokens per second. {percent(unused / total)} were speculated in vain; the "
+        "rest are on paths that were pruned or not finished.",
         rows,
         spec(drawn, bars_height(len(rows))),
     )
@@ -80,7 +79,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     kinds = ["main", "eager", "speculative", "prefetch", "cancelled", "cached"]
     counts = {engine: Counter(run.measures.requests[engine].kinds) for engine in ENGINES}
     counts["verifier"]["cached"] = run.measures.run.work.cached_scores
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
         for engine in ENGINES
         for kind in kinds
@@ -111,8 +110,8 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     return Figure(
         "requests-by-kind",
         "Requests by kind",
-        f"The generator answered {asked['generator'].seconds.count:,} requests, the verifier "
-        f"{asked['verifier'].seconds.count:,}{cached}.",
+        f"The generator answered {len(asked['generator'].seconds):,} requests, the verifier "
+        f"{len(asked['verifier'].seconds):,}{cached}.",
         rows,
         spec(drawn, bars_height(4)),
     )
@@ -120,7 +119,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
 
 def speculation(run: MeasuredRun) -> Figure | None:
     """The outcome of expansions that were sent ahead; None without any."""
-    ahead = run.measures.use.speculation
+    ahead = run.measures.speculation
     if not ahead.sent:
         return None
     cancelled = sum(ahead.cancelled.values())
@@ -151,16 +150,16 @@ def tokens_per_verifier_request(run: MeasuredRun) -> Figure | None:
 
 
 def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure | None:
-    sketch = run.measures.requests[engine].scheduled_tokens
-    parts = [part for part in sketch.histogram(30) if part[0]]
-    if not parts or sketch.mean is None:
+    tokens = run.measures.requests[engine].scheduled_tokens
+    parts = logarithmic_histogram(tokens, 30)
+    if not parts:
         return None
-    middle, most = number(sketch.quantile(0.5) or 0), above(sketch.count, sketch.quantile)
+    middle, most = number(quantile(tokens, 0.5) or 0), above(len(tokens), partial(quantile, tokens))
     return Figure(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
-        f"Of {sketch.count:,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
-        f"is {number(sketch.mean)}.",
+        f"Of {len(tokens):,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
+        f"is {number(sum(tokens) / len(tokens))}.",
         histogram_rows(parts, "tokens"),
         histogram_spec("tokens", unit, "requests", logarithmic=True),
         notes=[
@@ -170,48 +169,13 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure |
     )
 
 
-def verifier_batches(run: MeasuredRun) -> Figure | None:
-    """Why verifier batches were sent, and how large they were; None where none were held back."""
-    batches = run.measures.use.batches
-    if not batches:
-        return None
-    rows: list[Row] = [
-        {
-            "trigger": name,
-            "batches": each.batches,
-            "requests per batch": round(each.requests / each.batches, 2),
-            "tokens per batch": round(each.tokens / each.batches, 1),
-        }
-        for name, each in batches.items()
-    ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("tokens per batch:Q", title="mean tokens per batch"),
-            y=alt.Y("trigger:N", title=None),
-        )
-    )
-    total = sum(each.batches for each in batches.values())
-    tokens = sum(each.tokens for each in batches.values())
-    return Figure(
-        "verifier-batches",
-        "Verifier batches by trigger",
-        f"{total:,} batches of {number(tokens / total)} tokens in the mean went to the verifier. "
-        "Tokens: the threshold was reached; group: all siblings were there; deadline: the oldest "
-        "had waited long enough.",
-        rows,
-        spec(drawn, bars_height(len(rows))),
-    )
-
-
 def tree_shape(run: MeasuredRun) -> Figure | None:
     """Nodes of the trees by depth: how wide they are, and how many go so deep."""
     shapes = [problem.tree.nodes_by_depth for problem in run.measures.problems.values()]
     deepest = max(map(len, shapes), default=0)
     if not deepest:
         return None
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for depth in thinned(range(1, deepest + 1), 100):
         widths = [shape[depth - 1] for shape in shapes if len(shape) >= depth]
         rows.append(
@@ -246,9 +210,9 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
 
 def _parts(
     parts: Mapping[str, int], total: int, names: str, counts: str, title: str
-) -> tuple[list[Row], alt.Chart]:
+) -> tuple[list[TableRow], alt.Chart]:
     """The parts of a total, a row and a bar each; `names` and `counts` are the columns."""
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {names: name, counts: count, "share": round(count / total, 4)}
         for name, count in parts.items()
     ]

@@ -75,26 +75,24 @@ class ProblemTree:
     groups: tuple[LoggedAnswer, ...] = ()
 
 
-def problem_trees(
-    events: Iterable[AnyEvent], vote: str, questions: dict[str, str]
-) -> Iterator[ProblemTree]:
+def problem_trees(events: Iterable[AnyEvent], vote: str) -> Iterator[ProblemTree]:
     """The trees of a log: solved problems in the order in which they were solved, then the others.
 
-    `vote` is the rule by which the run chooses answers; `questions` has those that the log does
-    not say, by problem. Requests cancelled after a problem is solved are left out.
+    `vote` is the rule by which the run chooses answers. Requests cancelled after a problem is
+    solved are left out.
     """
     run = RunState()
     for problem in solved_problems(events, run):
-        yield problem_tree(problem, vote, questions.get(problem.id))
+        yield problem_tree(problem, vote)
     for problem in run.open.values():
-        yield problem_tree(problem, vote, questions.get(problem.id))
+        yield problem_tree(problem, vote)
 
 
-def problem_tree(problem: ProblemState, vote: str, question: str | None = None) -> ProblemTree:
-    """The tree of a problem; `question` is what was asked where the log does not tell."""
+def problem_tree(problem: ProblemState, vote: str) -> ProblemTree:
+    """The tree of a problem."""
     tree = ProblemTree(
         problem.id,
-        problem.question or question,
+        problem.question,
         answer=problem.answer(vote),
         correct=problem.correct(vote),
         began=problem.first_started or 0.0,
@@ -111,7 +109,7 @@ def problem_tree(problem: ProblemState, vote: str, question: str | None = None) 
         tree.level, tree.reference, tree.limit = solved.level, solved.reference, solved.limit
         tree.decision = solved.decision
         tree.digest = solved.tree_digest
-        tree.completions, tree.groups = solved.completions, solved.groups or ()
+        tree.completions, tree.groups = solved.completions, solved.groups
     nodes = _thoughts(problem)
     _settle(tree, nodes)
     tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))

@@ -18,10 +18,11 @@ from typing import BinaryIO
 import psutil
 
 from tts.build.errors import ServerError
+from tts.build.tensorrt.failures import known_cause
 
 from ..command import container, guard
 from ..command.server_command import ServerCommand
-from . import start_failures, triton_log
+from . import triton_log
 from .locks import close_lock, locked_after_a_stop
 from .state import Identity, Mishap, death, identify
 
@@ -155,7 +156,7 @@ def _why_stopped(status: int, log: Path) -> ServerError:
         return Mishap(f"The Triton server stopped: {reason}.", hint=hint)
     if triton_log.port_was_taken(log):
         return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
-    if known := start_failures.explain(log):
+    if known := known_cause(triton_log.tail(log)):
         said = textwrap.shorten(reason, 300, placeholder=" ...")
-        return ServerError(known.message, hint=f"{known.hint}\nIt says: {said}\n{hint}")
+        return ServerError(known.sentence, hint=f"{known.hint}\nIt says: {said}\n{hint}")
     return ServerError(f"The Triton server stopped: {reason}.", hint=hint)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tts.build import paths
-from tts.build.errors import CheckpointError, ConfigError, ServerError
+from tts.build.errors import CheckpointError, ServerError
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.owner import Owner
 from tts.build.private import private_folder
@@ -27,11 +27,10 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .health import observe
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
-from .locks import close_lock
-from .lookup import find_server, state_file, stop_server
+from .locks import close_lock, give_back, take_share
+from .lookup import find_server, observe, state_file, stop_server
 from .state import (
     LOG,
     Mishap,
@@ -42,11 +41,11 @@ from .state import (
     now,
     peek_state,
     read_state,
+    supervising,
+    supervisor_of,
     writable,
     write_state,
 )
-from .supervisor import supervising, supervisor_of
-from .users import give_back, take_share
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
@@ -154,7 +153,6 @@ class RunningServer:
 def start_server(
     deployment: Deployment,
     *,
-    iteration_log: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
     check: Callable[[], None] = lambda: None,
     on_loading: Callable[[Loading], None] = lambda loading: None,
@@ -171,26 +169,19 @@ def start_server(
     with a message. `check` is called again and again meanwhile; what it raises gives the start up.
     `addresses` are those of the server that this one replaces. `supervised`: the caller holds the
     lock of the server's supervisor. A `shared` server ends with the last of its users, of which
-    this process is the first; any other one ends with this process. `iteration_log`: whether each
-    engine logs its iterations beside the server's log; None: where its target can.
+    this process is the first; any other one ends with this process. Engines of target
+    openvino log their iterations beside the server's log.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
     does nothing, already running; Supervised if another process starts it now), BuildError (an
     engine is missing or old) or ConfigError (this machine's memory cannot hold the pair).
     """
-    if iteration_log is None:
-        iteration_log = deployment.target == "openvino"
-    elif iteration_log and deployment.target != "openvino":
-        raise ConfigError(
-            "Only engines of target openvino write an iteration log.",
-            hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
-        )
     if deployment.target == "openvino":
         with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
             if short := shortage(require_memory(deployment)):
                 say(short)
     runtime = find_runtime(deployment)
-    name = deployment.server_name
+    name = deployment.name
     grpc_socket = socket_path(name)
     with writable(deployment.name):
         folder = private_folder(paths.server_dir(name))
@@ -206,7 +197,7 @@ def start_server(
         if deployment.target != "openvino":  # without them the others cannot even be rendered
             require_engines(deployment)
         with writable(deployment.name), after_the_last_guard(folder):
-            render_repository(deployment, iteration_log=iteration_log)
+            render_repository(deployment, iteration_log=deployment.target == "openvino")
             variables = dict(os.environ)
             if isinstance(runtime, TritonServer):
                 prepared = environment.prepare(runtime, environment.folder(deployment))
@@ -265,7 +256,7 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target == "openvino":
             raise
         runtime = Docker(image(deployment))
-    addresses = choose_addresses(deployment.server, socket_path(deployment.server_name))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
     return server_command(runtime, deployment, addresses)
 
 
@@ -316,14 +307,14 @@ def _when_ready(
             raise Mishap(error.message, error.hint) from error
         raise
     state = ServerState(
-        deployment=deployment.server_name,
+        deployment=deployment.name,
         digest=digest,
         addresses=addresses,
         server=launched.server,
         guard=identify(launched.guard.pid),
         shm_prefix=launched.command.shm_prefix,
         container=launched.command.container,
-        supervisor=supervisor_of(deployment.server_name, lasting=True),
+        supervisor=supervisor_of(deployment.name, lasting=True),
         shared=share is not None,
         started=now(),
     )

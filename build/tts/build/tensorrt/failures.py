@@ -1,0 +1,169 @@
+"""Known reasons why a build or the start of a server fails, recognised in its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    """What went wrong, the line that says so, and what to do."""
+
+    sentence: str
+    line: str
+    hint: str | None = None
+
+
+# Open MPI's own words for a process that could not start MPI, as public reports have them
+_NO_MPI = re.compile(
+    r"No network interfaces were found|unable to find network interfaces"
+    r"|(opal|orte|prte|ompi_mpi|MPI)_(init|INIT)\w* failed|error occurred in MPI_Init"
+    r"|(opal|orte|prte|mpi)_init:startup|PML add procs failed|PMIX ERROR: \S*UNREACH"
+)
+_OURS = "tts: error: "
+KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        r"cannot import name 'PartReasoningText'",
+        "The Python package openai in this container does not go with its TensorRT-LLM.",
+        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1; or, with target "
+        "llmapi, tensorrt.image to one of your own in which pip install -U openai was run.",
+    ),
+    (
+        r"No space left on device|\[Errno 28\]|ENOSPC",
+        "The disk is full.",
+        "Free some space, or set TTS_HOME to a folder on a larger disk.",
+    ),
+    (
+        r"Cannot connect to the Docker daemon|docker daemon is not running"
+        r"|failed to connect to the docker API",
+        "Docker is installed, but its daemon does not answer.",
+        "Start it: sudo systemctl start docker",
+    ),
+    (
+        r"permission denied while trying to connect to the [Dd]ocker",
+        "This user may not use docker.",
+        "Add the user to the group docker, and log in again.",
+    ),
+    (
+        r"The container name .* is already in use",
+        "A container of an earlier build is still running.",
+        "Stop it with docker rm -f and its name, then build again.",
+    ),
+    (
+        r"No such image: (?P<image>\S+?)\.?(\s|$)",
+        "The container image {image} is not on this machine.",
+        "Fetch it (about 14 GB): docker pull {image}",
+    ),
+    (
+        r"unsatisfied condition: (cuda|driver)|driver version is insufficient"
+        r"|NVIDIA driver on your system is too old|forward compatibility was attempted",
+        "The NVIDIA driver is too old for the container.",
+        "Install driver 590.44.01 or later (on data-centre GPUs, a branch that CUDA 13.1's "
+        "forward compatibility supports).",
+    ),
+    (
+        r"could not select device driver|nvidia-container-cli|nvidia-container-runtime"
+        r"|unknown or invalid runtime name: nvidia|no CUDA-capable device|CUDA_ERROR_NO_DEVICE"
+        r"|Found no NVIDIA driver|No CUDA GPUs are available",
+        "The container cannot use the GPU.",
+        "Install the NVIDIA driver and the NVIDIA Container Toolkit, run nvidia-ctk runtime "
+        "configure, and restart docker.",
+    ),
+    (
+        r"manifest (unknown|for .* not found)|pull access denied|unauthorized: |TLS handshake"
+        r"|dial tcp",
+        "The container image cannot be downloaded.",
+        "Try docker pull with the image's name; nvcr.io must be reachable.",
+    ),
+    (
+        r"expecting compute (?P<built>[\d.]+) got compute (?P<here>[\d.]+)",
+        "An engine was built for GPUs of compute capability {built}, and this one has {here}.",
+        "Set tensorrt.gpu in the deployment file to the GPU of this machine, and build the engines "
+        "on the kind of GPU that serves them.",
+    ),
+    (
+        r"[Vv]ersion tag does not match|incompatible device|no kernel image is available",
+        "An engine was built by another version of TensorRT, or on another kind of GPU, than the "
+        "one that loads it.",
+        "Build it where it is served: tts build-engines DEPLOYMENT --force",
+    ),
+    (
+        r"[Bb]oth encoder and decoder model paths are empty",
+        "An engine folder is missing where the server looks for it (gpt_model_path).",
+        "Build the engines on this machine, or copy them to the same path: tts build-engines",
+    ),
+    (
+        r"worldSize is expected to be equal to tp\*pp",
+        "An engine was built for another number of GPUs than it is served on.",
+        "Build it again: tts build-engines",
+    ),
+    (
+        r"(CUDA|cuda).*out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+        r"|OutOfMemory",
+        "The GPU ran out of memory.",
+        "Stop what else runs on it (nvidia-smi shows it). For a build lower max_num_tokens or "
+        "max_batch_size, for a server kv_cache.tokens (tts plan says what fits), or split the "
+        "model with tensorrt.tensor_parallel.",
+    ),
+    (
+        r"NotImplementedError: Unsupported dataset|ConnectionError|Couldn't (reach|find)"
+        r"|DatasetNotFoundError|Max retries exceeded|Temporary failure in name resolution"
+        r"|OfflineModeIsEnabled",
+        "The calibration set cannot be loaded.",
+        "Set tensorrt.calibration.dataset to a local folder whose split train has a column text.",
+    ),
+    (
+        r"not enough slots available",
+        "MPI refuses to start as many ranks as the engines need on this machine.",
+        "Give the container at least as many CPU cores as the engines have ranks.",
+    ),
+    (
+        _NO_MPI.pattern,
+        "MPI does not start in the container.",
+        "The log says what it misses; it may be a network interface that docker does not give.",
+    ),
+    (
+        r"unrecognized arguments|invalid choice|got an unexpected keyword argument",
+        "TensorRT-LLM does not know an argument that it was given.",
+        "Please report this with the log: the arguments were checked for TensorRT-LLM 1.2.1.",
+    ),
+)
+"""Pattern in the log; what went wrong; what to do. Named groups fill the texts."""
+_ERROR_LINE = re.compile(r"error|\[E\]|exception|assert|fail", re.IGNORECASE)
+_KILLED = 137
+
+
+def mpi_did_not_start(lines: Sequence[str]) -> bool:
+    """Whether a failed step could not initialise MPI, which may want a network interface."""
+    return any(_NO_MPI.search(line) for line in lines)
+
+
+def known_cause(lines: Sequence[str]) -> Cause | None:
+    """The first of the known causes that a log has a line of, by its last one; None without any."""
+    for pattern, sentence, hint in KNOWN:
+        for line in reversed(lines):
+            if found := re.search(pattern, line):
+                words = found.groupdict()
+                return Cause(sentence.format(**words), line.strip(), hint.format(**words))
+    return None
+
+
+def find_cause(lines: Sequence[str], status: int) -> Cause:
+    """The cause of a failed build, from the step's lines of the log and its exit status."""
+    told = [line for line in map(str.strip, lines) if line]
+    for line in reversed(told):
+        if line.startswith(_OURS):
+            reason = line.removeprefix(_OURS)
+            return Cause(f"{reason[0].upper()}{reason[1:]}.", line)
+    if known := known_cause(told):
+        return known
+    last = next((line for line in reversed(told) if _ERROR_LINE.search(line)), "")
+    last = last or (told[-1] if told else "it said nothing")
+    if status in (_KILLED, -9):
+        return Cause(
+            "It was killed, most likely because the machine ran out of memory.",
+            last,
+            "Free some memory, or build on a machine with more.",
+        )
+    return Cause(f"It ended with status {status}.", last)

@@ -1,0 +1,118 @@
+"""Steps that fail, are killed or interrupted."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.build.stand_in_build import Deploy, Misbehave, build, conversions, nothing_half_built
+
+from tts.build.errors import BuildError
+from tts.build.tensorrt import contract
+
+FAILURES = [
+    ("compile", "RuntimeError: CUDA out of memory. Tried to allocate", "GPU ran out of memory"),
+    ("check", "ImportError: cannot import name 'PartReasoningText' from", "does not go with its"),
+    ("compile", "OSError: [Errno 28] No space left on device", "The disk is full"),
+    ("convert", "safetensors: No space left on device (os error 28)", "The disk is full"),
+    ("check", "CUDA driver version is insufficient for CUDA runtime", "NVIDIA driver is too old"),
+    ("check", "docker: could not select device driver", "cannot use the GPU"),
+    ("check", "docker: Cannot connect to the Docker daemon at", "daemon does not answer"),
+    ("check", "docker: manifest for nvcr.io/x not found", "image cannot be downloaded"),
+    ("check", 'Conflict. The container name "/x" is already in use', "still running"),
+    (
+        "compile",
+        "IRuntime: expecting compute 9.0 got compute 8.9",
+        "built for GPUs of",
+    ),
+    ("convert", "NotImplementedError: Unsupported dataset name", "calibration set cannot"),
+    ("compile", "trtllm-build: error: unrecognized arguments: --x", "does not know an argument"),
+    ("compile", "AssertionError: something new\nand a last line", "It ended with status 1"),
+]
+
+
+@pytest.mark.parametrize(("step", "line", "sentence"), FAILURES)
+def test_a_failed_step_is_one_clear_sentence(
+    deploy: Deploy,
+    misbehave: Misbehave,
+    home: Path,
+    state: Path,
+    step: str,
+    line: str,
+    sentence: str,
+) -> None:
+    misbehave(at=step, say=f"noise before\n{line}\nnoise after")
+    with pytest.raises(BuildError) as caught:
+        build(deploy())
+    log = home / "built" / "test" / "generator-build.log"
+    first, telling, where = caught.value.message.splitlines()
+    assert first.startswith(f"generator: building the engine failed ({step}). ")
+    assert sentence in first
+    assert telling.strip() in line
+    assert where == f"The whole log: {log}"
+    assert "noise after" in log.read_text()
+    assert nothing_half_built(home)
+
+
+@pytest.mark.parametrize("step", ["check", "convert", "compile"])
+def test_after_a_failed_step_a_build_goes_on(
+    deploy: Deploy, misbehave: Misbehave, state: Path, step: str
+) -> None:
+    misbehave(at=step, say="something new")
+    with pytest.raises(BuildError):
+        build(deploy())
+    misbehave()
+    assert build(deploy()).status == "built"
+    assert conversions(state) == 1  # a finished one is not repeated, an unfinished one is
+
+
+def test_killed_for_memory(deploy: Deploy, misbehave: Misbehave) -> None:
+    misbehave(at="compile", say="[TRT-LLM] [I] building", status=137)
+    with pytest.raises(BuildError, match=r"It was killed, most likely .* out of memory"):
+        build(deploy())
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def raised(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that is raised where the command is; background jobs inherit an ignored SIGINT."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_ctrl_c_ends_the_step_and_leaves_nothing(
+    raised: signal.Signals,
+    deploy: Deploy,
+    misbehave: Misbehave,
+    state: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    inside: bool,
+) -> None:
+    if inside:
+        monkeypatch.setenv(contract.version_variable(), "26.07")
+    misbehave(at="compile", hang=True)
+
+    def interrupt() -> None:
+        for _ in range(500):
+            if (state / "hanging").exists():
+                os.kill(os.getpid(), raised)
+                return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        build(deploy())
+    thread.join()
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert str(home) not in running.stdout  # no command of this build is left
+    assert nothing_half_built(home)
+    misbehave()
+    assert build(deploy()).status == "built"
+    assert conversions(state) == 1
