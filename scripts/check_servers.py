@@ -36,6 +36,7 @@ from tts.endpoints.base import (
 from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.dialects import BY_IDS, Ask
 from tts.endpoints.openai.server import OpenAIServer
+from tts.engines.wire import EBNF, Guide
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")
@@ -225,7 +226,7 @@ async def record(url: str, model: str, kind: str, file: Path) -> None:
         "sample": dialect.sample(model, ask),
         "stop": dialect.sample(model, replace(ask, max_tokens=60, stop=("e",))),
         "log_probs": dialect.sample(model, replace(ask, log_probs=True)),
-        "grammar": dialect.sample(model, replace(ask, guide='root ::= "7" "7"')),
+        "grammar": dialect.sample(model, replace(ask, guide=Guide(EBNF, 'root ::= "7" "7"'))),
         "refused": dialect.sample(model, replace(ask, prompt=[10] * 40_000)),
         "unknown_id": dialect.sample(model, replace(ask, prompt=[9_999_999])),
         "unknown_model": dialect.sample("nosuch", ask),

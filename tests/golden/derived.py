@@ -276,7 +276,7 @@ def of_wire(socket):
     first, second, third = (context.generator_ids(node) for node in ((), (0,), (0, 0)))
     constraint = answer_constraint(r"-?\d{1,3}", None, "\n\n")
     assert constraint is not None
-    guide = constraint.guide("")
+    guide = constraint.guide("").text
     stop = tuple(models.step_stop_words)
     calls = {
         "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),

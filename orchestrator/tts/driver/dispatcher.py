@@ -10,6 +10,7 @@ from typing import Any
 
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.engines.wire import Guide
 from tts.runs import events
 from tts.scheduling import Job, Prefetch, Scheduler
 from tts.search import Expand, Score, quantise
@@ -218,7 +219,7 @@ class Dispatcher:
         del self._cancelled[job]
 
 
-def _guide(run: ProblemRun, work: Expand) -> str | None:
+def _guide(run: ProblemRun, work: Expand) -> Guide | None:
     """The grammar of the text below the parent, if the answer has a form."""
     sampling, context = work.sampling, run.context
     constraint = answer_constraint(
