@@ -31,6 +31,7 @@ from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
+from tts.engines.wire import EBNF, Guide
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
@@ -276,7 +277,7 @@ def of_wire(socket):
     first, second, third = (context.generator_ids(node) for node in ((), (0,), (0, 0)))
     constraint = answer_constraint(r"-?\d{1,3}", None, "\n\n")
     assert constraint is not None
-    guide = constraint.guide("").text
+    guide = constraint.guide("")
     stop = tuple(models.step_stop_words)
     calls = {
         "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),
@@ -286,7 +287,7 @@ def of_wire(socket):
         "a greedy step": GenerateCall(first, 300, 0, 0.0, 1.0, True),
         "a greedy chain": GenerateCall(first, 300, 0, 0.0, 1.0, False),
         "a constrained step": GenerateCall(second, 100, 3, 0.8, 1.0, True, guide),
-        "a constrained greedy chain": GenerateCall(first, 100, 3, 0.0, 1.0, False, 'root ::= "4"'),
+        "a constrained greedy chain": GenerateCall(first, 100, 3, 0.0, 1.0, False, Guide(EBNF, 'root ::= "4"')),
         "a prompt sent ahead": GenerateCall(first, 1, 0, 0.0, 1.0, True),
     }
     scores = {"a first step": (0,), "a step that was cut off": (0, 0)}
