@@ -291,7 +291,7 @@ class AbMctsSearch(Search):
         trial.unscored.update(scored)
         for path in scored:
             self._scoring[path] = trial
-            self._asks.append(Score(path, trial.start, completes=path is trial.steps[-1]))
+            self._asks.append(Score(path))
 
     def _tell_ready(self) -> None:
         """Back up what is ready in the order of the trials, and begin one for each."""

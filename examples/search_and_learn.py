@@ -204,12 +204,12 @@ class Listed(Search):
     def _pieces(self, start: int, end: Node) -> list[Work]:
         """The scores of a chain's new pieces, or only of the last where no other counts."""
         path = end.path
-        asks = [Score(path[:depth], completes=False) for depth in range(start, len(path) + 1)]
+        asks = [Score(path[:depth]) for depth in range(start, len(path) + 1)]
         if not self.config.strip:
             if self._ends_in_delimiter(end):
-                asks.append(Score((*path, -1), completes=False, own_turn=True))
+                asks.append(Score((*path, -1), own_turn=True))
             elif len(path) > 1 and not _text(end):
-                asks[-1] = Score(path, completes=False, own_turn=True)
+                asks[-1] = Score(path, own_turn=True)
         return list(asks[-1:] if self.config.agg_strategy == "last" else asks)
 
     def _beam(self, end: Node, *, last: bool) -> Beam:

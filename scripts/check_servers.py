@@ -1,8 +1,7 @@
 """Check what a running server does for a search: ids, seeds, stops, cancellation and scores.
 
 `scripts/run check_servers URL ... --tokenizer FOLDER` asks each server as a deployment would, and
-prints a table; the exit code is 1 if a check failed. `--record FILE` keeps what the last one
-answered to the requests that are made of it, for tests.
+prints a table; the exit code is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import numpy as np
 
 from tts.build.errors import TtsError
@@ -34,14 +32,10 @@ from tts.endpoints.base import (
     stream_of,
 )
 from tts.endpoints.openai.capabilities import Capabilities
-from tts.endpoints.openai.dialects import BY_IDS, Ask
 from tts.endpoints.openai.server import OpenAIServer
-from tts.engines.wire import EBNF, Guide
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")
-LEFT_OUT = ("generation_settings", "permission", "timings", "chat_template")
-"""Of recordings: what nobody reads."""
 
 
 class Failed(Exception):
@@ -218,59 +212,6 @@ async def check(url: str, model: str | None, key: str | None, tokenizer: Tokeniz
         return passed
 
 
-async def record(url: str, model: str, kind: str, file: Path) -> None:
-    """Keep what a server answers to the requests that are made of it."""
-    dialect = BY_IDS[kind]  # type: ignore[index]
-    ids, ask = [10, 11, 12, 13], Ask([10, 11, 12, 13], 4, seed=7, temperature=1.0)
-    bodies: dict[str, Any] = {
-        "sample": dialect.sample(model, ask),
-        "stop": dialect.sample(model, replace(ask, max_tokens=60, stop=("e",))),
-        "log_probs": dialect.sample(model, replace(ask, log_probs=True)),
-        "grammar": dialect.sample(model, replace(ask, guide=Guide(EBNF, 'root ::= "7" "7"'))),
-        "refused": dialect.sample(model, replace(ask, prompt=[10] * 40_000)),
-        "unknown_id": dialect.sample(model, replace(ask, prompt=[9_999_999])),
-        "unknown_model": dialect.sample("nosuch", ask),
-    }
-    if dialect.labels:
-        bodies["labels"] = dialect.labels.body(model, ids, (14, 15))
-    if dialect.prompts:
-        bodies["prompt"] = dialect.prompts.body(model, ids, 0)
-    if dialect.streams:
-        bodies["stream"] = dialect.sample(model, replace(ask, stream=True, log_probs=True))
-    kept = {}
-    async with aiohttp.ClientSession() as session:
-        for path in ("/v1/models", "/version", "/props", "/get_server_info"):
-            async with session.get(url + path) as answer:
-                kept[path] = {"status": answer.status, "answer": _short(await answer.read())}
-        for name, body in bodies.items():
-            async with session.post(url + dialect.path, json=body) as answer:
-                said = _short(await answer.read())
-                body = body | ({"prompt": ids} if len(str(body)) > 2000 else {})
-                kept[name] = {"body": body, "status": answer.status, "answer": said}
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
-    print(f"{file}: {len(kept)} answers, {file.stat().st_size:,} bytes")
-
-
-def _short(body: bytes) -> Any:
-    """An answer without long texts, such as a chat template or the prompt."""
-    try:
-        return _cut(msgspec.json.decode(body))
-    except msgspec.DecodeError:
-        return body.decode(errors="replace")[:4000]
-
-
-def _cut(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _cut(each) for name, each in value.items() if name not in LEFT_OUT}
-        case list():
-            return [_cut(each) for each in value[:40]]
-        case str():
-            return value[:200]
-        case _:
-            return value
-
-
 def main() -> None:
     """Check the servers that the command line names."""
     parser = argparse.ArgumentParser(prog="check_servers", description=__doc__)
@@ -278,25 +219,16 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="a folder: tokenizer.json")
     parser.add_argument("--model", help="the name, where a server has several")
     parser.add_argument("--api-key-env", help="the environment variable that holds the key")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the answers")
     asked = parser.parse_args()
     key = os.environ[asked.api_key_env] if asked.api_key_env else None
     passed = True
     for url in asked.urls:
         try:
             passed &= asyncio.run(check(url, asked.model, key, Tokenizer(asked.tokenizer)))
-            if asked.record:
-                asyncio.run(_record(url, asked.model, key, asked.record))
         except TtsError as error:
             print(f"error: {error}", file=sys.stderr)
             passed = False
     sys.exit(not passed)
-
-
-async def _record(url: str, model: str | None, key: str | None, file: Path) -> None:
-    async with OpenAIServer(url, model=model, api_key=key) as server:
-        known = await server.probe()
-    await record(url, known.model, known.kind, file)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ LOCK = ROOT / "requirements.lock"
 LOG = ROOT / ".venv" / "setup.log"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 LOCKED = ("--no-deps", "--require-hashes", "--only-binary=:all:")
-UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 EVERY_S = {True: 0.2, False: 15.0}
 """Seconds between two notes of progress, on a terminal and elsewhere."""
 
@@ -52,10 +51,7 @@ class Progress:
     """What pip has got so far, told on stderr in one line."""
 
     packages: int
-    megabytes: int
     seen: int = 0
-    got: float = 0.0
-    """Megabytes of wheels, downloaded or at hand."""
     started: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
 
@@ -63,11 +59,7 @@ class Progress:
         """Take a line that pip has printed."""
         if collected := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
             self.seen += 1
-            self.tell(f"{self.seen} of {self.packages} packages{self._rest()}: {collected[1]}")
-        elif sized := re.match(r" *(?:Downloading|Using cached) \S+ \(([\d.]+) (\w+)\)", line):
-            self.got += float(sized[1]) * UNITS.get(sized[2], 0) / 1e6
-        elif (local := re.match(r"Processing (.*\.whl)", line)) and Path(local[1]).is_file():
-            self.got += Path(local[1]).stat().st_size / 1e6
+            self.tell(f"{self.seen} of {self.packages} packages: {collected[1]}")
         elif line.startswith("Installing collected packages"):
             self.tell(f"unpacking {line.count(',') + 1} packages", now=True)
 
@@ -78,15 +70,6 @@ class Progress:
             self.told = time.monotonic()
             say(said[:70], end="" if terminal else "\n", start="\r" if terminal else "")
 
-    def _rest(self) -> str:
-        """Megabytes and the time that the others take at the speed so far."""
-        passed = time.monotonic() - self.started
-        known = f", {self.got:.0f} of {self.megabytes} MB"
-        if self.got < 1 or passed < 5:
-            return known
-        left = passed * max(0.0, self.megabytes / self.got - 1)
-        return f"{known}, about {left:.0f} s left"
-
 
 def main() -> None:
     """Install one part, or both."""
@@ -96,9 +79,10 @@ def main() -> None:
     parser.add_argument("what", choices=("demo", "dev"))
     options = parser.parse_args()
     wanted = parts()[: 1 if options.what == "demo" else 2]
-    progress = Progress(sum(p.packages for p in wanted), sum(p.megabytes for p in wanted))
+    progress = Progress(sum(part.packages for part in wanted))
+    megabytes = sum(part.megabytes for part in wanted)
     say(
-        f"{progress.packages} pinned packages for .venv, a download of {progress.megabytes} MB "
+        f"{progress.packages} pinned packages for .venv, a download of {megabytes} MB "
         "unless pip has them; Ctrl-C\n[setup] stops it, and run again it goes on from there"
     )
     try:

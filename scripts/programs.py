@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, from which programs import each other as `scripts.bench`, for example."""
-STARTER = Path(__file__).with_name("run")
+TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+"""What `python -c` runs as the command `tts`, in any environment."""
 
 
 def programs() -> dict[str, str]:
@@ -28,11 +29,6 @@ def programs() -> dict[str, str]:
             name = ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
             found[name] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
     return dict(sorted(found.items(), key=lambda program: ("." in program[0], program)))
-
-
-def command(name: str, *arguments: object) -> list[str]:
-    """The command that runs a program in a process of its own, in this process's environment."""
-    return [sys.executable, str(ROOT / "scripts" / "programs.py"), name, *map(str, arguments)]
 
 
 def main() -> None:

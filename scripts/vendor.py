@@ -7,7 +7,6 @@ archives with npm, compares them with the manifests, and writes the files again;
 have changed.
 
     scripts/run vendor                  # fetch what the manifests say, verify, write
-    scripts/run vendor --check          # only compare the files here with the manifests: no network
     scripts/run vendor vega@6.3.0       # take another version of a package into its manifest
 """
 
@@ -35,17 +34,13 @@ _EXPORT = "export { expression as expressionInterpreter };\n"
 
 
 def main() -> None:
-    """Fetch, or check what is here."""
+    """Fetch every package that a manifest names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="do not fetch anything")
     parser.add_argument("packages", nargs="*", metavar="NAME@VERSION")
     arguments = parser.parse_args()
     manifests = {folder: read_manifest(folder / "manifest.json") for folder in FOLDERS}
-    if arguments.check:
-        wrong = [file for folder in FOLDERS for file in changed(folder, manifests[folder])]
-        sys.exit(f"changed since they were fetched: {', '.join(wrong)}" if wrong else 0)
     every = [package for packages in manifests.values() for package in packages]
     for wanted in arguments.packages:
         name, _, version = wanted.rpartition("@")
@@ -59,12 +54,6 @@ def main() -> None:
             print(f"{package.name} {package.version}: {len(package.files)} files")
         text = msgspec.json.format(msgspec.json.encode(packages), indent=2)
         (folder / "manifest.json").write_bytes(text + b"\n")
-
-
-def changed(folder: Path, packages: tuple[Package, ...]) -> list[str]:
-    """The files here that are not those that the manifest names."""
-    files = [file for package in packages for file in package.files]
-    return [each.file for each in files if sha256((folder / each.file).read_bytes()) != each.sha256]
 
 
 def fetch(folder: Path, package: Package) -> None:

@@ -30,11 +30,11 @@ LAYERS = (
     "grading",
     # what there is to choose from
     "strategies",
+    # the runtime
+    "driver",
     # runs and all that is derived from them; what can be checked without engines
     "runs",
     "checks",
-    # the runtime
-    "driver",
     "datasets",
     # a program's engines and searches
     "session",

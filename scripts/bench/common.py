@@ -1,24 +1,17 @@
-"""Parts of several measurements: tables, processor time, logged runs, and the trees of searches."""
+"""Parts of several measurements: tables, spreads over rounds, processor time, the machine."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import importlib.metadata
+import os
+import platform
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 from rich.table import Table
-
-from tts.lab.simulation.scenario import digest_of
-from tts.runs.folder import create_run
-from tts.runs.log import RunLog
-from tts.search import Search
-from tts.search.tree import Tree
-
-if TYPE_CHECKING:
-    from tts.serving.server.start import RunningServer
 
 
 def table_of(title: str, *headings: str, left: Collection[str] = ()) -> Table:
@@ -29,10 +22,14 @@ def table_of(title: str, *headings: str, left: Collection[str] = ()) -> Table:
     return table
 
 
-def process_of(server: RunningServer) -> psutil.Process:
-    """The tritonserver process of a server that was started here."""
-    assert server.state.server is not None
-    return psutil.Process(server.state.server.pid)
+def spread_of(values: Sequence[float], digits: int) -> str:
+    """The median over the rounds, and the range where there is one."""
+    if not values:
+        return ""
+    middle, least, most = statistics.median(values), min(values), max(values)
+    if least == most:
+        return f"{middle:,.{digits}f}"
+    return f"{middle:,.{digits}f} ({least:,.{digits}f} to {most:,.{digits}f})"
 
 
 def family_of(process: psutil.Process) -> list[psutil.Process]:
@@ -45,26 +42,16 @@ def cpu_s(processes: Iterable[psutil.Process]) -> float:
     return float(sum(sum(process.cpu_times()[:2]) for process in processes))
 
 
-@contextmanager
-def logged() -> Iterator[RunLog]:
-    """The log of a run in a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        create_run(Path(folder), {})
-        with RunLog(Path(folder)) as log:
-            yield log
-
-
-def tree_of(search: Search) -> Tree:
-    """The tree of a built-in search, all of which show theirs."""
-    assert search.tree is not None
-    return search.tree
-
-
-def thoughts_of(searches: Mapping[str, Search]) -> int:
-    """How many thoughts the searches have, all together."""
-    return sum(len(tree_of(search)) for search in searches.values())
-
-
-def digest_of_all(searches: Mapping[str, Search]) -> str:
-    """One digest of all trees, by the names of their problems."""
-    return digest_of({name: tree_of(search).digest() for name, search in searches.items()})
+def machine() -> str:
+    """What the numbers depend on: date, machine, versions, and what others take of it now."""
+    cpu = platform.processor()
+    if (info := Path("/proc/cpuinfo")).is_file():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0].partition(":")[2].strip() if names else cpu
+    versions = [
+        f"{name} {importlib.metadata.version(name)}" for name in ("openvino-genai", "numpy")
+    ]
+    return (
+        f"{date.today()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{', '.join(versions)}, load average {os.getloadavg()[0]:.1f}"
+    )

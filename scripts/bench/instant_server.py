@@ -19,7 +19,8 @@ from tts.serving.command import environment
 from tts.serving.command.ports import Addresses, choose_addresses
 from tts.serving.command.server_command import ServerCommand, arguments
 from tts.serving.command.tritonserver import find_tritonserver
-from tts.serving.repository.render import render_models, template_values
+from tts.serving.repository.model_configs import model_configs
+from tts.serving.repository.render import render_models
 from tts.serving.server import probe
 from tts.serving.server.launch import launch
 
@@ -59,10 +60,8 @@ def serve_models(
 
 def _write_models(deployment: Deployment, target: Path, kind: str, canned: list[Any]) -> None:
     """The repository: the deployment's own configurations, and the benchmark's models."""
-    render_models(deployment, template_values(deployment, iteration_log=False), target)
+    configs = model_configs(deployment)
+    configs["generator"].parameters[kind].string_value = json.dumps(canned)
+    render_models(deployment, configs, target)
     for model, ours in (("prm", "prm"), ("generator", kind)):
         shutil.copytree(MODELS / ours, target / model, dirs_exist_ok=True)
-    config = target / "generator" / "config.pbtxt"
-    with config.open("a") as more:
-        text = json.dumps(canned)
-        more.write(f'\nparameters {{ key: "{kind}" value {{ string_value: "{text}" }} }}\n')

@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +25,7 @@ from typing import Any
 
 from scripts.check_clients.deployment import write_deployment
 from scripts.robustness.commands import TTS, run
+from scripts.serving import free_port, serving
 
 PACKAGES = (
     "openai",
@@ -40,7 +38,6 @@ PACKAGES = (
 )
 UNSAID = ("backoff", "aiohttp")
 """What its_hub 1.2.0 imports and does not ask for."""
-SERVING = re.compile(r"Serving \S+ at (\S+)/v1 ")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -57,12 +54,10 @@ def main() -> None:
         demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
         run(folder, "build-engines", demo, "--no-verify")
         with (
-            serving(folder, *TTS, "gateway", demo, "--port", 0) as gateway,
-            serving(
-                folder, sys.executable, "-m", "scripts.check_clients.agent_gateway", agent
-            ) as scripted,
+            gateway(folder, "demo", *TTS, "gateway", demo, "--port") as plain,
+            gateway(folder, "agent", sys.executable, HERE / "agent_gateway.py", agent) as scripted,
         ):
-            seen = checked(python, gateway, scripted, given.client)
+            seen = checked(python, plain, scripted, given.client)
     print(table(seen))
     sys.exit(0 if seen and all(each["passed"] for each in seen) else 1)
 
@@ -82,29 +77,13 @@ def environment(folder: Path) -> Path:
 
 
 @contextmanager
-def serving(home: Path, *command: object) -> Iterator[str]:
-    """The address of the gateway that a command runs, for as long as the block lasts."""
-    process = subprocess.Popen(
-        list(map(str, command)),
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TTS_HOME": str(home)},
-    )
-    assert process.stderr is not None
-    said = []
-    try:
-        for line in process.stderr:
-            said.append(line)
-            if found := SERVING.search(line):
-                yield found[1]
-                break
-    finally:
-        process.send_signal(signal.SIGTERM)
-        said.append(process.communicate(timeout=60)[1])
-        text = "".join(said)
-        if process.returncode or "Traceback" in text:
-            sys.exit(text)
+def gateway(home: Path, name: str, *command: str | Path) -> Iterator[str]:
+    """The address of the gateway that a command runs at the port that is its last word."""
+    port, log = free_port(), home / f"{name}.log"
+    with serving([*command, str(port)], port, log, variables={"TTS_HOME": str(home)}):
+        yield f"http://127.0.0.1:{port}"
+    if "Traceback" in (said := log.read_text()):
+        sys.exit(said)
 
 
 def checked(python: Path, demo: str, agent: str, clients: list[str]) -> list[dict[str, Any]]:

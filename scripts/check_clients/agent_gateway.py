@@ -65,11 +65,11 @@ def score(question: str, steps: Sequence[str]) -> float:
     return 0.1 if "9" in steps[-1] else 0.9
 
 
-async def serve(file: str) -> None:
+async def serve(file: str, port: str) -> None:
     """Serve until SIGTERM."""
     deployment = load_deployment(file)
     tokenizer = Tokenizer(deployment.generator.tokenizer_folder)
-    drain, filters, listen = Drain(5), FilterChain(), Listen(port=0)
+    drain, filters, listen = Drain(5), FilterChain(), Listen(port=int(port))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.begin)
     keyring: Any = SimpleNamespace(required=False)
     async with AsyncSession(deployment, generator=Agent(tokenizer), verifier=score) as session:
@@ -84,4 +84,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(*sys.argv[1:]))

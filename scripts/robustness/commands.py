@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-TTS = [sys.executable, "-c", "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"]
+from scripts import programs
+
+TTS = [sys.executable, "-c", programs.TTS]
+START_S = 900.0
+"""How long `tts serve` may take until it serves."""
 
 
 def start(
@@ -33,6 +38,21 @@ def run(home: Path, *arguments: object) -> str:
     if process.returncode:
         raise RuntimeError(f"tts {arguments[0]} failed: {errors.decode(errors='replace')}")
     return out.decode()
+
+
+def serve(
+    home: Path, deployment: str, said: Path, variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start `tts serve`, which says things in a file, and wait until it serves."""
+    with said.open("wb") as err:
+        serving = start(home, "serve", deployment, variables=variables, stderr=err)
+    deadline = time.monotonic() + START_S
+    while b"Press Ctrl-C" not in said.read_bytes():
+        if serving.poll() is not None or time.monotonic() > deadline:
+            serving.kill()
+            raise RuntimeError(f"tts serve failed: {said.read_text()}")
+        time.sleep(0.1)
+    return serving
 
 
 def build_demo(home: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from scripts.training.model import Shape
+from transformers import LlamaConfig
+
+from scripts.training.models import shape
 from scripts.training.training import Schedule
 from tts.datasets.chains import ChainTask
 from tts.datasets.demo import DEMO as DEMO_TASK
@@ -17,14 +19,14 @@ class Recipe:
 
     name: str
     task: ChainTask
-    generator: Shape
+    generator: LlamaConfig
     generator_schedule: Schedule
     generator_target: float
     """Stop at this share of right samples on the validation set."""
-    trunk: Shape
+    trunk: LlamaConfig
     trunk_schedule: Schedule
-    verifier: Shape
-    """The trunk with more layers."""
+    verifier_layers: int
+    """The verifier is the trunk with more layers."""
     verifier_tokens: int
     """Tokens of a training step of the trunk and of the verifier."""
     detect_schedule: Schedule
@@ -32,38 +34,31 @@ class Recipe:
     refine_schedule: Schedule | None
     """A second round of judging; None: the first one is the last."""
 
-    @property
-    def last_stage(self) -> str:
-        """The stage whose result is the verifier."""
-        return "judge" if self.refine_schedule is None else "refine"
 
-
-_DEMO_TRUNK = Shape(hidden=160, layers=4, heads=5, intermediate=432, tied=False)
 DEMO: Final = Recipe(
     name="demo",
     task=DEMO_TASK,
-    generator=Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=True),
+    generator=shape(hidden=128, layers=3, heads=4, intermediate=352, tied=True),
     generator_schedule=Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96),
     generator_target=0.40,
-    trunk=_DEMO_TRUNK,
+    trunk=shape(hidden=160, layers=4, heads=5, intermediate=432, tied=False),
     trunk_schedule=Schedule(steps=1200, rate=2e-3, average=0.9),
-    verifier=replace(_DEMO_TRUNK, layers=7),
+    verifier_layers=7,
     verifier_tokens=4096,
     detect_schedule=Schedule(steps=500, rate=1e-3, floor=0.2, average=0.9),
     judge_schedule=Schedule(steps=1400, rate=4e-4, average=0.95),
     refine_schedule=Schedule(steps=1000, rate=3e-4, average=0.95),
 )
 
-_REMAINDERS_TRUNK = Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=False)
 REMAINDERS: Final = Recipe(
     name="remainders",
     task=ChainTask("tts-remainders", ("+", "-", "*", "%"), lowest=2, highest=60),
-    generator=Shape(hidden=96, layers=4, heads=3, intermediate=256, tied=True),
+    generator=shape(hidden=96, layers=4, heads=3, intermediate=256, tied=True),
     generator_schedule=Schedule(steps=1300, rate=2e-3, warmup=60, floor=0.05, average=0.96),
     generator_target=0.36,
-    trunk=_REMAINDERS_TRUNK,
+    trunk=shape(hidden=128, layers=3, heads=4, intermediate=352, tied=False),
     trunk_schedule=Schedule(steps=450, rate=2e-3, average=0.9),
-    verifier=replace(_REMAINDERS_TRUNK, layers=5),
+    verifier_layers=5,
     verifier_tokens=2048,
     detect_schedule=Schedule(steps=200, rate=1e-3, floor=0.2, average=0.9),
     judge_schedule=Schedule(steps=300, rate=6e-4, average=0.95),

@@ -1,4 +1,4 @@
-"""A resumable training loop."""
+"""The training loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -54,82 +53,47 @@ def train(
     model: nn.Module,
     schedule: Schedule,
     losses: Callable[[int], Losses],
-    state: Path,
-    stop: Callable[[int, dict[str, Tensor]], bool] | None = None,
-    stop_every: int = 50,
+    stop: Callable[[int, dict[str, Tensor]], bool] = lambda step, weights: False,
 ) -> dict[str, Tensor]:
     """Train until the schedule ends or ``stop(step, weights)`` says so; returns the weights.
 
-    ``losses(step)`` must depend on the step alone. The state is saved to the file ``state`` every
-    minute, and a later call goes on from there.
+    It is asked every 50 steps. ``losses(step)`` depends on the step alone.
     """
     opts = optimisers(model, schedule.rate)
-    rates = [[g["lr"] for g in opt.param_groups] for opt in opts]
-    average = {k: v.clone() for k, v in model.state_dict().items()}
-    first, spent = 0, 0.0
-    if state.exists():
-        saved = torch.load(state, weights_only=True)
-        model.load_state_dict(saved["model"])
-        average, first, spent = saved["average"], saved["step"], saved["spent"]
-        for opt, value in zip(opts, saved["opts"], strict=True):
-            opt.load_state_dict(value)
-        print(f"{name}: goes on from step {first}", flush=True)
-    started = kept = time.monotonic()
+    rates = [[group["lr"] for group in opt.param_groups] for opt in opts]
+    average = {key: value.clone() for key, value in model.state_dict().items()}
+    started = time.monotonic()
     shown: dict[str, float] = {}
-    count = 0  # steps in the sums of ``shown``
-    for step in range(first, schedule.steps):
+    for done in range(1, schedule.steps + 1):
         for opt, base in zip(opts, rates, strict=True):
-            for group, rate in zip(opt.param_groups, base, strict=True):
-                group["lr"] = rate * schedule.factor(step)
-        found = losses(step)
-        for opt in opts:
             opt.zero_grad()
+            for group, rate in zip(opt.param_groups, base, strict=True):
+                group["lr"] = rate * schedule.factor(done - 1)
+        found = losses(done - 1)
         torch.autograd.backward(found["loss"])
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()
-        decay = min(schedule.average, (step + 1) / (step + 10))
+        decay = min(schedule.average, done / (done + 9))
         for key, value in model.state_dict().items():
             average[key].lerp_(value, 1 - decay)
         for key, value in found.items():
             shown[key] = shown.get(key, 0.0) + value.item()
-        done = step + 1
-        count += 1
-        elapsed = time.monotonic() - started
         if done % 50 == 0:
-            text = ", ".join(f"{key} {value / count:.4f}" for key, value in shown.items())
-            left = (schedule.steps - done) * elapsed / (done - first)
+            text = ", ".join(f"{key} {value / 50:.4f}" for key, value in shown.items())
+            spent = time.monotonic() - started
+            left = spent * (schedule.steps - done) / done
             print(
-                f"{name}: step {done}/{schedule.steps}, {text}, "
-                f"{spent + elapsed:.0f} s, at most {left:.0f} s to go",
+                f"{name}: step {done}/{schedule.steps}, {text}, {spent:.0f} s, "
+                f"at most {left:.0f} s to go",
                 flush=True,
             )
-            shown, count = {}, 0
-        if time.monotonic() - kept > 60:
-            _save(state, model, average, opts, done, spent + elapsed)
-            kept = time.monotonic()
-        if stop is not None and done % stop_every == 0 and stop(done, average):
-            break
+            shown = {}
+            if stop(done, average):
+                break
     return average
 
 
-def _save(
-    state: Path,
-    model: nn.Module,
-    average: dict[str, Tensor],
-    opts: list[torch.optim.Optimizer],
-    step: int,
-    spent: float,
-) -> None:
-    fresh = state.with_suffix(".new")
-    torch.save(
-        {
-            "model": model.state_dict(),
-            "average": average,
-            "opts": [opt.state_dict() for opt in opts],
-            "step": step,
-            "spent": spent,
-        },
-        fresh,
-    )
-    fresh.replace(state)
+def share(flags: Tensor, among: Tensor) -> Tensor:
+    """How many of some are true; all, where there are none."""
+    return flags[among].float().mean() if among.any() else torch.tensor(1.0)

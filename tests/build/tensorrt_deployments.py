@@ -13,7 +13,7 @@ from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import (
     Workspace,
 )
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 
 WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.cache"))
 PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"
@@ -40,7 +40,7 @@ def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployme
 
 
 def model(**fields: Any) -> ModelConfig:
-    return replace(read_model(Path(PRM)), **fields)
+    return replace(shape_of(Path(PRM), "tensorrt"), **fields)
 
 
 @st.composite

@@ -57,11 +57,10 @@ def test_other_ways_to_write_yaml(text: str) -> None:
 def test_a_shared_alias_can_hold_one_value_only() -> None:
     text = "generator: {kv_cache: &pool {tokens: 1}}\nverifier: {kv_cache: *pool}"
     assert "tokens: 64}" in with_values(text, pools(64, 64))
-    with pytest.raises(ConfigError, match="one YAML alias"):
+    with pytest.raises(ConfigError, match="through a YAML alias"):
         with_values(text, pools(64, 96))
     merged = "generator: {kv_cache: &pool {tokens: 1}}\nverifier: {kv_cache: {<<: *pool}}"
-    with pytest.raises(ConfigError, match="one YAML alias"):
-        with_values(merged, pools(64, 96))
+    assert "{<<: *pool, tokens: 96}" in with_values(merged, pools(64, 96))
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from tests.build.gguf_files import SPECIAL, TOKENS, gguf_of
 
+from tts.build import paths
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import CheckpointError
 from tts.build.gguf.folder import checkpoint_folder
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.verify import verify_engine
+from tts.build.resolve import resolve_models
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 
@@ -176,7 +178,12 @@ def test_a_deployment_names_the_file(source: Any, tmp_path: Path) -> None:
     demo = Path(__file__).parents[2] / "engines" / "deployments" / "demo.yaml"
     text = demo.read_text().replace("../checkpoints/demo-generator", "model.gguf")
     (tmp_path / "mine.yaml").write_text(text)
-    assert load_deployment(tmp_path / "mine.yaml").generator.checkpoint == imported(file)
+    deployment = load_deployment(tmp_path / "mine.yaml")
+    assert deployment.generator.checkpoint == file
+    assert not paths.imported_dir().exists()  # reading the deployment makes nothing of it
+    resolved = resolve_models(deployment)
+    assert resolved.generator.checkpoint == imported(file)
+    assert resolve_models(resolved) == resolved
 
 
 REFUSED = {

@@ -13,13 +13,13 @@ import pytest
 from tests.build.conftest import SHAPE, write_tokenizer
 from tests.build.openvino_build import Deploy, build
 from tests.build.stand_in_build import calls
-from tests.serving.expected_configs import unexpected
+from tests.serving.facts import unexpected
 
 from tts.build import paths
 from tts.build.builder import preview_build
 from tts.build.checkpoint import open_checkpoint
-from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.inputs import EngineInputs, engine_shape
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
@@ -30,7 +30,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import target
 from tts.build.tensorrt.heads import write_causal
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.serving.contract import check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.render import parse_config, render_repository
 
 PUBLISHED = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
@@ -129,10 +129,10 @@ def test_a_head_is_exported_in_every_precision(
 def test_the_weight_file_of_a_headed_verifier_has_the_planned_size(
     published: Any, tmp_path: Path, deployment: Deploy, architecture: str, precision: Any
 ) -> None:
-    spec = deployed(deployment, published(architecture), precision=precision).verifier
-    checkpoint = open_engine_checkpoint(spec)
+    pair = deployed(deployment, published(architecture), precision=precision)
+    checkpoint = EngineInputs(pair, "verifier").checkpoint
     save_model(export_model(checkpoint, precision), tmp_path)
-    planned = engine_memory(checkpoint.config, spec, "verifier").file
+    planned = engine_memory(checkpoint.config, pair.verifier, "verifier").file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 
@@ -159,8 +159,8 @@ def test_a_build_says_that_labels_are_read(deployment: Deploy) -> None:
 
 def test_the_stated_head_may_be_the_one_that_is_there(published: Any, deployment: Deploy) -> None:
     for architecture, kind in zip(PUBLISHED, ("classification", "value"), strict=True):
-        spec = deployed(deployment, published(architecture), head=kind).verifier
-        assert open_engine_checkpoint(spec).config.head is not None
+        pair = deployed(deployment, published(architecture), head=kind)
+        assert EngineInputs(pair, "verifier").checkpoint.config.head is not None
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_the_stated_head_may_be_the_one_that_is_there(published: Any, deployment
 def test_a_head_that_the_checkpoint_does_not_have_is_refused(
     published: Any, deployment: Deploy, architecture: str, stated: str, found: str
 ) -> None:
-    spec = deployed(deployment, published(architecture), head=stated).verifier
+    pair = deployed(deployment, published(architecture), head=stated)
     with pytest.raises(CheckpointError) as caught:
-        open_engine_checkpoint(spec)
+        _ = EngineInputs(pair, "verifier").checkpoint
     assert f"verifier.head is {stated!r}" in caught.value.message
     assert found in caught.value.message
 
 
 def test_a_causal_model_has_no_classification_head(llama: Path, deployment: Deploy) -> None:
-    spec = deployed(deployment, llama, head="classification").verifier
+    pair = deployed(deployment, llama, head="classification")
     with pytest.raises(CheckpointError, match=r"'classification'.*language head"):
-        open_engine_checkpoint(spec)
+        _ = EngineInputs(pair, "verifier").checkpoint
 
 
 def test_labels_for_a_headed_verifier_are_refused(published: Any, deployment: Deploy) -> None:
@@ -212,11 +212,11 @@ def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
     config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForCausalLM"]}
     file.write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"language head and a value head \(v_head") as caught:
-        open_engine_checkpoint(deployed(deployment, folder).verifier)
+        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
     assert "verifier.head" in str(caught.value.hint)
-    value = open_engine_checkpoint(deployed(deployment, folder, head="value").verifier)
+    value = EngineInputs(deployed(deployment, folder, head="value"), "verifier").checkpoint
     assert value.config.head is not None
-    labels = open_engine_checkpoint(deployed(deployment, folder, head="labels").verifier)
+    labels = EngineInputs(deployed(deployment, folder, head="labels"), "verifier").checkpoint
     assert labels.config.head is None
 
 
@@ -228,7 +228,7 @@ def test_a_head_that_is_not_in_the_weights_is_refused_by_its_tensor(
     config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForProcessRewardModel"]}
     file.write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"no tensor 'score\.0\.weight'"):
-        open_engine_checkpoint(deployed(deployment, folder).verifier)
+        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
     convert = next(call for call in calls(state, "docker") if "convert" in call)
     assert convert[convert.index("--checkpoint") + 1] == str(work / "causal")
     assert not work.exists(), "the copy is not kept"
-    config = target.engine_config(pair, "verifier", report.folder)
+    config = target.engine_config(EngineInputs(pair, "verifier"), report.folder)
     assert config.label_token_ids == (0, 1)
 
 
@@ -367,7 +367,7 @@ def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
     bias = published.model.head.bias.item()
     assert [float(b) for b in given["label_biases"].string_value.split(",")] == [bias, 0.0]
     assert check_repository(folder, pair) == []
-    assert unexpected(folder, pair) == []
+    assert unexpected(folder) == []
 
 
 @pytest.mark.parametrize("bias", [None, "0.5,-0.25"])

@@ -14,9 +14,8 @@ from tests.amounts import amount
 
 from tts.build import paths, tokenizer_check
 from tts.build.errors import CheckpointError
-from tts.build.input_files import Unreadable
 from tts.build.tokenizer import Tokenizer
-from tts.build.tokenizer_worker import MOST_ADDED, MOST_TOKENS, require_bounded_file
+from tts.build.tokenizer_worker import MOST_TOKENS
 
 PADDING = {
     "strategy": {"Fixed": 100_000_000},
@@ -80,60 +79,48 @@ def test_merges_are_not_left_out_at_random(tmp_path: Path) -> None:
     assert [tokenizer.encode("ab") for _ in range(20)] == [[2]] * 20
 
 
-@pytest.mark.parametrize("token", [2**31, 2**32 - 1, 2**32, -1, True, 1.0, "1", MOST_TOKENS])
+@pytest.mark.parametrize("token", [2**31, 2**32 - 1, MOST_TOKENS])
 def test_an_id_that_is_none_is_named(tmp_path: Path, token: Any) -> None:
-    said = r"tokenizer\.json cannot be used: model\.vocab: the id of 'b' is"
+    said = r"tokenizer\.json cannot be used: the id of 'b' is"
     with pytest.raises(CheckpointError, match=said):
         load(tmp_path, parts(vocab={"a": 0, "b": token}))
 
 
-def test_an_added_id_that_is_none_is_named(tmp_path: Path) -> None:
-    added = [{"id": 2**31, "content": "<s>", "special": True}]
-    with pytest.raises(CheckpointError, match=r"added_tokens: the id of '<s>' is 2147483648"):
-        load(tmp_path, parts(added_tokens=added))
+@pytest.mark.parametrize("token", [2**32, -1, True, 1.0, "1", None])
+def test_what_is_no_id_is_refused(tmp_path: Path, token: Any) -> None:
+    with pytest.raises(CheckpointError, match="cannot be used: the library refuses it"):
+        load(tmp_path, parts(vocab={"a": 0, "b": token}))
 
 
-def prepend(size: int) -> dict[str, Any]:
-    return {"type": "Prepend", "prepend": "a" * size}
+DOUBLING = [{"type": "Replace", "pattern": {"String": "1"}, "content": "11"}] * 40
 
 
-def test_what_is_put_in_front_of_every_text_counts(tmp_path: Path) -> None:
-    assert load(tmp_path, parts(normalizer=prepend(1))).encode("b") == [0, 1]
-    with pytest.raises(CheckpointError, match=r"normalizer: its replacements make up to 100,001"):
-        load(tmp_path, parts(normalizer=prepend(100_000)))
-    twice = {"type": "Sequence", "normalizers": [prepend(20), prepend(20)]}
-    with pytest.raises(CheckpointError, match="up to 441 characters of one"):
-        load(tmp_path, parts(normalizer=twice))
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        {"type": "Prepend", "prepend": "a" * 100_000},
+        {"type": "Sequence", "normalizers": DOUBLING},
+    ],
+    ids=["in front", "doubling"],
+)
+def test_a_text_that_grows_without_bounds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, normalizer: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(tokenizer_check, "_MEMORY_GIB", 1)
+    with pytest.raises(CheckpointError, match="cannot be used: "):
+        load(tmp_path, parts(normalizer=normalizer))
 
 
-TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
-    "a long pattern": (
-        {"normalizer": {"pattern": {"Regex": "a" * 30_000}}},
-        "normalizer: a pattern",
-    ),
-    "a long text to replace": (
-        {"decoder": {"pattern": {"String": "a" * 30_000}}},
-        "decoder: a pat",
-    ),
-    "a long template": ({"post_processor": {"single": [{}] * 2000}}, "post_processor: single"),
-    "many ids in a template": (
-        {"post_processor": {"special_tokens": {"x": {"ids": [0] * 2000}}}},
-        "post_processor: ids",
-    ),
-    "many added tokens": ({"added_tokens": [{"id": 0}] * (MOST_ADDED + 1)}, "added_tokens has"),
-    "a long added token": ({"added_tokens": [{"id": 0, "content": "a" * 30_000}]}, "added_tokens:"),
-    "many merges": ({"merges": [0] * (MOST_TOKENS + 1)}, r"model\.merges has 4,000,001"),
-    "many tokens": ({"vocab": [0] * (MOST_TOKENS + 1)}, r"model\.vocab has 4,000,001"),
-    "a long suffix": ({"end_of_word_suffix": "a" * 200}, r"model\.end_of_word_suffix"),
-    "no vocabulary": ({"vocab": 7}, r"model\.vocab is neither"),
-    "no merges": ({"merges": 7}, r"model\.merges is no list"),
-}
-
-
-@pytest.mark.parametrize(("changed", "said"), TOO_MUCH.values(), ids=TOO_MUCH)
-def test_too_much_of_anything_is_named(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(Unreadable, match=said):
-        require_bounded_file(parts(**changed))
+def test_a_pattern_that_gives_up_on_a_text_is_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The library panics, which is no Exception."""
+    split = {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated"}
+    tokenizer = load(tmp_path, parts(pre_tokenizer={**split, "invert": False}))
+    assert tokenizer.encode("ab") == [0, 1]
+    with pytest.raises(CheckpointError, match=r"cannot encode a text: .*retry-limit"):
+        tokenizer.encode("a" * 60 + "b")
+    capfd.readouterr()
 
 
 def try_with(monkeypatch: pytest.MonkeyPatch, folder: Path, change: str) -> None:
@@ -163,7 +150,7 @@ def test_a_file_that_takes_for_ever_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokenizer_check, "_CPU_S", 0.2)
-    try_with(monkeypatch, tmp_path, "worker.require_bounded_file = lambda file: max(iter(int, 1))")
+    try_with(monkeypatch, tmp_path, "worker.parse_json = lambda text: max(iter(int, 1))")
     with pytest.raises(CheckpointError, match="cannot be used: reading it took more than"):
         load(tmp_path, parts())
 
@@ -173,7 +160,7 @@ def test_a_file_of_which_the_library_dies_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It dies of the gap below a high id when it writes the tokenizer, if nothing else refuses."""
-    change = "worker.require_bounded_file = lambda file: None"
+    change = "worker._require_ids = lambda tokenizer: None"
     try_with(monkeypatch, tmp_path, change)
     said = "cannot be used: writing what was loaded ended the process that did it by SIG"
     with pytest.raises(CheckpointError, match=said):
@@ -197,7 +184,7 @@ def test_a_file_is_tried_once_in_all_processes(
 
 def test_a_file_that_was_refused_is_tried_again(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="the id of 'b'"):
+        with pytest.raises(CheckpointError, match="the library refuses it"):
             load(tmp_path, parts(vocab={"b": -1}))
     assert list((paths.cache_dir() / "tokenizers").iterdir()) == []
 

@@ -1,6 +1,7 @@
 """Tokenizers by their model's name on the hub: from a cache on disk, or what to do."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ from huggingface_hub import constants
 
 from tts.build.errors import CheckpointError
 from tts.build.hub_tokenizer import names_repository
+from tts.build.resolve import open_deployment
 from tts.build.spec import load_deployment
 
 
@@ -43,20 +45,22 @@ def test_the_cache_has_it(tmp_path, cache, tokenizer_folder, capsys):
     shutil.copytree(tokenizer_folder, model / "snapshots" / commit)
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
-    deployment = load_deployment(written(tmp_path, "Owner/Name"))
+    deployment = open_deployment(written(tmp_path, "Owner/Name"))
     assert deployment.generator.tokenizer_folder == model / "snapshots" / commit
     assert capsys.readouterr().err == ""
 
 
 def test_without_a_network_it_says_what_to_do(tmp_path, cache):
+    file = written(tmp_path, "Owner/Name")
+    assert load_deployment(file).generator.tokenizer == Path("Owner/Name")
     with pytest.raises(CheckpointError, match="There is no folder Owner/Name, the cache") as caught:
-        load_deployment(written(tmp_path, "Owner/Name"))
+        open_deployment(file)
     assert "hf download Owner/Name" in caught.value.hint
 
 
 def test_a_folder_beside_the_file_is_what_is_meant(tmp_path, cache, tokenizer_folder):
     shutil.copytree(tokenizer_folder, tmp_path / "Owner" / "Name")
-    deployment = load_deployment(written(tmp_path, "Owner/Name"))
+    deployment = open_deployment(written(tmp_path, "Owner/Name"))
     assert deployment.generator.tokenizer_folder == tmp_path / "Owner" / "Name"
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from tts.build import paths
 from tts.build.errors import ConfigError
+from tts.build.inputs import EngineInputs
 from tts.build.openvino.target import settings_for
 from tts.build.spec import (
     Deployment,
@@ -233,7 +234,7 @@ def test_mistakes_of_target_tensorrt(load: Load, fields: dict[str, Any], words: 
         ("a: [", "not valid YAML"),
         ("- a\n- b\n", "must hold a mapping of fields, not list"),
         ("", "must hold a mapping of fields, not NoneType"),
-        ("name: a\nname: b\n", "the field 'name' is given twice"),
+        ("name: a\nname: b\n", 'duplicate key "name"'),
         (b"\xff\xfe\x00", "Cannot read the deployment file"),
     ],
 )
@@ -251,7 +252,9 @@ def test_parameters_of_strategies_are_scalars_and_no_business_of_the_engines(loa
     assert with_block.strategies == block
     assert type(with_block.strategies["anything"]["early"]) is bool
     for role in ("generator", "verifier"):
-        assert settings_for(with_block, role) == settings_for(load({}), role)
+        assert settings_for(EngineInputs(with_block, role)) == settings_for(
+            EngineInputs(load({}), role)
+        )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.build.expected_flags import FAULTS, flag_problems, flags_with_values
+from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.build.errors import ConfigError
@@ -23,7 +24,7 @@ from tts.build.tensorrt.commands import (
     steps,
 )
 from tts.build.tensorrt.engine_memory import ranks_of
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 
 
 @given(deployments(), st.sampled_from(["generator", "verifier"]))
@@ -31,7 +32,7 @@ def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, rol
     made = steps(deployment, role, model(), WORK)
     compile_step = made[-1]
     assert compile_step.command[0] == "trtllm-build"
-    assert contract.check_build_arguments(compile_step.command[1:]) == []
+    assert check_build_arguments(compile_step.command[1:]) == []
     spec = deployment.engines()[role]
     assert list(flag_problems(role, spec, model(), WORK, compile_step.command[1:])) == []
     for step in made:
@@ -118,7 +119,7 @@ def test_any_corrupted_flag_is_caught(deployment: Deployment, data: Any) -> None
             arguments += arguments[at : at + (1 if switch else 2)]
         case "stray":
             arguments.insert(0, "engine")
-    assert contract.check_build_arguments(arguments)
+    assert check_build_arguments(arguments)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_combinations_that_the_builder_would_change(change: dict[str, str], prob
         zip(*[iter(steps(make(), "generator", model(), WORK)[-1].command[1:])] * 2, strict=True)
     )
     arguments = [word for pair in (values | change).items() for word in pair]
-    assert any(problem in found for found in contract.check_build_arguments(arguments))
+    assert any(problem in found for found in check_build_arguments(arguments))
 
 
 def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
@@ -234,7 +235,7 @@ def test_experts_are_split_as_asked(tmp_path: Path) -> None:
         "torch_dtype": "bfloat16",
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    mixtral = read_model(tmp_path)
+    mixtral = shape_of(tmp_path, "tensorrt")
     assert mixtral.experts is not None
     assert (mixtral.architecture, mixtral.experts.count) == ("MixtralForCausalLM", 8)
     place = {"tensor_parallel": 4, "expert_parallel": 2}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.build.standin.build_arguments import check_build_arguments
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import Gpu, TensorRTSpec
@@ -13,14 +14,14 @@ from tts.build.tensorrt import contract, in_container
 from tts.build.tensorrt.commands import (
     SCRIPT,
 )
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 
 
 def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
     config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="brings Python code of its own"):
-        read_model(tmp_path)
+        shape_of(tmp_path, "tensorrt")
 
 
 def test_containers_and_gpus_of_the_spec_are_known() -> None:
@@ -102,10 +103,10 @@ def test_the_script_in_the_container_stands_alone() -> None:
     ],
 )
 def test_what_is_wrong_with_a_build_is_said(arguments: str, problem: str) -> None:
-    assert problem in contract.check_build_arguments(arguments.split(" "))
+    assert problem in check_build_arguments(arguments.split(" "))
 
 
 def test_sizes_that_fit_have_no_problem() -> None:
     sizes = "--max_num_tokens 64 --max_batch_size 8 --max_seq_len 8 --max_input_len 8"
-    found = contract.check_build_arguments(sizes.split())
+    found = check_build_arguments(sizes.split())
     assert [each for each in found if not each.endswith(" is missing")] == []

@@ -12,7 +12,7 @@ from tts.build.errors import BuildError
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 
 OVERRIDES = [
     ("build_config.plugin_config.use_paged_context_fmha", False, "neither KV reuse nor chunked"),
@@ -57,7 +57,7 @@ def test_a_silent_override_leaves_nothing(
 def test_every_silent_override_is_refused(deploy: Deploy, tmp_path: Path) -> None:
     deployment = deploy()
     folder = build(deployment).folder
-    model = read_model(deployment.generator.checkpoint)
+    model = shape_of(deployment.generator.checkpoint, "tensorrt")
     expected = expected_engine("generator", deployment.generator, model)
     require_as_asked(folder, expected)
     for path, value, text in OVERRIDES:

@@ -73,15 +73,6 @@ def test_the_demo_pair_has_one_thread_each(cores):
     assert threads_of(load_deployment("demo"), cores) == {"generator": 1, "verifier": 1}
 
 
-def test_servers_side_by_side_share_the_cores(monkeypatch):
-    demo = load_deployment("demo")
-    monkeypatch.setattr(threads, "LEAST_WEIGHTS", 1)
-    alone = threads_of(demo, 16)
-    assert sum(alone.values()) == 16
-    assert sum(threads_of(demo.replica(3, of=4), 16).values()) == 4
-    assert threads_of(demo.replica(3, of=4).replica(1), 16) == alone
-
-
 def test_what_is_stated_needs_no_checkpoint(tiny_deployment: Deployment):
     engines = {
         role: engine.model_copy(update={"threads": 3, "checkpoint": Path("/nowhere")})

@@ -7,14 +7,15 @@ from typing import Any
 
 from tts.build import paths
 from tts.build.checkpoint import stamp_files
+from tts.build.inputs import EngineInputs
 from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
 from tts.build.spec import Deployment, load_deployment
 from tts.build.targets import target_module
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 from tts.checks import lint
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 LLAMA = "llama-1b-prm-8b-h100-bf16"
@@ -44,7 +45,9 @@ def leave_engines(deployment: Deployment) -> None:
         folder = paths.engine_dir(deployment.name, role)
         folder.mkdir(parents=True)
         config: dict[str, Any] = {"version": contract.TENSORRT_LLM}
-        for name, value in expected_engine(role, spec, read_model(spec.checkpoint)).items():
+        for name, value in expected_engine(
+            role, spec, shape_of(spec.checkpoint, "tensorrt")
+        ).items():
             place = config
             *parents, last = contract.engine_fields()[name].path.split(".")
             for parent in parents:
@@ -53,7 +56,7 @@ def leave_engines(deployment: Deployment) -> None:
         (folder / "config.json").write_text(json.dumps(config))
         (folder / "rank0.engine").write_text("engine")
         stamps = stamp_files(spec.checkpoint)
-        made = target.settings_for(deployment, role)
+        made = target.settings_for(EngineInputs(deployment, role))
         manifest = new_manifest(folder, spec.checkpoint, stamps, made, None, "a test")
         write_record(folder, MANIFEST_FILE, manifest)
 

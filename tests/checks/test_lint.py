@@ -12,7 +12,7 @@ from tts.build.errors import TtsError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt.commands import steps
 from tts.build.tensorrt.memory_plan import check_pools
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.target import workspace
 from tts.checks import lint
 
@@ -132,7 +132,7 @@ def plans(deployment: Deployment) -> bool:
     try:
         check_pools(deployment)
         for role, spec in deployment.engines().items():
-            steps(deployment, role, read_model(spec.checkpoint), workspace(deployment, role))
+            steps(deployment, role, shape_of(spec.checkpoint), workspace(deployment, role))
     except TtsError:
         return False
     return True

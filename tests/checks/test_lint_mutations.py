@@ -6,11 +6,10 @@ A part of the long form of the tests; `LINT_MUTATIONS=400` tries more faults, `L
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -25,9 +24,9 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
-from tts.checks import DEEP, check_manifests, lint, server_start
-from tts.serving.command.server_command import ServerCommand, server_command
-from tts.serving.contract import Finding
+from tts.checks import DEEP, lint
+from tts.checks.manifests import check_manifests
+from tts.serving.repository.check import Finding
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
 
@@ -41,63 +40,6 @@ def file_mutation(kind: Kind, site: Site, rng: random.Random) -> Iterator[str]:
     yield kind(site, rng)
 
 
-# the docker command that runs a server
-
-
-def word_dropped(words: list[str], rng: random.Random) -> None:
-    words.pop(rng.choice(looked_at(words)))
-
-
-def word_altered(words: list[str], rng: random.Random) -> None:
-    words[rng.choice(looked_at(words))] += rng.choice(["x", "0", ",readonly"])
-
-
-def word_twice(words: list[str], rng: random.Random) -> None:
-    words.insert(1, words[rng.choice(looked_at(words))])
-
-
-def mounts_crossed(words: list[str], rng: random.Random) -> None:
-    one, other = rng.sample([i for i, word in enumerate(words) if word.startswith("--mount=")], 2)
-    (left, right), (other_left, other_right) = (words[i].split(",dst=") for i in (one, other))
-    words[one], words[other] = f"{left},dst={other_right}", f"{other_left},dst={right}"
-
-
-def option_added(words: list[str], rng: random.Random) -> None:
-    added = ["--privileged", "--network=host", "--env=LD_PRELOAD=/tmp/x.so", "--cap-add=ALL"]
-    words.insert(2, rng.choice(added))
-
-
-CONTAINER_KINDS = [word_dropped, word_altered, word_twice, mounts_crossed, option_added]
-
-
-def looked_at(words: Sequence[str]) -> list[int]:
-    """Places in a docker command that mean the same for every server but its name."""
-    image = next(i for i, word in enumerate(words) if word.startswith("nvcr.io/"))
-    flags = ("--model-repository", "--model-control-mode", *server_start.CLOSED_BY)
-    return [
-        i
-        for i, word in enumerate(words)
-        if (i <= image and not word.startswith("--name="))
-        or word.partition("=")[0] in flags
-        or word.partition("=")[0].endswith(("-port", "-address"))
-    ]
-
-
-@contextmanager
-def container_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
-    """While it lasts, a server would be run by another docker command."""
-    need_gpus(site)
-
-    def planned(*given: Any) -> ServerCommand:
-        made = server_command(*given)
-        kind(made.words, rng)
-        return made
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_start, "server_command", planned)
-        yield f"{kind.__name__} in the docker command"
-
-
 def repository_mutation(
     kind: Callable[[Path, random.Random], str], site: Site, rng: random.Random
 ) -> str:
@@ -108,7 +50,6 @@ def repository_mutation(
 MUTATION_KINDS = [
     *(partial(file_mutation, kind) for kind in faults.KINDS),
     *(partial(file_mutation, partial(repository_mutation, kind)) for kind in mutations.KINDS),
-    *(partial(container_mutation, kind) for kind in CONTAINER_KINDS),
 ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.checks.deployments import CHECKPOINTS, LLAMA, changed, checkpoint, serious
 
 from tts.build.spec import load_deployment
-from tts.checks import model_pair
+from tts.checks import lint, model_pair
 
 PAIR = {role: CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier")}
 
@@ -23,7 +23,7 @@ def test_exchanged_checkpoints_are_told_by_their_names(base: str):
             "verifier.checkpoint": str(specs["generator"].checkpoint),
         },
     )
-    (finding,) = model_pair.exchanged(deployment)
+    (finding,) = lint(deployment, [model_pair.exchanged])
     assert finding.where == "generator.checkpoint"
     assert "is a verifier by its name" in finding.what
     assert "Exchange generator.checkpoint and verifier.checkpoint" in finding.fix
@@ -31,15 +31,15 @@ def test_exchanged_checkpoints_are_told_by_their_names(base: str):
 
 def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
     judge = {"verifier.checkpoint": str(PAIR["generator"])}
-    (finding,) = model_pair.exchanged(changed("demo", judge))
+    (finding,) = lint(changed("demo", judge), [model_pair.exchanged])
     assert finding.where == "verifier.checkpoint"
     template = {"head": "{question} ", "answer": "? ", "turn": "\n"}
     custom = judge | {"verifier.format": "custom", "verifier.template": template}
-    assert list(model_pair.exchanged(changed("demo", custom))) == []
+    assert lint(changed("demo", custom), [model_pair.exchanged]) == []
     assert "verifier.format prompted" in finding.fix
     prompt = "{question}\n{steps}\n{step}\nRight?"
     asked = judge | {"verifier.format": "prompted", "verifier.prompt": prompt}
-    assert list(model_pair.exchanged(changed("demo", asked))) == []
+    assert lint(changed("demo", asked), [model_pair.exchanged]) == []
     answers = asked | {"verifier.labels": {"positive": "No", "negative": "Yes"}}
     (turned,) = model_pair._labels(changed("demo", answers).verifier)
     assert "turned round" in turned.why
@@ -47,14 +47,14 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
 
 def test_a_likelihood_verifier_that_is_the_generator_itself_is_doubted():
     likelihood = {"verifier.format": "likelihood"}
-    assert list(model_pair.own_likelihood(changed("demo", likelihood))) == []
+    assert lint(changed("demo", likelihood), [model_pair.own_likelihood]) == []
     own = likelihood | {"verifier.checkpoint": str(PAIR["generator"])}
-    (finding,) = model_pair.own_likelihood(changed("demo", own))
+    (finding,) = lint(changed("demo", own), [model_pair.own_likelihood])
     assert finding.where == "verifier.checkpoint"
     assert "a larger model" in finding.fix
-    assert list(model_pair.exchanged(changed("demo", own))) == []
+    assert lint(changed("demo", own), [model_pair.exchanged]) == []
     own["verifier.format"] = "rlhflow"
-    assert list(model_pair.own_likelihood(changed("demo", own))) == []
+    assert lint(changed("demo", own), [model_pair.own_likelihood]) == []
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,9 @@ def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name: str, r
 @given(written=st.integers(32, 512), read=st.integers(32, 512))
 def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, read: int):
     found = list(
-        model_pair.verifier_length(
-            changed("demo", {"generator.max_seq_len": written, "verifier.max_seq_len": read})
+        lint(
+            changed("demo", {"generator.max_seq_len": written, "verifier.max_seq_len": read}),
+            [model_pair.verifier_length],
         )
     )
     assert bool(found) == (read < written)
@@ -125,7 +126,7 @@ def test_labels_and_format_that_the_verifier_was_not_trained_with(
 
 def test_a_step_tag_that_is_a_label():
     changes = {"verifier.format": "math-shepherd", "verifier.step_tag": "+"}
-    (finding,) = model_pair.labels(changed("demo", changes))
+    (finding,) = lint(changed("demo", changes), [model_pair.labels])
     assert finding.where == "verifier.step_tag"
     assert "'ки'" in finding.fix
 

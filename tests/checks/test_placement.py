@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.checks.deployments import LLAMA, changed, serious
 
 from tts.build.spec import Gpu
-from tts.checks import placement
+from tts.checks import lint, placement
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"
 
@@ -25,7 +25,10 @@ TWO = "llama-8b-prm-8b-2xh100-bf16"
 )
 def test_gpus_that_are_not_there_or_taken(base: str, gpus: list[list[int]], texts: tuple[str, ...]):
     deployment = changed(base, {"generator.tensorrt.gpus": gpus})
-    (finding,) = [*placement.gpu_numbers(deployment), *placement.replicas(deployment)]
+    (finding,) = [
+        *lint(deployment, [placement.gpu_numbers]),
+        *lint(deployment, [placement.replicas]),
+    ]
     assert finding.where == "generator.tensorrt.gpus"
     for text in texts:
         assert text in str(finding)
@@ -36,8 +39,8 @@ def test_a_placement_is_doubted_just_if_a_gpu_is_taken_twice_or_beyond_the_machi
     gpus: list[int],
 ):
     deployment = changed(LLAMA, {"verifier.tensorrt.gpus": [[gpu] for gpu in gpus]})
-    assert any(placement.gpu_numbers(deployment)) == (max(gpus) >= 8)
-    assert any(placement.replicas(deployment)) == (len(set(gpus)) < len(gpus))
+    assert any(lint(deployment, [placement.gpu_numbers])) == (max(gpus) >= 8)
+    assert any(lint(deployment, [placement.replicas])) == (len(set(gpus)) < len(gpus))
 
 
 def test_a_host_cache_is_counted_for_every_rank():

@@ -1,14 +1,8 @@
 """Checks of the model repository, as rendered and on disk."""
 
-import re
-from pathlib import Path
-from typing import Any
-
-import pytest
 from tests.checks.deployments import LLAMA, changed, serious
 
-from tts.build.spec import Deployment, load_deployment
-from tts.checks import repository
+from tts.build.spec import load_deployment
 from tts.serving.repository.render import render_repository
 
 
@@ -21,23 +15,6 @@ def test_the_repository_on_disk_must_be_the_deployments():
     assert {f.fix for f in found} == {f"Render it again: tts render {LLAMA}"}
     where = "model_repository/generator/config.pbtxt: max_batch_size"
     assert [f.what for f in found if f.where == where] == ["is 512; must be 256"]
-
-
-def test_a_template_at_fault_is_told_as_such(monkeypatch: pytest.MonkeyPatch):
-    real = repository.render_models
-
-    def render(deployment: Deployment, values: dict[str, Any], folder: Path) -> None:
-        real(deployment, values, folder)
-        file = folder / "generator" / "config.pbtxt"
-        policy = re.compile("guaranteed_no_evict|max_utilization")
-        file.write_text(policy.sub("static_batch", file.read_text()))
-
-    monkeypatch.setattr(repository, "render_models", render)
-    found = serious(load_deployment(LLAMA))
-    assert {f.where for f in found} == {
-        "as rendered: generator/config.pbtxt: parameters.batch_scheduler_policy"
-    }
-    assert all("templates" in finding.fix for finding in found)
 
 
 def test_files_that_are_folders_and_caches_that_triton_would_take_for_models():
@@ -55,10 +32,3 @@ def test_files_that_are_folders_and_caches_that_triton_would_take_for_models():
         "model_repository/generator/1": "is a file, not a folder",
         "model_repository/prm/config.pbtxt": "is a folder, not a file",
     }
-
-
-def test_a_checkpoint_that_is_not_here_is_said_once(tmp_path: Path):
-    demo = load_deployment("demo")
-    generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "none"})
-    elsewhere = demo.model_copy(update={"generator": generator})
-    assert list(repository.rendering(elsewhere)) == []

@@ -1,6 +1,5 @@
 """The command line without a server: help, refusals, exit codes; in a process of its own."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.commands import prepared
-from tests.runs.test_compare import run_config
+from tests.runs.runs import log_of, write_run
 from typer.main import get_command
 
 from tts.build import paths
@@ -65,7 +64,6 @@ def deployment(tmp_path, **changes):
         "solve",
         "bench",
         "report",
-        "runs compare",
         "doctor",
     ],
 )
@@ -91,49 +89,13 @@ def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
     check(get_command(app), ())
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (("deploy", "/nowhere"), "tts render"),
-        (("keys", "list"), "tts gateway keys"),
-        (("requests",), "tts gateway requests"),
-        (("compare", "/nowhere", "/nowhere/else"), "tts runs compare"),
-        (("merge", "/nowhere", "--out", "x"), "tts runs merge"),
-        (("trace", "/nowhere"), "tts runs trace"),
-        (("report", "/nowhere", "--pdf"), "--format pdf"),
-        (("simulate", "--problems", "1", "--strategy", "none"), "--limit"),
-        (("simulate", "--beam-width", "3", "--n", "4"), "--set beam_width"),
-        (("simulate", "--traces", "/nowhere"), "--replay"),
-        (("plan", "demo", "--concurrency", "1"), "tts simulate --placements"),
-        (("gateway", "demo", "--filters", "/nowhere"), "--filter"),
-        (("runs", "trace", "/nowhere", "--out", "x"), "--to"),
-    ],
-)
-def test_an_old_name_works_and_names_the_new_one(tmp_path, old, new):
-    code, _, err = tts(*old, home=tmp_path)
-    said = " ".join(err.split())
-    assert f"is now {new}" in said
-    assert "the old name goes with version" in said
-    assert "No such command" not in said
-    assert "No such option" not in said
-    assert code in (0, 1, 2)
-    shown = tts("-h", home=tmp_path)[1]
-    assert f"│ {old[0]} " not in shown or old[0] in (
-        "report",
-        "simulate",
-        "plan",
-        "gateway",
-        "runs",
-    )
-
-
 def test_the_version_is_that_of_the_package(tmp_path):
     assert tts("--version", home=tmp_path)[1] == f"tts {version('tts-toolkit')}\n"
 
 
 def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(tmp_path):
-    _, out, err = tts("-q", "compare", "/nowhere", "/nowhere/else", home=tmp_path)
-    assert (out, "is now" in err, "error: " in err) == ("", False, True)
+    _, out, err = tts("-q", "report", "/nowhere", "/nowhere/else", home=tmp_path)
+    assert (out, "error: " in err) == ("", True)
     words = [Path(sys.executable).with_name("tts"), "-v", "report", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "Traceback" in done.stderr
@@ -347,49 +309,32 @@ def test_report_of_what_is_no_run(tmp_path):
     assert "holds no run" in err
 
 
-def test_report_prints_runs_side_by_side(tmp_path):
-    common = {
-        "problems": 40,
-        "accuracy": 0.8,
-        "wall_s": 10.0,
-        "problems_per_s": 4.0,
-        "generated_tokens": 100,
-        "tokens_per_s": 10.0,
-        "verifier_calls": 1234,
-        "mean_in_flight": {"generator": 8.0, "verifier": None},
-        "strategy": "beam-search",
-        "schedule": "decoupled",
-        "seed": 0,
-        "n": 16,
-        "vote": "weighted",
-        "parameters": {"n": 16},
-        "deployment": "demo",
-        "dataset": "demo",
-        "tree_digest": "abc",
-        "accuracy_by_rule": {"best": 0.7, "weighted": 0.8},
-        "pass_at_n": 0.9,
-        "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
-        "undecided": 0,
-    }
-    for name, changes in {
-        "slow": {"schedule": "lockstep", "wall_s": 20.0},
-        "fast": {},
-        "other": {"tree_digest": "xyz", "strategy": "best-of-n"},
-    }.items():
-        (tmp_path / name).mkdir()
-        config = run_config("beam-search", {"n": 16})
-        (tmp_path / name / "run.json").write_text(json.dumps(config))
-        (tmp_path / name / "events.jsonl").touch()
-        (tmp_path / name / "summary.json").write_text(json.dumps({**common, **changes}))
-    runs = [tmp_path / name for name in ("slow", "fast", "other")]
-    code, out, _ = tts("report", *runs, home=tmp_path)
+def test_report_of_two_says_what_differs_the_differences_and_who_is_right(tmp_path):
+    ours = write_run(tmp_path / "ours", log_of({"a": True, "b": True, "c": False}))
+    log = log_of({"a": True, "b": False, "c": True}, tokens=15)
+    theirs = write_run(tmp_path / "theirs", log, seed=7)
+    code, out, _ = tts("report", ours, theirs, home=tmp_path)
+    text = " ".join(out.split())
+    order = ["what differs", "theirs against ours, on the 3 problems of both", "McNemar"]
+    assert sorted(order, key=text.index) == order
+    for part in (
+        "+0.0 points",
+        "generated tokens 5 15 +10 (+10 to +10)",
+        "right in ours only, 1: b",
+        "right in theirs only, 1: c",
+        "p = 1; right in both: 1, in neither: 0",
+    ):
+        assert part in text
     assert code == 0
-    assert "2.00x" in out
-    assert "trees identical (beam-search: lockstep and decoupled): yes" in out
-    assert "1,234" in out
-    code, out, _ = tts("report", runs[1], home=tmp_path)
-    assert "weighted vote (the answer)" in out
-    assert "level 1" in out
+    other = write_run(tmp_path / "other", log_of({"x": None}))
+    code, _, err = tts("report", ours, other, home=tmp_path)
+    assert code == 1
+    assert "no problem in common" in err
+    assert tts("report", ours, ours, home=tmp_path)[0] == 2
+    same = write_run(tmp_path / "same", log_of({"x": None}))
+    text = " ".join(tts("report", other, same, home=tmp_path)[1].split())
+    assert "The runs were asked for the same." in text
+    assert "no reference answers" in text
 
 
 def test_doctor_answers_in_plain_words(tmp_path):

@@ -14,7 +14,7 @@ HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """What is served holds the biases of its verifier's head, and so needs the checkpoint."""
 LLAMA = "llama-1b-prm-8b-h100-bf16"
 SMI = """#!/bin/sh
-echo "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0"
+echo "0, NVIDIA H100 80GB HBM3, 81559, 0, {driver}, 9.0"
 """
 
 

@@ -1,11 +1,6 @@
-"""`tts init`: options, questions on a terminal, a pipe, and what it does not overwrite."""
+"""`tts init`: options, defaults, and what it does not overwrite."""
 
 import os
-import pty
-import re
-import select
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,19 +11,16 @@ from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.nvidia import NvidiaGpu
 from tts.build.spec import PRECISIONS, load_deployment
-from tts.checks import BEFORE_BUILD, has_errors, lint
+from tts.checks import BEFORE_BUILD, drafting, has_errors, lint
 from tts.checks.drafting import this_machine
-from tts.checks.first_run import machine as first_run
 from tts.cli import app
 from tts.cli.init import Target, _name
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 GENERATOR, VERIFIER = (CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier"))
 ONE_B, PRM = "meta-llama/Llama-3.2-1B-Instruct", "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data"
-
-
-PROGRAM = "import sys; from tts.cli import main; sys.argv[0] = 'tts'; main()"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +49,7 @@ def test_the_targets_are_those_of_a_deployment():
     assert {each.value for each in Target} == PRECISIONS.keys()
 
 
-def test_in_a_pipe_it_writes_the_demo_pair(tmp_path):
+def test_without_options_it_writes_the_demo_pair(tmp_path):
     file = tmp_path / "mine.yaml"
     variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TTS_HOME": str(tmp_path)}
     code, out, err = prepared().run(["init", str(file)], variables, 60)
@@ -192,7 +184,7 @@ def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_
 def test_what_cannot_be_is_said_in_a_sentence_and_nothing_is_written(
     init, tmp_path, monkeypatch, arguments, why
 ):
-    monkeypatch.setattr(first_run, "gpus", list)
+    monkeypatch.setattr(drafting, "gpus", list)
     with pytest.raises((ConfigError, SystemExit, AssertionError)) as refused:
         init(*arguments)
     assert why in str(getattr(refused.value, "message", refused.value))
@@ -209,8 +201,8 @@ def test_a_folder_that_is_no_checkpoint_is_refused(init, tmp_path):
     ("name", "memory", "kind"), [("NVIDIA H200", 143771, "h200"), ("Tesla T4", 15360, None)]
 )
 def test_the_gpus_of_the_machine_are_found(init, monkeypatch, name, memory, kind):
-    gpus = [first_run.Gpu(n, name, memory * 2**20, 0, "590.44.01", "9.0") for n in range(2)]
-    monkeypatch.setattr(first_run, "gpus", lambda: gpus)
+    gpus = [NvidiaGpu(n, name, memory * 2**20, 0, "590.44.01", "9.0") for n in range(2)]
+    monkeypatch.setattr(drafting, "gpus", lambda: gpus)
     machine = this_machine()
     assert machine.gpu == kind
     values, said = init("--generator", ONE_B, "--verifier", PRM, "--format", "rlhflow")
@@ -226,60 +218,3 @@ def test_names():
 
 def test_a_name_is_not_that_of_a_bundled_deployment(init):
     assert init(file="demo.yaml")[0]["name"] == "demo-own"
-
-
-class Terminal:
-    """`tts` on a terminal of 80 columns."""
-
-    def __init__(self, *arguments, **variables):
-        self.screen, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "COLUMNS": "80", "TERM": "dumb", **variables},
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.seen = ""
-
-    def until(self, pattern):
-        while not re.search(pattern, self.seen):
-            select.select([self.screen], [], [], 60)
-            try:
-                got = os.read(self.screen, 4096)
-            except OSError:  # the other end is closed
-                got = b""
-            if not got:
-                raise AssertionError(f"{pattern!r} was not said: {self.seen}")
-            self.seen += got.decode().replace("\r", "")
-        self.seen = self.seen[re.search(pattern, self.seen).end() :]
-
-    def answer(self, text):
-        os.write(self.screen, f"{text}\n".encode())
-
-    def end(self):
-        code = self.process.wait(60)
-        os.close(self.screen)
-        return code
-
-
-def test_on_a_terminal_it_asks_for_what_is_missing(tmp_path):
-    file = tmp_path / "mine.yaml"
-    terminal = Terminal("init", str(file), TTS_HOME=str(tmp_path), PATH="/nowhere")
-    terminal.until(r"generator \[demo\]: ")
-    terminal.answer("nowhere")
-    terminal.until(r"There is no checkpoint 'nowhere'")
-    terminal.until(r"generator \[demo\]: ")
-    terminal.answer("")
-    terminal.until(r"verifier \[demo\]: ")
-    terminal.answer(str(VERIFIER))
-    terminal.until(r"target \[openvino\]: ")
-    terminal.answer("tensorrt")
-    terminal.until(r"gpu: ")
-    terminal.answer("rtx4090")
-    terminal.until(r"Next:\n  tts lint \S+\n  tts build-engines \S+\n")
-    assert terminal.end() == 0
-    deployment = load_deployment(file)
-    assert (deployment.target, deployment.tensorrt.gpu) == ("tensorrt", "rtx4090")

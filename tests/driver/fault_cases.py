@@ -20,39 +20,38 @@ from tests.driver.faulty import (
     FaultyVerifier,
     Repeating,
 )
-from tests.search import reference, reference_run, worlds
+from tests.search import driving
 
 from tts.build.errors import EndpointUnavailable
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.grading.votes import answer_form
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events
 from tts.runs.folder import EVENTS
-from tts.runs.resume import ResumedWork, read_resume_point
+from tts.runs.resume import read_resume_point, resumed_work
 from tts.scheduling import Policy, ScheduleName
-from tts.search import Fate, Stop, Thought, node_seed
-from tts.search.tree import Tree
+from tts.search import Expand, Fate, Generated, Score, Scored, Stop, Thought, node_seed
+from tts.session.journal import event_of
 from tts.strategies.catalog import STRATEGIES, new_search
 
 SCHEDULES = get_args(ScheduleName)
-REFERENCES = {
-    "greedy": "sample",
-    "majority-vote": "sample",
-    "adaptive-vote": "adaptive_vote",
-    "weighted-adaptive-vote": "adaptive_vote",
-    "best-of-n": "sample",
-    "weighted-best-of-n": "sample",
-    "beam-search": "beam_search",
-    "dvts": "dvts",
-    "rebase": "rebase",
-    "particle-filtering": "particle_filtering",
-    "mcts": "mcts",
+DRAWN = {
+    "greedy": driving.sample_configs,
+    "majority-vote": driving.sample_configs,
+    "adaptive-vote": driving.adaptive_configs,
+    "weighted-adaptive-vote": driving.adaptive_configs,
+    "best-of-n": driving.sample_configs,
+    "weighted-best-of-n": driving.sample_configs,
+    "beam-search": driving.beam_configs,
+    "dvts": driving.dvts_configs,
+    "rebase": driving.rebase_configs,
+    "particle-filtering": driving.particle_configs,
+    "mcts": driving.mcts_configs,
 }
-"""The reference's function for each strategy."""
+"""What the parameters of each strategy are drawn from."""
 
 LATE = "answered though cancelled"
 
@@ -87,9 +86,7 @@ class Case:
     verifier_tokens: int
     problems_at_once: int | None
     speculation: str
-    group_tokens: int | None
     shared: bool
-    group_wait_s: float
     verifier_step_tokens: int | None
     generator: Faults
     verifier: Faults
@@ -108,9 +105,7 @@ def policy_of(case, schedule):
         "verifier_tokens": case.verifier_tokens,
         "problems": case.problems_at_once,
         "speculation": case.speculation,
-        "group_tokens": case.group_tokens,
         "shared": case.shared,
-        "group_wait_s": case.group_wait_s,
         "verifier_step_tokens": case.verifier_step_tokens,
     }
     known = {field.name for field in dataclasses.fields(Policy)}
@@ -140,10 +135,9 @@ def faults(draw, *, restarts=True):
 
 @st.composite
 def cases(draw, strategy):
-    params = draw(worlds.params(REFERENCES[strategy]))
-    fields = STRATEGIES[strategy].config.model_fields
+    given = draw(DRAWN[strategy]).model_dump(exclude={"answer_regex", "answer_schema"})
     fixed = STRATEGIES[strategy].fixed
-    given = {name: value for name, value in vars(params).items() if name in fields}
+    given["temperature"] = draw(st.sampled_from([0.0, 0.8]))
     given["max_tokens"] = draw(st.sampled_from([64, 64, 64, 10, 1]))  # rarely the end of a chain
     likely = ["mixed", "few", "agreeing", "long"]
     return Case(
@@ -159,9 +153,7 @@ def cases(draw, strategy):
         verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
         problems_at_once=draw(st.sampled_from([None, 1, 2])),
         speculation=draw(st.sampled_from(["off", "auto", "always"])),
-        group_tokens=draw(st.sampled_from([None, 1, 60, 400])),
         shared=draw(st.booleans()),
-        group_wait_s=draw(st.sampled_from([0.01, 0.0, 1.0])),
         verifier_step_tokens=draw(st.sampled_from([None, 1, 30, 512])),
         generator=draw(faults()),
         verifier=draw(faults()),
@@ -172,7 +164,7 @@ def cases(draw, strategy):
 
 
 class World:
-    """What a case's engines answer: for the driver by request, for the reference by path."""
+    """What a case's engines answer: for the driver by request, for a plain client by path."""
 
     def __init__(self, models, case):
         limits = {"generator": case.context, "verifier": case.dialogue}
@@ -198,44 +190,45 @@ class World:
 
     @functools.cached_property
     def expected(self):
-        """The reference's outcome of each problem."""
-        search = getattr(reference, REFERENCES[self.case.strategy])
-        given = self.config.model_dump(exclude={"answer_regex", "answer_schema"})
-        params = reference_run.Params(**given)
-        return {
-            problem.id: search(params, self.seed(problem), _ByPath(self, problem))
-            for problem in self.problems
-        }
+        """Each problem's search, asked and answered by a plain client: one thing at a time."""
+        return {problem.id: _Plain(self, problem) for problem in self.problems}
 
     @property
     def calls_expected(self):
-        """How often the reference asked each engine."""
-        calls = [type(call) for outcome in self.expected.values() for call in outcome.calls]
-        return {
-            "generator": calls.count(reference_run.GenerateCall),
-            "verifier": calls.count(reference_run.ScoreCall),
-        }
+        """How often the plain client asked each engine."""
+        calls = [type(work) for plain in self.expected.values() for work in plain.asked]
+        return {"generator": calls.count(Expand), "verifier": calls.count(Score)}
 
 
-class _ByPath:
-    """A reference_run.World: one problem, answered as the plainest client would ask the engines."""
+class _Plain:
+    """One problem's search, asked and answered without a driver."""
 
     def __init__(self, world, problem):
-        self.world, self.problem = world, problem
+        self.world = world
         self.context = Context.of(world.models, problem)
+        self.search, self.asked = new_search(world.config, world.seed(problem)), []
+        waiting = []
+        while not self.search.done:
+            waiting += self.search.ask()
+            self.asked.append(work := waiting.pop(0))
+            if isinstance(work, Expand):
+                self.search.tell(Generated(work.node, self.generate(work)))
+            else:
+                self.search.tell(Scored(work.node, self.score(work.node)))
 
-    def generate(self, path, seed, temperature, whole):
-        config, deployment = self.world.config, self.world.models.deployment
+    def generate(self, work):
+        path, sampling, deployment = work.node, work.sampling, self.world.models.deployment
         prompt = self.context.generator_ids(path[:-1])
         room = deployment.generator.max_seq_len - len(prompt)
         if room <= 0:
             thoughts = (Thought((), "", Stop.LENGTH),)
         else:
-            limit = min(config.max_tokens, room)
-            top_p = config.top_p if temperature else 1.0
-            call = GenerateCall(prompt, limit, seed, temperature, top_p, not whole)
+            limit = min(sampling.max_tokens, room)
+            how = (work.seed, sampling.temperature, sampling.top_p)
+            call = GenerateCall(prompt, limit, *how, not work.whole)
             ids = at_once(self.world.generator.generate(call))
-            thoughts = self.world.models.thoughts(ids, truncated=len(ids) >= limit, whole=whole)
+            truncated = len(ids) >= limit
+            thoughts = self.world.models.thoughts(ids, truncated=truncated, whole=work.whole)
         for thought in thoughts:
             self.context.add(path, thought)
             path = (*path, 0)
@@ -246,10 +239,6 @@ class _ByPath:
         if len(ids) >= self.world.models.deployment.verifier.max_seq_len:
             return 0.0
         return at_once(self.world.verifier.score(ScoreCall(ids))).score
-
-    def answer_form(self, text):
-        form = answer_form(text)
-        return form and (form.form, form.exact)
 
 
 def at_once(coroutine):
@@ -299,7 +288,7 @@ class Session:
 
     def _submit(self, driver, problem):
         begun = self.saved and self.saved.unfinished.get(problem.id)
-        resumed = ResumedWork.of(begun) if begun else None
+        resumed = resumed_work(begun) if begun else None
         new_search = functools.partial(self._new_search, problem)
         submission = driver.submit(problem, new_search, resumed=resumed)
         self.submitted[problem.id] = submission
@@ -312,7 +301,8 @@ class Session:
         self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
         return self.begun[problem.id]
 
-    def _record(self, event):
+    def _record(self, record):
+        event = event_of(record)
         engine = {events.Generated: self.generator, events.Scored: self.verifier}.get(type(event))
         cached = isinstance(event, events.Scored) and event.cached
         if engine and not cached and engine.faults.cancelling != "never":
@@ -347,29 +337,22 @@ class Session:
 
 
 def check(session):
-    """The session ended well, and its trees are those of the reference."""
+    """The session ended well, and its trees are those of the plain client."""
     assert session.lost is None
     check_searches(session.world, session.searches)
 
 
 def check_searches(world, searches):
-    """Trees, scores and completions are those of the reference."""
+    """Trees, scores and completions are those of the plain client."""
     for name, search in searches.items():
-        expected = world.expected[name]
-        tree = Tree()
-        for path in sorted(expected.nodes):
-            node = tree.add(path)
-            node.thought, node.fate = expected.nodes[path].thought, expected.nodes[path].fate
-        ours = {node.path: (node.thought, str(node.fate)) for node in search.tree}
-        assert ours == {node.path: (node.thought, str(node.fate)) for node in tree}
-        assert search.tree.digest() == tree.digest()
-        for path, theirs in expected.nodes.items():
-            score = search.tree[path].score
-            if theirs.fate == Fate.PRUNED and score is None:
+        expected = world.expected[name].search
+        assert search.tree.digest() == expected.tree.digest()
+        for theirs in expected.tree:
+            scores = search.tree[theirs.path].score, theirs.score
+            if theirs.fate is Fate.PRUNED and None in scores:
                 continue  # pruned before its score was needed
-            assert score == theirs.score, path
-        completions = [(done.node, done.text, done.score) for done in search.result().completions]
-        assert completions == [(d.path, d.text, d.score) for d in expected.completions]
+            assert scores[0] == scores[1], theirs.path
+        assert search.result().completions == expected.result().completions
 
 
 def known(session):

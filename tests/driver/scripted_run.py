@@ -10,6 +10,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs import events
 from tts.search import node_seed
+from tts.session.journal import event_of
 from tts.strategies.catalog import new_search
 
 PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
@@ -34,9 +35,12 @@ class Run:
 
     def new_driver(self):
         self.driver = Driver(
-            self.models, self.generator, self.verifier, self.policy, record=self.events.append
+            self.models, self.generator, self.verifier, self.policy, record=self.record
         )
         return self.driver
+
+    def record(self, record):
+        self.events.append(event_of(record))
 
     def submit(self, problem, **options):
         resumed = self.resumed.get(problem.id)

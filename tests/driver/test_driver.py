@@ -16,7 +16,6 @@ from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import ScheduleName, Scheduler
 from tts.search import (
     BeamSearchConfig,
@@ -24,6 +23,7 @@ from tts.search import (
     Fate,
     ParticleConfig,
     RebaseConfig,
+    ResumedWork,
     SampleSearchConfig,
     Stop,
 )
@@ -46,8 +46,6 @@ POLICIES = st.fixed_dictionaries(
         "speculation": st.sampled_from(["off", "always"]),
         "generator_requests": st.sampled_from([1, 3, 40]),
         "problems": st.sampled_from([1, 2]),
-        "group_tokens": st.sampled_from([60, 400]),
-        "group_wait_s": st.just(1e-4),
         "prefetch": st.booleans(),
         "shared": st.booleans(),
         "verifier_step_tokens": st.sampled_from([1, 60]),
@@ -254,7 +252,7 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
             run.generator,
             run.verifier,
             run.policy,
-            record=run.events.append,
+            record=run.record,
             clock=lambda: now[0],
         )
         async with driver:
@@ -277,13 +275,13 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
 def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, words, monkeypatch):
     run = Run(tiny_deployment, words, SampleSearchConfig(n=8, scored=False), "decoupled")
     run.generator = released = _Released(run.generator)
-    decide, decisions = Scheduler.next, []
+    decide, decisions = Scheduler.overdrawn, []
 
-    def counted(scheduler, now, supply):
+    def counted(scheduler):
         decisions.append(len(released.waiting))
-        return decide(scheduler, now, supply)
+        return decide(scheduler)
 
-    monkeypatch.setattr(Scheduler, "next", counted)
+    monkeypatch.setattr(Scheduler, "overdrawn", counted)
 
     async def solve():
         async with run.new_driver():
@@ -298,17 +296,6 @@ def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, wo
     solved = asyncio.run(solve())
     assert len(solved.result.completions) == 8
     assert len(decisions) <= 2, "eight answers, and perhaps the end of the problem"
-
-
-@pytest.mark.parametrize("config", CONFIGS[:2])
-def test_scores_that_are_held_back_go_when_their_siblings_are_complete(
-    tiny_deployment, words, config
-):
-    held = {"group_tokens": 10**6, "group_wait_s": 0.05}
-    run = Run(tiny_deployment, words, config, "decoupled", jitter=1, **held).go()
-    triggers = Counter(event.trigger for event in run.events_of(events.Scored) if not event.cached)
-    assert triggers["group"] > 0
-    assert triggers["tokens"] == 0
 
 
 def test_a_prefetched_prompt_keeps_the_slots_of_the_requests_behind_it(tiny_deployment, words):

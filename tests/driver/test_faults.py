@@ -1,4 +1,4 @@
-"""Whatever the engines do, every schedule grows the trees of the plain reference."""
+"""Whatever the engines do, every schedule grows the trees of a plain client."""
 
 import dataclasses
 from collections import Counter
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.driver.fault_cases import (
+    DRAWN,
     EXAMPLES,
     LATE,
-    REFERENCES,
     SCHEDULES,
     Session,
     World,
@@ -31,7 +31,7 @@ def models(tiny_deployment):
 drawn = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("strategy", REFERENCES)
+@pytest.mark.parametrize("strategy", DRAWN)
 def test_faults_do_not_change_the_trees(models, strategy):
     @drawn
     @given(case=cases(strategy))
@@ -45,7 +45,7 @@ def test_faults_do_not_change_the_trees(models, strategy):
     compare()
 
 
-@pytest.mark.parametrize("strategy", REFERENCES)
+@pytest.mark.parametrize("strategy", DRAWN)
 def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, strategy):
     @drawn
     @given(
@@ -85,7 +85,7 @@ def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, stra
     compare()
 
 
-@pytest.mark.parametrize("strategy", REFERENCES)
+@pytest.mark.parametrize("strategy", DRAWN)
 def test_a_run_goes_on_from_wherever_its_log_was_cut(models, strategy):
     @drawn
     @given(

@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
-from tts.driver.problem_run import ProblemRun, Runtime
-from tts.driver.speculation import Speculator, Trust
+from tts.driver.problem_run import Runtime, Submission
+from tts.driver.speculation import SpeculativeRun, Speculator, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind
 from tts.scheduling.load_curve import LoadCurve
-from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
+from tts.search import (
+    BeamSearchConfig,
+    DvtsConfig,
+    Expand,
+    Guess,
+    ResumedWork,
+    Sampling,
+    Stop,
+    Thought,
+)
 
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
@@ -134,14 +142,12 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room
         update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
     )
     models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
-    run = ProblemRun(
-        0,
-        0,
+    run = SpeculativeRun(
+        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts={(0,): THOUGHT}), None, None),
         Context.of(models, PROBLEMS[0]),
         _Foresees([(0, 0)]),
-        ResumedWork(thoughts={(0,): THOUGHT}),
-        None,
         Runtime(None, None, None, None, prefetch=False),
+        Trust(),
     )
     assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
 
@@ -151,14 +157,12 @@ def test_a_guess_continues_every_thought_above_it(tiny_deployment):
     models = Models.load(tiny_deployment)
     thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
     context = Context.of(models, PROBLEMS[0])
-    run = ProblemRun(
-        0,
-        0,
+    run = SpeculativeRun(
+        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts=thoughts), None, None),
         context,
         _Foresees([(0, 0, 0, 0)]),
-        ResumedWork(thoughts=thoughts),
-        None,
         Runtime(None, None, None, None, prefetch=False),
+        Trust(),
     )
     (job,) = run.guesses()
     prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
@@ -234,11 +238,14 @@ def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
     assert speculator.trust == pytest.approx(min(1.0, expected))
 
 
-def test_what_one_problem_shows_the_next_one_of_the_same_search_knows():
-    runtime = Runtime(None, None, None, None, prefetch=False)
-    decide(Speculator({}, runtime.trust[_Foresees]), 0.5, [False] * 38)
-    assert Speculator({}, runtime.trust[_Foresees]).trust == pytest.approx(1 / 20)
-    assert Speculator({}, runtime.trust[Run]).trust == 1, "another kind of search"
+def test_what_one_problem_shows_the_next_one_of_the_same_search_knows(tiny_deployment, words):
+    trust = Trust()
+    decide(Speculator({}, trust), 0.5, [False] * 38)
+    assert Speculator({}, trust).trust == pytest.approx(1 / 20)
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", speculation="always").go()
+    trusted = {type(search): run.driver._trust[type(search)] for search in run.searches.values()}
+    assert run.driver._trust == trusted, "one of all searches of a kind"
+    assert all(trust._expected > 1 for trust in trusted.values())
 
 
 @settings(max_examples=amount(50, 200), deadline=None)

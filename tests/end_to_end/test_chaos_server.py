@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from scripts.programs import command
+from tests.programs import command
 
 LONGEST_S = 3600
 """Two minutes on an idle machine."""

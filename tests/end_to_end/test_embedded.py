@@ -30,9 +30,9 @@ from tts.build.errors import (
 )
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
-from tts.engines import async_client
+from tts.engines import engine_client
 from tts.runs.engine_steps import steps_file
-from tts.serving.server.health import watch
+from tts.serving.server.lookup import watch
 from tts.session import Session
 
 pytestmark = pytest.mark.skipif(
@@ -152,7 +152,7 @@ def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_g
             def no_more(*arguments, **options):
                 raise OSError(24, "Too many open files")
 
-            monkeypatch.setattr(async_client.subprocess, "Popen", no_more)
+            monkeypatch.setattr(engine_client.subprocess, "Popen", no_more)
             engine.kill()
             with pytest.raises(ServerError, match="cannot be opened again"):
                 await watch(session.replicas.pairs[0].check, 0.01)
@@ -321,7 +321,7 @@ def test_what_cannot_be_embedded_says_so(tts, tmp_path):
 
 def test_an_engine_that_cannot_be_opened_says_why(tts, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(async_client, "_CODE", "import sys; sys.exit('no such device')")
+        patch.setattr(engine_client, "_CODE", "import sys; sys.exit('no such device')")
         with pytest.raises(EngineError, match=r"/generator|/verifier") as failed:
             Session.open("demo", server="embedded")
     assert "ended with exit status 1" in failed.value.message

@@ -9,7 +9,8 @@ from tts.build.errors import RunError
 from tts.lab.bench import group_run
 from tts.lab.bench.group_run import members_of, resume_group, run_all
 from tts.lab.observer import Observer
-from tts.reports.comparison import report_comparison
+from tts.reports.comparison import print_report
+from tts.runs.compare import compare as runs_compared
 from tts.runs.compare import read_rows
 from tts.runs.config import Limits, RunConfig
 from tts.runs.folder import read_config
@@ -76,7 +77,7 @@ def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tmp_path, capsys):
     summary = json.loads((folder / "beam-search" / "summary.json").read_text())
     assert summary["fitted_to"] == {"budget_tokens": 400}
     assert "limited" not in summary
-    report_comparison([folder])
+    print_report(runs_compared([folder]))
     assert "400 tokens" in capsys.readouterr().out
 
     with pytest.raises(RunError):

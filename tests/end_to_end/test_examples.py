@@ -65,6 +65,11 @@ def test_a_prm_in_transformers_scores_as_the_engine_does(example):
         assert float(own) == pytest.approx(float(engine), abs=2e-4)
 
 
+def test_beam_search_in_one_file_has_the_toolkits_trees(example):
+    printed = example("beam_search_in_one_file.py")
+    assert printed.count("the same tree: True") == 4
+
+
 def test_a_strategy_of_ones_own_spends_fewer_tokens_than_the_vote(example):
     *_, own, vote = example("own_strategy.py", "--problems", 5).splitlines()
     assert own.startswith("two-agree")
@@ -79,7 +84,7 @@ def test_a_strategy_of_ones_own_spends_fewer_tokens_than_the_vote(example):
 def test_a_strategy_is_taken_from_its_file(example, strategy):
     printed = example("tts", "bench", "demo", "--server", "embedded", "--limit", 2,
                       "--n", 4, "--strategy", EXAMPLES / strategy)  # fmt: skip
-    assert "2 problems" in printed
+    assert "any of n (pass@n)" in printed
 
 
 def test_a_running_server_answers(example):

@@ -11,7 +11,6 @@ import pytest
 from tests.end_to_end.commands import (
     Tts,
     events,
-    servers,
     summary,
     wait_for_events,
     whole_events,
@@ -23,34 +22,45 @@ RUN = ("--limit", "8", "--n", "8", "--seed", "0")
 
 
 @pytest.fixture(scope="module")
-def tts(new_home):
-    """A home for the servers of all tests."""
-    tts = Tts(new_home())
-    yield tts
-    assert tts.leftovers() == []
+def homes(new_home):
+    """Two homes, as on two machines, and in each of them a server of the demo pair."""
+    homes = [Tts(new_home()) for _ in range(2)]
+    serving = [tts.start("serve", "demo") for tts in homes]
+    for process in serving:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "Press Ctrl-C to stop" in line:
+                break
+        assert process.poll() is None, "".join(lines)
+    yield homes
+    for tts, process in zip(homes, serving, strict=True):
+        code, out, err = tts.run("serve", "demo", "--stop")
+        assert (code, process.wait(60)) == (0, 0), out + err
+        process.communicate()
+        assert tts.leftovers() == []
 
 
 @pytest.fixture(scope="module")
-def replicas(tts):
-    """`tts serve demo --replicas 2`, ready."""
-    process = tts.start("serve", "demo", "--replicas", "2")
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if "Press Ctrl-C to stop all of them" in line:
-            break
-    assert process.poll() is None, "".join(lines)
-    yield process
-    code, out, err = tts.run("serve", "demo", "--stop")
-    assert (code, process.wait(60)) == (0, 0), out + err
-    process.communicate()
-    assert servers(tts) == []
+def tts(homes):
+    """The home whose command line is used."""
+    return homes[0]
 
 
-def state(tts, number):
-    folder = "server" if number == 1 else f"server-{number}"
-    file = tts.home / "built" / "demo" / folder / "server.json"
+@pytest.fixture(scope="module")
+def endpoints(homes):
+    """The addresses of both servers."""
+    addresses = [state(tts)["addresses"] for tts in homes]
+    return [f"unix:{each['socket']}" for each in addresses]
+
+
+def state(tts):
+    file = tts.home / "built" / "demo" / "server" / "server.json"
     return json.loads(file.read_text()) if file.exists() else None
+
+
+def at(endpoints):
+    return [word for each in endpoints for word in ("--endpoint", each)]
 
 
 def bench(tts, folder, *options):
@@ -61,19 +71,19 @@ def bench(tts, folder, *options):
 
 @pytest.mark.slow  # without processes: tests/session/test_replicas.py
 def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_dies(
-    tts, replicas, tmp_path
+    tts, homes, endpoints, tmp_path
 ):
-    one = bench(tts, tmp_path / "one", "--endpoint", "demo@1")
-    assert set(one["servers"]) == {"demo@1"}
+    one = bench(tts, tmp_path / "one", *at(endpoints[:1]))
+    assert set(one["servers"]) == {endpoints[0]}
 
-    running = tts.start("bench", "demo", *RUN, "--out", tmp_path / "two")
+    running = tts.start("bench", "demo", *RUN, "--out", tmp_path / "two", *at(endpoints))
     wait_for_events(running, tmp_path / "two", "problem_solved", 2)
-    killed = state(tts, 2)["server"]["pid"]
+    killed = state(homes[1])["server"]["pid"]
     os.kill(killed, signal.SIGKILL)
     _, err = running.communicate(timeout=180)
     assert running.returncode == 0, err
     two = summary(tmp_path / "two")
-    assert set(two["servers"]) == {"demo@1", "demo@2"}
+    assert set(two["servers"]) == set(endpoints)
     assert two["tree_digest"] == one["tree_digest"]
     log = events(tmp_path / "two")
     written = [(e["problem"], tuple(e["node"])) for e in log if e["event"] == "generated"]
@@ -84,36 +94,36 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
         )
 
     deadline = time.monotonic() + 60  # it is started again, at the same address
-    while (now := state(tts, 2)) is None or now["server"]["pid"] == killed:
+    while (now := state(homes[1])) is None or now["server"]["pid"] == killed:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     folders = [tmp_path / f"shard{number}" for number in (1, 2)]
     used = set()
     for number, folder in enumerate(folders, start=1):
-        used |= set(bench(tts, folder, "--shard", f"{number}/2")["servers"])
-    assert used == {"demo@1", "demo@2"}
+        shard = bench(tts, folder, *at(endpoints), "--shard", f"{number}/2")
+        used |= set(shard["servers"])
+    assert used == set(endpoints)
     code, out, err = tts.run("runs", "merge", *folders, "--out", tmp_path / "merged")
     assert code == 0, err
-    assert "server demo@2" in out + err
+    assert f"server {endpoints[1]}" in out + err
     assert summary(tmp_path / "merged")["tree_digest"] == one["tree_digest"]
-    code, out, err = tts.run("runs", "compare", tmp_path / "one", tmp_path / "merged")
+    code, out, err = tts.run("report", tmp_path / "one", tmp_path / "merged")
     assert code == 0, err
 
 
 @pytest.mark.slow
-def test_a_ray_actor_that_is_killed_goes_on_with_its_shard_from_the_log(tts, replicas, tmp_path):
+def test_a_ray_actor_that_is_killed_goes_on_with_its_shard_from_the_log(tts, endpoints, tmp_path):
     pytest.importorskip("ray")
-    one = bench(tts, tmp_path / "one")
+    one = bench(tts, tmp_path / "one", *at(endpoints))
     out = tmp_path / "whole"
-    endpoints = ("--endpoint", "demo@1", "--endpoint", "demo@2")
-    running = tts.start("bench", "demo", *RUN, "--out", out, *endpoints, "--ray")
+    running = tts.start("bench", "demo", *RUN, "--out", out, *at(endpoints), "--ray")
     log, actor = working_actor(running, out)
     actor.kill()
     _, err = running.communicate(timeout=180)
     assert running.returncode == 0, err
     whole = summary(out)
     assert whole["tree_digest"] == one["tree_digest"]
-    assert set(whole["servers"]) == {"demo@1", "demo@2"}
+    assert set(whole["servers"]) == set(endpoints)
     assert sum(event["event"] == "session" for event in events(log)) == 2
     solved = [event["problem"] for event in events(log) if event["event"] == "problem_solved"]
     assert len(set(solved)) == len(solved)
@@ -136,7 +146,7 @@ def working_actor(running, out):
     raise AssertionError("no shard has begun")
 
 
-def test_a_second_server_of_the_same_name_is_refused(tts, replicas):
-    code, _, err = tts.run("serve", "demo", "--replicas", "2")
+def test_a_second_server_of_the_same_name_is_refused(tts):
+    code, _, err = tts.run("serve", "demo")
     assert code == 1
     assert "already served by another process" in err

@@ -31,7 +31,7 @@ from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
-from tts.lab.bench.single_run import plan_of, plan_with
+from tts.lab.bench.single_run import plan_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
@@ -41,7 +41,6 @@ from tts.serving.server.lookup import stop_server
 from tts.serving.server.start import find_server, start_server
 from tts.session import AsyncSession
 from tts.session.endpoints import endpoints_on
-from tts.session.strategy import choose
 
 pytestmark = [
     pytest.mark.server,
@@ -217,22 +216,6 @@ def test_resuming_with_something_else_changed_is_refused(served, plain, tmp_path
         code, _, err = served.run("bench", "--resume", tmp_path)
         assert code == 1
         assert f"cannot be continued: its {name} was {old!r}" in err
-
-
-@pytest.mark.slow
-def test_grouping_the_verifiers_requests_changes_no_tree(served, plain, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(served.home))
-    demo = load_deployment("demo")
-    verifier = demo.verifier.model_copy(update={"group_tokens": 512})
-    spec = demo.model_copy(update={"verifier": verifier})
-    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
-    strategy = choose("beam-search", spec, {})
-    plan = plan_with(wanted, load_problems("demo", limit=LIMIT), spec, strategy)
-    outcome = carry_out(plan, tmp_path / "run")
-    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
-    asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
-    assert asked
-    assert all("trigger" in event for event in asked)
 
 
 def serve(tts):

@@ -71,7 +71,7 @@ def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answ
             pass
 
     opened = []
-    monkeypatch.setattr(embedded, "AsyncEngineClient", Client)
+    monkeypatch.setattr(embedded, "EngineClient", Client)
 
     async def go():
         engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))

@@ -1,6 +1,6 @@
 """An engine on a thread of this process.
 
-Under Triton an engine has a process of its own (engine_client.py).
+Under Triton an engine has a process of its own (engine_thread.py).
 """
 
 from __future__ import annotations

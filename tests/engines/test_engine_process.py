@@ -9,19 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.engines.conftest import Runner
 from tests.engines.host_requests import sampled
-from tests.forks import said_in_a_fork
 
 from tts.build import paths
 from tts.build.errors import EngineError
-from tts.engines.engine_client import EngineClient
+from tts.engines import engine_client, engine_thread
 from tts.engines.engine_messages import FromEngine, MessageReader, Open, Submit, encode
 from tts.engines.engine_process import Connection
+from tts.engines.engine_thread import EngineThread
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
@@ -38,16 +39,15 @@ def opening(pair, iteration_log: Path | None = None) -> Open:
 
 
 class Client(Runner):
-    """An EngineClient, and what it has told."""
+    """An EngineThread, and what it has told."""
 
-    def __init__(self, opening: Open, **options) -> None:
+    def __init__(self, opening: Open) -> None:
         self.statistics, self.died = queue.SimpleQueue(), threading.Event()
-        self.host = EngineClient(
+        self.host = EngineThread(
             opening,
             cancel_check_s=0.0,
             on_statistics=self.statistics.put,
             on_death=self.died.set,
-            **options,
         )
 
     def comes_to_rest(self) -> bool:
@@ -181,24 +181,25 @@ def test_closing_fails_what_is_left(pair):
     assert response.failure is Failure.UNAVAILABLE
 
 
-def test_an_engine_that_does_not_open_says_why(pair, tmp_path):
+def test_an_engine_that_does_not_open_says_why(pair, tmp_path, monkeypatch):
     elsewhere = Open(tmp_path, LIMITS, 1, 0.01, None, None)
     with pytest.raises(EngineError, match=str(tmp_path)):
-        EngineClient(elsewhere)
+        EngineThread(elsewhere)
+    monkeypatch.setattr(engine_client, "_CODE", "raise SystemExit(3)")
     with pytest.raises(EngineError, match=rf"engine in {tmp_path} ended with exit status 3"):
-        EngineClient(elsewhere, command=(sys.executable, "-c", "raise SystemExit(3)"))
+        EngineThread(elsewhere)
 
 
 def test_an_engine_ends_with_the_process_that_opened_it_even_in_a_step(pair, tmp_path):
     script = tmp_path / "open.py"
     script.write_text(
         "import sys, time\n"
-        "from tts.engines.engine_client import EngineClient\n"
+        "from tts.engines.engine_thread import EngineThread\n"
         "from tts.engines.engine_messages import Open\n"
         "from tests.engines.host_requests import sampled\n"
         "from tests.engines.test_engine_process import LIMITS\n"
         "from pathlib import Path\n"
-        "client = EngineClient(Open(Path(sys.argv[1]), LIMITS, 1, 0.01, None, None))\n"
+        "client = EngineThread(Open(Path(sys.argv[1]), LIMITS, 1, 0.01, None, None))\n"
         "begun = lambda response: print(client.pid, flush=True)\n"
         "client.submit(sampled(n=200, streaming=True), begun)\n"
         "time.sleep(60)\n"
@@ -211,71 +212,21 @@ def test_an_engine_ends_with_the_process_that_opened_it_even_in_a_step(pair, tmp
     assert not psutil.wait_procs([engine], timeout=10)[1]
 
 
-SILENT = (sys.executable, "-c", "import time; time.sleep(60)")
-OPEN = (
-    sys.executable,
-    "-c",
-    "import socket, sys\n"
-    "from tts.engines.engine_messages import Opened, encode\n"
-    "connection = socket.socket(fileno=int(sys.argv[1]))\n"
-    "connection.sendall(encode(Opened(None)))\n"
-    "while connection.recv(1 << 18):\n"
-    "    pass\n",
-)
-
-
 def test_ctrl_c_while_an_engine_opens_ends_its_process(tmp_path, monkeypatch):
-    processes = []
+    class Interrupted(Future):
+        def result(self, timeout=None):
+            while not (started := set(psutil.Process().children()) - before):
+                time.sleep(0.01)
+            processes.extend(started)
+            raise KeyboardInterrupt
 
-    def pressed(client, opening):
-        processes.append(psutil.Process(client.pid))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(EngineClient, "_opened", pressed)
+    before, processes = set(psutil.Process().children()), []
+    monkeypatch.setattr(engine_client, "_CODE", "import time; time.sleep(60)")
+    monkeypatch.setattr(engine_thread, "Future", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        EngineClient(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=SILENT)
+        EngineThread(Open(tmp_path, LIMITS, 1, 0.01, None, None))
+    assert processes
     assert not any(process.is_running() for process in processes)
-
-
-class HalfSent:
-    """A socket on which Ctrl-C comes when half of a message is sent."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def __getattr__(self, name):
-        return getattr(self._connection, name)
-
-    def sendall(self, data: bytes) -> None:
-        self._connection.sendall(data[: len(data) // 2])
-        raise KeyboardInterrupt
-
-
-def test_ctrl_c_in_the_middle_of_a_message_ends_the_engine_and_fails_its_requests(tmp_path):
-    client = Client(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=OPEN)
-    replies = queue.SimpleQueue()
-    client.host.submit(sampled(n=1), replies.put)
-    client.host._socket = HalfSent(client.host._socket)
-    with pytest.raises(KeyboardInterrupt):
-        client.host.submit(sampled(n=2), replies.put)
-    reasons = {replies.get(timeout=60).error for _ in range(2)}
-    assert reasons == {"the engine's process was killed by SIGKILL"}
-    assert client.died.wait(60)
-    client.host.close()
-
-
-def test_a_fork_is_told_that_the_engine_is_its_parent_s_and_leaves_it_alone(tmp_path):
-    client = Client(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=OPEN)
-    for call in (
-        lambda: client.host.submit(sampled(n=1), print),
-        lambda: client.host.cancel(1),
-        lambda: client.host.call(print),
-    ):
-        assert f"This engine was opened in process {os.getpid()}" in said_in_a_fork(call)
-    assert said_in_a_fork(client.host.close) == "None"
-    assert psutil.Process(client.host.pid).is_running()
-    assert not client.died.is_set()
-    client.host.close()
 
 
 def _importing() -> dict[str, str]:

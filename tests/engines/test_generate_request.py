@@ -12,6 +12,7 @@ from tts.engines import wire
 from tts.engines.generate_request import (
     GenerateRequest,
     Limits,
+    check_request,
     is_stop,
     parse_request,
     rows_of,
@@ -170,6 +171,12 @@ def test_a_missing_tensor_is_named(name):
 def test_a_prompt_that_leaves_no_room_is_refused():
     with pytest.raises(RequestError, match="64 tokens; the longest admissible prompt is 63"):
         parse_request(tensors(prompt=[1] * 64), GENERATOR)
+
+
+@pytest.mark.parametrize("id_", [100, -1, 2**32 + 5, 7 * 2**32 + 5])
+def test_ids_of_a_request_made_here_are_checked_in_all_their_bits(id_):
+    with pytest.raises(RequestError, match=f"the id {id_};"):
+        check_request(GenerateRequest(np.array([1, id_], np.int64), 1), GENERATOR)
 
 
 def test_a_request_larger_than_the_pool_is_refused():

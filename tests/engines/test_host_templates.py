@@ -7,8 +7,8 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.engines import wire
-from tts.serving.repository.render import parse_config, render_repository, template_values
-from tts.serving.repository.templates import render_template
+from tts.serving.repository import model_configs
+from tts.serving.repository.render import render_repository
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +47,8 @@ def test_only_the_generator_is_decoupled(configs):
     assert not configs[wire.PRM].model_transaction_policy.decoupled
 
 
-def test_the_verifier_is_asked_as_the_ensemble_of_other_targets_is(configs, pair, tmp_path):
-    values = template_values(pair, iteration_log=False)
-    template = paths.templates_dir() / "common" / "prm" / "config.pbtxt.j2"
-    render_template(template, tmp_path / "config.pbtxt", values)
-    ensemble = parse_config(tmp_path / "config.pbtxt")
+def test_the_verifier_is_asked_as_the_ensemble_of_other_targets_is(configs, pair):
+    ensemble = model_configs._ensemble(pair)
     ours = configs[wire.PRM]
 
     def declared(side):

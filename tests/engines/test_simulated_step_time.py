@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator
+from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
 from tts.build.spec import TensorRTEngine
 from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.build.tensorrt.roofline import roofline as planned
 from tts.engines.simulated import (
     GPUS,
-    LLAMA_1B,
-    LLAMA_8B_VERIFIER,
     Affine,
     Efficiency,
     Load,

@@ -16,13 +16,11 @@ from tts.session import server as server_module
 @pytest.fixture
 def engines(monkeypatch):
     """Engines that are built, no server of them, and a supervisor that does what a test wants."""
-    scene = SimpleNamespace(
-        found=None, several=[], stopped=threading.Event(), left=threading.Event()
-    )
+    scene = SimpleNamespace(found=None, stopped=threading.Event(), left=threading.Event())
     scene.fail, scene.error = threading.Event(), None
 
     async def require_engines(deployment, addresses, say):
-        return scene.several
+        pass
 
     def supervise(deployment, *, say, on_ready, stop, **_):
         if scene.error:
@@ -40,7 +38,7 @@ def engines(monkeypatch):
     used = lambda: scene.found and (scene.found, scene.left.set)  # noqa: E731
     monkeypatch.setattr(server_module, "wait_for_server", lambda *_, **__: used())
     monkeypatch.setattr(server_module, "find_server", lambda deployment: found)
-    monkeypatch.setattr(server_module, "ReplicaHealth", lambda deployment: health)
+    monkeypatch.setattr(server_module, "LocalHealth", lambda deployment: health)
     monkeypatch.setattr(server_module, "steps_of", lambda *_, **__: None)
     monkeypatch.setattr(module, "LOOK_S", 0.001)
     monkeypatch.setattr(supervise_module, "supervise", supervise)
@@ -62,14 +60,14 @@ def opened(deployment, within=None):
 
 def test_without_any_server_one_is_started_and_stopped_in_the_end(tiny_deployment, engines):
     groups, said = opened(tiny_deployment)
-    assert groups == {"tiny@1": ""}
+    assert groups == {"tiny@local": ""}
     assert said == ["Ready"]
     assert engines.stopped.is_set()
 
 
 def test_a_server_that_runs_is_used_and_left_running(tiny_deployment, engines):
     address = SimpleNamespace(grpc="10.0.0.1:8001")
-    for process, name in ((object(), "tiny@1"), (None, "10.0.0.1:8001")):
+    for process, name in ((object(), "tiny@local"), (None, "10.0.0.1:8001")):
         engines.found = SimpleNamespace(server=process, addresses=address)
         engines.left.clear()
         groups, said = opened(tiny_deployment)
@@ -78,8 +76,6 @@ def test_a_server_that_runs_is_used_and_left_running(tiny_deployment, engines):
         assert said[0].startswith("Using ")
         assert engines.left.is_set(), "its use has ended"
         assert not engines.stopped.is_set()
-    engines.several = ["tiny@1", "tiny@2"]
-    assert opened(tiny_deployment) == ({"tiny@1": "", "tiny@2": ""}, [])
 
 
 def test_one_that_does_not_start_says_why(tiny_deployment, engines):

@@ -33,8 +33,7 @@ def cases():
         found[f"rows/{name}"] = partial(_on_copy, derived.of_rows, name)
         found[f"report/{name}"] = partial(_on_copy, derived.of_report, name)
     for name, folders in COMPARED.items():
-        found[f"together/{name}"] = partial(_together, derived.of_report, folders)
-        found[f"compare/{name}"] = partial(_together, derived.of_comparison, folders)
+        found[f"together/{name}"] = partial(_together, derived.of_comparison, folders)
     for name in CONTINUED:
         found[f"continued/{name}"] = partial(_on_copy, derived.of_resumption, name)
     repaired = partial(derived.of_resumption, repair=True)

@@ -46,14 +46,13 @@ from tts.lab.tuning.requests import recorded_requests
 from tts.lab.tuning.result import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.compare import compare_runs, differing_settings, read_rows
+from tts.runs.compare import compare, read_rows
 from tts.runs.config import parse_config, read_run_config
 from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
-from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.replay import in_recorded_context, open_recording, read_recording
-from tts.runs.resume import ResumedWork, read_resume_point, repair_log
+from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
 from tts.runs.token_requests import requests_with_ids
@@ -120,11 +119,14 @@ def of_rows(folder):
 
 
 def of_comparison(*folders):
-    """What `tts runs compare` prints, and the numbers behind it."""
-    runs = [MeasuredRun.load(folder) for folder in expand_groups(folders)]
-    settings = {each.name: each.values for each in differing_settings([r.config for r in runs])}
-    pairs = _or_error(lambda: [_pair(pair) for pair in compare_runs(runs)])
-    return {"printed": command("runs", "compare", *folders), "settings": settings, "pairs": pairs}
+    """What `tts report` prints of several folders, what its page shows, and what is behind it."""
+
+    def numbers():
+        found = compare(folders)
+        settings = {each.name: each.values for each in found.settings}
+        return {"settings": settings, "pairs": list(map(_pair, found.pairs))}
+
+    return {**of_report(*folders), "compared": _or_error(numbers)}
 
 
 def of_trace(folder, file):
@@ -465,9 +467,8 @@ def _pair(pair):
         "gain": pair.gain,
         "gain_95": pair.gain_95,
         "p": pair.p_value,
-        "costs": [
-            {**asdict(cost), "interval_95": cost.difference.interval_95} for cost in pair.costs
-        ],
+        "costs": [asdict(cost) for cost in pair.costs],
+        "trees": pair.trees and asdict(pair.trees),
     }
 
 
@@ -489,8 +490,7 @@ def _problem(problem):
 
 def _requests(requests):
     counts = Counter(
-        f"{each.engine} {each.kind} {each.cancelled or each.trigger or ''}".strip()
-        for each in requests
+        f"{each.engine} {each.kind} {each.cancelled or ''}".strip() for each in requests
     )
     rows = [msgspec.json.encode(each) for each in requests]
     return {"counts": dict(sorted(counts.items())), "hash": _hash(b"\n".join(rows))}
@@ -558,7 +558,7 @@ def _resume(folder, vote):
                 ),
             }
             for name, problem in point.unfinished.items()
-            for work in [ResumedWork.of(problem)]
+            for work in [resumed_work(problem)]
         },
     }
 
@@ -628,7 +628,7 @@ def _page(file):
     packed = _json_in(text, "packed-trees")
     trees = {
         run["name"]: [
-            {**entry, "tree": _hash(packed[f"{number}/{place}"].encode())}
+            {**entry, "tree": _hash(packed[number][place].encode())}
             for place, entry in enumerate(run["problems"])
         ]
         for number, run in enumerate(_json_in(text, "tree-data")["runs"])

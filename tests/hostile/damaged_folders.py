@@ -70,10 +70,6 @@ def _report_group(work: Path) -> object:
     return _tts("report", work / GROUP)
 
 
-def _compare(work: Path) -> object:
-    return _tts("runs", "compare", work / RUN, work / OTHER)
-
-
 def _trace(work: Path) -> object:
     _tts("runs", "trace", work / RUN, "--to", work / "out.json")
     return (work / "out.json").read_bytes()
@@ -115,7 +111,6 @@ COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
     "report": ([RUN], _report),
     "report of two": ([RUN, OTHER], _report_both),
     "report of a group": ([GROUP], _report_group),
-    "compare": ([RUN, OTHER], _compare),
     "trace": ([RUN], _trace),
     "merge": (SHARDS, _merge),
     "resume": ([RUN], _resume),

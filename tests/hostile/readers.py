@@ -27,13 +27,12 @@ from tts.build.weights import Weights
 from tts.datasets.load import load_problems
 from tts.lab.simulation.workload import read_chains
 from tts.lab.tuning.result import RESULT, read_fits
-from tts.reports.runs import print_report
-from tts.runs.compare import read_rows
+from tts.reports.comparison import print_report
+from tts.runs.compare import compare, read_rows
 from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
-from tts.runs.summary import read_summary
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state
 
@@ -288,8 +287,8 @@ def _read_group(folder: Path) -> None:
 
 def _report(folder: Path) -> None:
     out = Console(file=io.StringIO(), width=80)
-    print_report([folder, folder], [read_summary(folder), read_summary(folder)], out)
-    print_report([folder], [read_summary(folder)], out)
+    print_report(compare([folder, folder]), out)
+    print_report(compare([folder]), out)
 
 
 def _read_shards(folder: Path) -> None:

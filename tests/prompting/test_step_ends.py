@@ -8,7 +8,8 @@ from tests.amounts import amount
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
 from tts.prompting.chat import generator_prompt
-from tts.prompting.step_ends import count_stop_words, delimiter_stop_words, first_step, split_steps
+from tts.prompting.step_ends import first_step, split_steps
+from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
 from tts.search import Stop
 
 

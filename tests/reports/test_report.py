@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from tests.runs.logs import SESSION, expansion, idle, scoring, solved
+from tests.runs.runs import row_of, write_run
 
-from tts.reports.runs import accuracy_cell, comparison, details, engine_use, work_lines
+from tts.reports.comparison import tables
+from tts.reports.runs import accuracy_cell, engine_use, work_lines
+from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig
 from tts.runs.summary import Summary, summarise
 from tts.strategies.catalog import find_strategy
@@ -65,40 +68,37 @@ def test_the_use_of_engines_needs_no_idle_times_in_the_summary():
 
 def test_the_work_of_a_run_in_words():
     nothing = summary_of([])
-    assert work_lines(nothing) == []
+    assert work_lines(nothing) == ["- problems and - generated tokens per second"]
     some = dict(nothing) | {
         "latency_s": {"median": 1.5, "p95": 3.0},
         "speculation": {"sent": 8, "answered": 6, "used": 4, "hit_rate": 0.5}
         | {"cancelled": {"pruned": 2}},
         "waste": {"share": 0.1, "unused_tokens": 60, "cancelled_tokens_estimated": 40},
-        "verifier_batches": {"tokens": {"batches": 2, "requests": 9, "tokens": 3000}},
     }
-    assert work_lines(Summary.of_json(some)) == [
+    assert work_lines(Summary.of_json(some))[1:] == [
         "time of one problem: median 1.50 s, p95 3.00 s",
         "speculative expansions: 8 sent, 4 used (50.0%); cancelled: 2 pruned",
         "wasted generation: 10.0% of all tokens: 60 never used, and about 40 (estimated) in "
         "cancelled requests",
-        "verifier batches by trigger: tokens 2 (of 1,500 tokens)",
     ]
 
 
 def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):
     auto = find_strategy("auto").configure({}, context=64)
-    auto_config = {"strategy": "auto", "parameters": auto.to_json(), "context": 64}
-    config = {name: value for name, value in CONFIG.items() if name != "schedule"} | auto_config
-    summaries = [
-        summarise(RunConfig(**config, schedule=schedule), [SESSION])
-        for schedule in ("lockstep", "decoupled")
+    rows = [
+        row_of("auto", schedule=schedule, parameters=auto.to_json(), wall_s=wall_s, run=schedule)
+        for schedule, wall_s in (("lockstep", 20.0), ("decoupled", 10.0))
     ]
-    assert "trees identical (auto: lockstep and decoupled): yes" in shown(comparison(summaries))
+    text = shown(tables(rows))
+    assert "trees identical (auto: lockstep and decoupled): yes" in text
+    assert "2.00x" in text
 
 
-def test_intervals_are_about_the_problems_with_a_reference():
+def test_intervals_are_about_the_problems_with_a_reference(tmp_path):
     """They were about all that were solved, and so too narrow."""
-    known = [solved(str(place), 1.0, correct={"weighted": True}) for place in range(4)]
+    known = [solved(str(place), 1.0, correct={"best": True}) for place in range(4)]
     other = [solved(str(place), 1.0, correct=None) for place in range(4, 40)]
-    summary = summary_of([SESSION, *known, *other])
-    assert (summary.problems, summary.judged) == (40, 4)
-    for table in (comparison([summary]), details(summary)):
-        assert "100.0% ±24.5" in shown(table)
-        assert "±4.4" not in shown(table)
+    rows, _ = read_rows(write_run(tmp_path / "run", [SESSION, *known, *other]))
+    text = shown(tables(rows))
+    assert text.count("100.0% ±24.5") == 2
+    assert "±4.4" not in text

@@ -9,47 +9,24 @@ from hypothesis import strategies as st
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from tests.runs.runs import row_of
 
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
+from tts.reports.comparison import tables
 from tts.reports.memory_plan import print_memory_plan
-from tts.reports.runs import comparison, details, engine_use, paired_table
+from tts.reports.runs import engine_use
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
-from tts.runs.summary import InFlight, Summary
 from tts.strategies.catalog import find_strategy
 
-FIELDS = {
-    "problems": 5_000,
-    "accuracy": 0.8,
-    "wall_s": 12_345.6,
-    "problems_per_s": 0.25,
-    "generated_tokens": 152_406_432,
-    "tokens_per_s": 12_345.0,
-    "verifier_calls": 1_234_567,
-    "mean_in_flight": {"generator": 128.5, "verifier": 1_234.5},
-    "strategy": "weighted-best-of-n",
-    "schedule": "alternating",
-    "seed": 0,
-    "n": 256,
-    "vote": "weighted",
-    "parameters": {"n": 256},
-    "deployment": "demo",
-    "dataset": "demo",
-    "tree_digest": "abc",
-    "accuracy_by_rule": {"best": 0.7, "weighted": 0.8},
-    "pass_at_n": 0.9,
-    "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
-    "undecided": 3,
-    "idle_s": {
-        engine: {"budget": 1.0, "dependency": 2_000.0, "no work": 3.0}
-        for engine in ("generator", "verifier")
-    },
+IDLE = {
+    engine: {"budget": 1.0, "dependency": 2_000.0, "no work": 3.0}
+    for engine in ("generator", "verifier")
 }
-SUMMARY = Summary.of_json(FIELDS)
 
 
 def shown(*renderables, width=80):
@@ -65,49 +42,39 @@ def shown(*renderables, width=80):
 
 @pytest.mark.parametrize("width", [80, 60, 140])
 def test_the_tables_of_runs_are_whole(width):
-    others = [
-        replace(SUMMARY, schedule="lockstep", wall_s=23_456.7),
-        replace(SUMMARY, strategy="majority-vote"),
+    fields = {
+        "tokens": 152_406_432,
+        "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
+        "verifier_calls_per_problem": 1_234_567.8,
+        "undecided": 3,
+    }
+    rows = [
+        row_of(strategy, schedule=schedule, wall_s=wall_s, run=schedule, **fields)
+        for strategy, schedule, wall_s in (
+            ("weighted-best-of-n", "lockstep", 23_456.7),
+            ("weighted-best-of-n", "alternating", 12_345.6),
+            ("majority-vote", "decoupled", 12_345.6),
+        )
     ]
-    text = shown(
-        comparison([SUMMARY, *others]), details(SUMMARY), engine_use(SUMMARY, []), width=width
-    )
+    used = replace(rows[1].summary, wall_s=12_345.6, idle_s=IDLE)
+    text = shown(tables(rows), engine_use(used, []), width=width)
     for part in (
         "accuracy (95%)",
         "12,345.6",
         "problems",
         "1,234,567",
-        "128.5 / 1,234.5",
+        "152,406,432",
         "speed-up",
         "1.90x",
         "dependency",
         "16.2%",
-        "3 comparisons undecided",
+        "9 comparisons undecided",
     ):
         assert part in text, part
 
 
 def test_one_run_fits_eighty_columns_in_one_table():
-    cells = replace(
-        SUMMARY,
-        strategy="beam-search",
-        schedule="decoupled",
-        wall_s=12.3,
-        verifier_calls=1_234,
-        mean_in_flight=InFlight(8.0, 2.5),
-    )
-    assert shown(comparison([cells])).count("beam-search") <= 2
-
-
-def test_a_pair_of_long_names_is_folded():
-    name = "weighted-best-of-n (n=16, temperature=0.7, agg_strategy=prod)"
-    text = shown(
-        paired_table(
-            [(name, 0.8, {"a": True, "b": True}), (name + "2", 0.7, {"a": True, "b": False})]
-        )
-    )
-    assert "+50.0 points ±50.0 on 2 problems" in text
-    assert "by (paired, standard error)" in text
+    assert shown(tables([row_of("beam-search")])).count("beam-search") == 2  # and by rule
 
 
 def test_simulated_schedules_are_whole():

@@ -31,9 +31,9 @@ def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", pr
     return Cancelled(**request, kind=kind, work=work, why=why)
 
 
-def scoring(node, sent, done, *, trigger=None, problem="a", load=5):
+def scoring(node, sent, done, *, problem="a", load=5):
     request = _request(node, sent, done, problem, load)
-    return Scored(**request, score=0.5, cached=False, trigger=trigger)
+    return Scored(**request, score=0.5, cached=False)
 
 
 def started(problem, now, question=""):
@@ -85,8 +85,7 @@ def requests(draw):
             tokens = draw(st.integers(0, 200))
             return expansion(node, sent, done, kind, tokens=tokens, problem=problem)
         case "Scored":
-            trigger = draw(st.sampled_from(("tokens", "group")))
-            return scoring(node, sent, done, trigger=trigger, problem=problem, load=load)
+            return scoring(node, sent, done, problem=problem, load=load)
         case "Cancelled":
             work = draw(st.sampled_from(("expand", "score", "prefetch")))
             kind = "eager" if work == "prefetch" else kind

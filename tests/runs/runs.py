@@ -4,11 +4,13 @@ from pathlib import Path
 
 from tests.runs.logs import SESSION, expansion, solved, started
 
+from tts.runs.compare import Row
 from tts.runs.config import RunConfig
 from tts.runs.events import Finished, encode
 from tts.runs.folder import create_run
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.measures import Measures
+from tts.runs.summary import Summary, summarise
 
 CONFIG = {
     "deployment": "demo",
@@ -47,3 +49,36 @@ def log_of(answers, tokens=5, question="question of {}"):
             solved(name, place + 0.9, correct=None if right is None else {"best": right}),
         ]
     return log
+
+
+def row_of(strategy="mcts", tokens=100, accuracy=0.5, right=None, asked="demo", **others):
+    """A row of ten solved problems; fields of its summary may be given, too."""
+    own = {name: others.pop(name) for name in list(others) if name in Row.__dataclass_fields__}
+    summary = dict(summarise(RunConfig(**CONFIG), [SESSION]))
+    summary |= {"strategy": strategy, "problems": 10, "questions": asked, **others}
+    fields = {
+        "strategy": strategy,
+        "differs": {},
+        "run": "runs/x",
+        "vote": "best",
+        "n": 4,
+        "problems": 10,
+        "accuracy": accuracy,
+        "interval_95": (0.0, accuracy),
+        "pass_at_n": 1.0,
+        "tokens_per_problem": tokens,
+        "verifier_calls_per_problem": 1.0,
+        "seconds_per_problem": 1.0,
+        "wall_s": 1.0,
+        "accuracy_by_level": {},
+        "curve": (),
+        "no_curve": None,
+        "summary": Summary.of_json(summary),
+        "right": graded(10 * (accuracy or 0)) if right is None else right,
+    }
+    return Row(**fields | own)
+
+
+def graded(right, of=10):
+    """So many of the problems are right."""
+    return {str(place): float(place < right) for place in range(of)}

@@ -12,31 +12,30 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.runs.logs import SESSION, expansion, whole_logs
 from tests.runs.logs import solved as plain_solved
-from tests.runs.runs import CONFIG, log_of, run_of, write_run
+from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
 from tts.build.errors import RunError
 from tts.lab.bench.group_run import members_of
-from tts.reports.comparison import comparison_tables, paired_report
+from tts.reports.comparison import pair_report, tables
 from tts.runs.checks import write_summary
 from tts.runs.compare import (
-    Agreement,
-    compare_runs,
-    correct_by_problem,
-    differing_settings,
+    best_of,
+    compare,
     in_order,
     joined_curves,
     label,
-    make_row,
+    pooled,
     read_rows,
-    short_names,
     varying,
 )
-from tts.runs.config import Limits, RunConfig
+from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog
 from tts.runs.measured_run import MeasuredRun, expand_groups
+from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
+from tts.runs.statistics import share_difference_95
 from tts.runs.summary import summarise
 from tts.search import Stop
 from tts.strategies.catalog import STRATEGIES
@@ -45,10 +44,10 @@ from tts.strategies.parameters import configure
 N = 4
 
 
-def solved(problem, level, *, old=False, **fields):
+def solved(problem, level, **fields):
     """Four completions, the first and the third right; the second has the best score."""
     scores = (0.4, 0.9, 0.4, 0.2)
-    group_of = (-1,) * 4 if old else (0, 1, 0, -1)
+    group_of = (0, 1, 0, -1)
     nodes = [(i,) for i in range(4)]
     plain = {
         "level": level,
@@ -57,7 +56,7 @@ def solved(problem, level, *, old=False, **fields):
         "correct": {"best": False, "weighted": False, "majority": True},
         "any_correct": True,
         "completions": tuple(map(LoggedCompletion, nodes, scores, group_of)),
-        "groups": None if old else (LoggedAnswer("1", True), LoggedAnswer("2", False)),
+        "groups": (LoggedAnswer("1", True), LoggedAnswer("2", False)),
         "nodes": 4,
     }
     return plain_solved(problem, 1.0, **(plain | fields))
@@ -80,25 +79,34 @@ def run_config(strategy, parameters):
     }
 
 
-def row(strategy, deployment, *, old=False, **given):
-    parameters = configure(STRATEGIES[strategy], deployment, {"n": N, **given})
-    config = run_config(strategy, parameters.model_dump(mode="json"))
-    events = [solved("a", 1, old=old), solved("b", 2, old=old)]
-    summary = summarise(RunConfig(**config), [SESSION, *events])
-    return make_row(summary, events, f"/runs/{strategy}-{given}", strategy, config["vote"])
+@pytest.fixture
+def row(tmp_path, tiny_deployment):
+    """Makes the row of a strategy: of a run of two problems that is written for it."""
+
+    def made(strategy, events=None, fitted_to=None, **given):
+        parameters = configure(STRATEGIES[strategy], tiny_deployment, {"n": N, **given})
+        config = run_config(strategy, parameters.model_dump(mode="json"))
+        if fitted_to:
+            config["fitted_to"] = fitted_to
+        log = events or [SESSION, solved("a", 1), solved("b", 2)]
+        folder = write_run(tmp_path / f"{strategy}-{len(list(tmp_path.iterdir()))}", log, **config)
+        (found,), _ = read_rows(folder)
+        return found
+
+    return made
 
 
 def printed(rows, width=100):
     console = Console(width=width, file=io.StringIO())
-    console.print(comparison_tables(rows))
+    console.print(tables(rows))
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     return text
 
 
-def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
-    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "majority-vote"))
+def test_a_row_has_its_own_vote_interval_and_levels(row):
+    best, majority = (row(name) for name in ("best-of-n", "majority-vote"))
     assert (best.accuracy, majority.accuracy) == (0.0, 1.0)
     assert best.interval_95[0] == 0.0
     assert majority.right == {"a": True, "b": True}
@@ -110,47 +118,43 @@ def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
     assert "right" not in data
 
 
-def test_a_strategy_of_subtrees_has_a_curve_that_starts_at_one(tiny_deployment, monkeypatch):
+def test_a_strategy_of_subtrees_has_a_curve_that_starts_at_one(row, monkeypatch):
     trees = dataclasses.replace(STRATEGIES["beam-search"], independent="subtrees")
     monkeypatch.setitem(STRATEGIES, "beam-search", trees)
-    points = row("beam-search", tiny_deployment, beam_width=2).curve
+    points = row("beam-search", beam_width=2).curve
     assert [(p.n, p.accuracy, p.blocks) for p in points] == [(2, 0.5, 2), (4, 0.0, 1)]
 
 
-def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
-    beam = row("beam-search", tiny_deployment)
-    old = row("best-of-n", tiny_deployment, old=True)
-    assert [point.n for point in beam.curve] == [point.n for point in old.curve] == [N]
-    assert (beam.no_curve, old.no_curve) == ("dependent", "old_log")
-    text = printed([beam, old])
+def test_what_has_no_curve_shows_its_own_n_and_says_why(row):
+    beam, chains = row("beam-search"), row("best-of-n")
+    assert [point.n for point in beam.curve] == [N]
+    assert (beam.no_curve, chains.no_curve) == ("dependent", None)
+    text = printed([beam, chains])
     assert "beam-search: at its own n only, since no part of its search is a smaller" in text
-    assert "best-of-n: at its own n only, since its log is from a version" in text
 
 
-def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
-    event = solved("a", 1, correct=None, any_correct=None)
-    config = run_config("best-of-n", {"n": N})
-    summary = summarise(RunConfig(**config), [event])
-    unknown = make_row(summary, [event], "/run", "best-of-n", "best")
+def test_a_run_without_references_has_a_row_and_no_accuracy(row):
+    unknown = row("best-of-n", [SESSION, solved("a", 1, correct=None, any_correct=None)])
     assert (unknown.accuracy, unknown.interval_95, unknown.curve) == (None, None, ())
     assert "best-of-n" in printed([unknown])
 
 
-def test_a_label_names_what_is_special(tiny_deployment):
-    special = row("beam-search", tiny_deployment, beam_width=2, sort_completed=True)
+def test_a_label_names_what_is_special(row):
+    special = row("beam-search", beam_width=2, sort_completed=True)
     assert label(special, ()) == "beam-search (beam_width=2, sort_completed)"
-    plain = row("beam-search", tiny_deployment)
+    plain = row("beam-search")
     assert label(plain, ()) == "beam-search"
-    assert label(row("auto", tiny_deployment), ()) == "auto"
-    other = dataclasses.replace(plain, schedule="lockstep")
+    assert label(row("auto"), ()) == "auto"
+    summary = dataclasses.replace(plain.summary, schedule="lockstep")
+    other = dataclasses.replace(plain, summary=summary)
     assert varying([plain, other]) == ("schedule",)
     assert label(other, varying([plain, other])) == "beam-search (schedule=lockstep)"
     assert label(plain, ("dataset",)) == "beam-search (dataset=set.jsonl)"
 
 
-def test_rows_of_several_groups_are_in_order_and_join_their_curves(tiny_deployment):
-    wide, narrow = (row("beam-search", tiny_deployment, n=n) for n in (8, 4))
-    chains = row("best-of-n", tiny_deployment)
+def test_rows_of_several_groups_are_in_order_and_join_their_curves(row):
+    wide, narrow = (row("beam-search", n=n) for n in (8, 4))
+    chains = row("best-of-n")
     rows = in_order([wide, narrow, chains, chains])
     assert len(rows) == 3, "one search is one row, however many groups ran it"
     assert [(r.strategy, r.n) for r in rows] == [
@@ -165,13 +169,12 @@ def test_rows_of_several_groups_are_in_order_and_join_their_curves(tiny_deployme
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_tables_fit_with_many_sizes_levels_and_long_names(tiny_deployment, width):
+def test_tables_fit_with_many_sizes_levels_and_long_names(row, width):
     rows = [
         dataclasses.replace(
-            row(name, tiny_deployment, temperature=0.5, top_p=0.9, agg_strategy="prod"),
-            samples=12_345_678,
-            generated_tokens=123_456_789,
-            verifier_calls=12_345_678,
+            row(name, temperature=0.5, top_p=0.9, agg_strategy="prod"),
+            tokens_per_problem=123_456_789,
+            verifier_calls_per_problem=12_345_678,
             wall_s=123_456.7,
             accuracy_by_level={str(i): {"problems": 10, "accuracy": 1.0} for i in range(1, 21)},
         )
@@ -201,7 +204,6 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]
     assert "best-of-n and weighted-best-of-n are one run under 2 votes." in printed(rows)
-    assert correct_by_problem(tmp_path / "best-of-n", "majority") == {"a": True}
     (single,), nothing = read_rows(tmp_path / "best-of-n")
     assert (single.strategy, nothing) == ("best-of-n", [])
 
@@ -215,9 +217,9 @@ def test_disagreements_and_gain_are_those_of_the_common_problems(ours, theirs):
     common = ours.keys() & theirs.keys()
     if not common:
         with pytest.raises(RunError):
-            compare_runs(runs)
+            pair_of(*runs)
         return
-    (pair,) = compare_runs(runs)
+    pair = pair_of(*runs)
     judged = {name for name in common if None not in (ours[name], theirs[name])}
     assert set(pair.common) == common
     assert pair.judged == len(judged)
@@ -238,14 +240,14 @@ def test_turned_round_a_comparison_is_its_mirror_image(one, other):
     runs = run_of(one), run_of(other)
     if not one[1:] or not other[1:]:
         return
-    (there,), (back,) = compare_runs(runs), compare_runs(runs[::-1])
+    there, back = pair_of(*runs), pair_of(*runs[::-1])
     assert there.only_other == pytest.approx(tuple(sorted(back.only_baseline)))
     assert there.p_value == back.p_value
     for cost, mirrored in zip(there.costs, back.costs, strict=True):
         assert cost.name == mirrored.name
         assert (cost.baseline, cost.other) == pytest.approx((mirrored.other, mirrored.baseline))
-        low, high = cost.difference.interval_95
-        assert mirrored.difference.interval_95 == pytest.approx((-high, -low))
+        low, high = cost.difference_95
+        assert mirrored.difference_95 == pytest.approx((-high, -low))
     if there.gain_95 is not None:
         low, high = there.gain_95
         assert back.gain_95 == pytest.approx((-high, -low))
@@ -254,12 +256,12 @@ def test_turned_round_a_comparison_is_its_mirror_image(one, other):
 def test_costs_are_means_over_the_common_problems():
     ours = log_of({"a": True, "b": True, "only ours": True}, tokens=10)
     theirs = log_of({"b": True, "a": True}, tokens=30)
-    (pair,) = compare_runs([run_of(ours), run_of(theirs)])
+    pair = pair_of(run_of(ours), run_of(theirs))
     tokens, verifier, seconds = pair.costs
-    assert (tokens.baseline, tokens.other, tokens.difference.mean) == (10, 30, 20)
-    assert tokens.difference.interval_95 == (20, 20)
+    assert (tokens.baseline, tokens.other, tokens.difference) == (10, 30, 20)
+    assert tokens.difference_95 == (20, 20)
     assert (verifier.baseline, verifier.other) == (0, 0)
-    assert seconds.difference.mean == pytest.approx(0.0)
+    assert seconds.difference == pytest.approx(0.0)
 
 
 def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
@@ -279,15 +281,16 @@ def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
         (run("shorter", digest="e", ids=(1, 2)), ("b",), ((0, 1), 2, (3, None))),
         (run("score", digest="e"), ("b",), None),
     ):
-        (pair,) = compare_runs([one, other])
+        pair = pair_of(one, other)
         assert pair.trees.differ == differ
         found = pair.trees.first
         assert (found and (found.node, found.token, found.ids)) == first
-    (pair,) = compare_runs([one, run("seed", seed=1, digest="e", ids=(4,))])
+    pair = pair_of(one, run("seed", seed=1, digest="e", ids=(4,)))
     assert pair.trees is None
-    (pair,) = compare_runs([one, MeasuredRun.load(tmp_path / "token")])
+    token = MeasuredRun.load(tmp_path / "token")
+    pair = pair_of(one, token)
     console = Console(file=io.StringIO(), width=120)
-    console.print(paired_report(pair, "one", "token"))
+    console.print(pair_report(pair, (one, token), ("one", "token")))
     said = console.file.getvalue()
     assert "trees that differ, 1 of 2: b" in said
     assert "by rounding at problem b, step 0.1, token 1: 2 in one, 5 in token." in said
@@ -301,17 +304,17 @@ def test_a_run_of_other_problems_is_refused_with_what_they_share():
         (log_of({"c": True}), "no id and no question is in both"),
     ):
         with pytest.raises(RunError, match=said) as refused:
-            compare_runs([ours, run_of(theirs, "runs/theirs", dataset="math", seed=3)])
+            pair_of(ours, run_of(theirs, "runs/theirs", dataset="math", seed=3))
         assert "runs/theirs has solved 1 of dataset math (seed 3)" in str(refused.value)
     with pytest.raises(RunError, match="runs/empty has not solved any problem yet"):
-        compare_runs([ours, run_of([SESSION], "runs/empty")])
+        pair_of(ours, run_of([SESSION], "runs/empty"))
 
 
 def test_old_logs_without_questions_are_matched_by_dataset_and_seed():
     ours, theirs = (run_of(log_of({"a": True}, question="")) for _ in range(2))
-    assert compare_runs([ours, theirs])[0].common == ("a",)
+    assert pair_of(ours, theirs).common == ("a",)
     with pytest.raises(RunError, match="other questions"):
-        compare_runs([ours, run_of(log_of({"a": True}, question=""), seed=1)])
+        pair_of(ours, run_of(log_of({"a": True}, question=""), seed=1))
 
 
 def test_what_differs_is_named_by_its_place_in_the_configuration():
@@ -343,40 +346,85 @@ def test_a_group_stands_for_its_begun_runs(tmp_path):
     assert names == ["beam", "mcts", "single"]
 
 
-def test_the_difference_is_over_common_problems_with_its_own_error():
-    better = {"a": True, "b": True, "c": False, "d": True, "only here": True}
-    worse = {"a": True, "b": False, "c": False, "d": None, "only there": True}
-    found = Agreement.of(worse, better).difference
-    assert (found.mean, found.count) == (0.5, 4)
-    assert found.error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
-    assert Agreement.of({"x": True}, better).difference is None
-    same = Agreement.of(better, better).difference
-    assert (same.mean, same.error) == (0.0, 0.0)
+def test_a_gain_is_over_common_problems_and_of_means_where_seeds_are_several():
+    better = {"a": 1.0, "b": 1.0, "c": 0.0, "only here": 1.0}
+    worse = {"a": 1.0, "b": 0.0, "c": 0.0, "only there": 1.0}
+    gain = gain_of(better, worse)
+    assert gain.mean == pytest.approx(1 / 3)
+    assert (gain.low, gain.high) == share_difference_95(1, 0, 3)
+    assert gain_of({"x": 1.0}, better) is None
+    found = gain_of({"a": 0.5, "b": 1.0}, {"a": 0.0, "b": 0.0})
+    error = math.sqrt(0.125 / 2)  # the variance of 0.5 and 1 is 0.125
+    assert found == pytest.approx((0.75, 0.75 - 1.96 * error, 0.75 + 1.96 * error))
 
 
-def test_what_a_problem_takes_stands_beside_what_it_is_worth(tiny_deployment):
-    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "majority-vote"))
+def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
+    best, majority = (row(name) for name in ("best-of-n", "majority-vote"))
     rows = [
         dataclasses.replace(best, budget={"budget_tokens": 1000}, tokens_per_problem=960.4),
         dataclasses.replace(majority, budget={"budget_tokens": 1000}, tokens_per_problem=970.0),
     ]
-    lines = printed(rows).splitlines()
-    shown = lines[lines.index("per problem") :]
-    (first,) = [line for line in shown if line.startswith("majority-vote")][:1]
-    assert first.split()[1:4] == ["4", "1,000", "tokens"]
-    assert first.endswith("best")
-    (second,) = [line for line in shown if line.startswith("best-of-n")][:1]
-    assert "960" in second
-    assert "-100.0 (" in second
+    first, second = (line.split() for line in printed(rows, 200).splitlines()[5:7])
+    assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "±32.9", "-100.0"]
+    assert first[10:12] == ["960", "0.0"]
+    assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "±32.9", "best"]
 
 
-def test_a_run_says_to_which_cost_its_n_was_fitted(tiny_deployment):
-    parameters = configure(STRATEGIES["dvts"], tiny_deployment, {"n": N})
-    config = run_config("dvts", parameters.model_dump(mode="json"))
-    asked = RunConfig(**config, fitted_to=Limits(budget_tokens=700))
-    assert asked.to_json()["fitted_to"] == {"budget_tokens": 700}
-    events = [solved("a", 1), solved("b", 2)]
-    summary = summarise(asked, [SESSION, *events])
-    found = make_row(summary, events, "/run", "dvts", "weighted")
+def test_a_run_says_to_which_cost_its_n_was_fitted(row):
+    found = row("dvts", fitted_to={"budget_tokens": 700})
     assert found.budget == {"budget_tokens": 700}
     assert label(found, ()) == "dvts"
+
+
+def test_folders_are_compared_and_an_unfinished_run_with_them(tmp_path):
+    log = log_of({"a": True, "b": False})
+    one = write_run(tmp_path / "one", log)
+    other = write_run(tmp_path / "other", log, parameters=CONFIG["parameters"] | {"n": 8})
+    found = compare([one, other])
+    assert found.names == ["one", "other"]
+    assert [(each.name, each.values) for each in found.settings] == [("parameters.n", (4, 8))]
+    assert [pair.other for pair in found.pairs] == [str(other)]
+    assert compare([one]).pairs == []
+
+
+BUDGET = {"budget_tokens": 500}
+
+
+def judged(strategy, right, tokens=400.0, **fields):
+    return row_of(strategy, tokens, right / 10, **fields)
+
+
+def test_seeds_are_one_and_a_fitted_n_may_differ():
+    rows = [
+        judged("mcts", 4, budget=BUDGET, n=3, tokens=300),
+        judged("mcts", 6, budget=BUDGET, n=5, seed=1, tokens=500),
+        judged("dvts", 9, budget=BUDGET, n=8),
+        judged("dvts", 9, budget={"budget_tokens": 1000}, n=16),
+    ]
+    found = pooled(rows)
+    (mcts,) = found["mcts"]
+    assert [row.n for row in found["dvts"]] == [8, 16]
+    assert (mcts.n, mcts.tokens_per_problem, mcts.accuracy) == (4, 400, 0.5)
+    assert (mcts.right["4"], mcts.right["0"]) == (0.5, 1.0)
+    assert pooled([row_of("dvts", 1, None, right={})]) == {}
+
+
+def test_runs_that_were_not_fitted_stay_apart_by_their_n():
+    rows = [judged("dvts", 9, n=16), judged("dvts", 5), judged("dvts", 7, seed=1)]
+    assert [(row.n, row.accuracy) for row in pooled(rows)["dvts"]] == [(16, 0.9), (4, 0.6)]
+
+
+def test_a_problem_counts_once_however_many_seeds_there_are():
+    rows = [judged("dvts", 8, seed=seed) for seed in range(50)]
+    rows += [judged("mcts", right, seed=seed) for seed in range(50) for right in (4 + seed % 2,)]
+    found = pooled(rows)
+    (best,), (other,) = found["dvts"], found["mcts"]
+    gain = other.gain_over(best)
+    assert gain.mean == pytest.approx(-0.35)
+    squares = 6 * 0.35**2 + 0.15**2 + 3 * 0.65**2  # of six times 0, -0.5 once, three times -1
+    assert gain.high - gain.mean == pytest.approx(1.96 * (squares / 90) ** 0.5)
+
+
+def test_the_best_is_the_cheaper_of_equals():
+    rows = [judged("rebase", 9, tokens=490), judged("dvts", 9, tokens=480), judged("mcts", 4)]
+    assert best_of(rows).strategy == "dvts"

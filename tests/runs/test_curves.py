@@ -16,7 +16,7 @@ RULES = ("best", "weighted", "majority")
 
 def curve(judged, n, unit, rule):
     """The points of a run of n completions a problem whose units give `unit` completions each."""
-    return curves.points([curves.block_shares(event, n, unit, rule) for event in judged], n, unit)
+    return curves.points(judged, n, unit, rule)
 
 
 def event(nodes, scores, group_of, groups):
@@ -25,6 +25,7 @@ def event(nodes, scores, group_of, groups):
     return plain_solved(
         "a",
         1.0,
+        correct={},
         completions=completions[::-1],
         groups=tuple(LoggedAnswer(group.answer, group.correct) for group in groups),
     )
@@ -103,9 +104,8 @@ def test_subtrees_stay_whole_whatever_their_first_index_is():
     assert [(point.n, point.accuracy) for point in points] == [(2, 0.5), (4, 1.0)]
 
 
-def test_a_log_without_groups_has_no_curve():
-    old = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None),))
-    assert curve([old], 1, 1, "majority") is None
+def test_problems_without_a_reference_are_not_in_a_curve():
+    unknown = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None),))
     known = event([(0,)], [None], [0], [Group("1", True)])
-    assert curve([known, old], 1, 1, "majority") is None
-    assert curve([], 1, 1, "majority") is None
+    assert curve([unknown], 1, 1, "majority") is None
+    assert curve([known, unknown], 1, 1, "majority") == curve([known], 1, 1, "majority")

@@ -64,7 +64,6 @@ EVENTS = st.one_of(
         kind=st.none() | KINDS,
         score=st.floats(0, 1),
         cached=st.booleans(),
-        trigger=MAYBE,
     ),
     st.builds(Prefetched, **REQUEST),
     st.builds(
@@ -73,7 +72,6 @@ EVENTS = st.one_of(
         kind=KINDS,
         work=st.sampled_from(("expand", "score", "prefetch")),
         why=MAYBE,
-        trigger=MAYBE,
     ),
     st.builds(Used, t=SECONDS, problem=TEXTS, node=NODES),
     st.builds(

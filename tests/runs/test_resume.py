@@ -11,8 +11,8 @@ from tts.runs.events import (
 )
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
-from tts.runs.resume import ResumedWork, ResumePoint, read_resume_point
-from tts.search import Stop, Thought
+from tts.runs.resume import ResumePoint, read_resume_point, resumed_work
+from tts.search import ResumedWork, Stop, Thought
 
 
 def test_a_folder_without_a_log_is_begun_anew(tmp_path):
@@ -42,7 +42,7 @@ def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_p
     point = read_resume_point(tmp_path, "best")
     assert point.solved == {"right": True, "unknown": None}
     assert read_resume_point(tmp_path, "majority").solved["right"] is False
-    assert {name: ResumedWork.of(problem) for name, problem in point.unfinished.items()} == {
+    assert {name: resumed_work(problem) for name, problem in point.unfinished.items()} == {
         "open": ResumedWork(
             {(0,): (Thought((1, 2), "x\n\n", Stop.STEP), Thought((3,), "y", Stop.END))},
             {(0, 0): 0.25},

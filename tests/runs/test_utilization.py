@@ -21,7 +21,7 @@ from tests.runs.logs import (
 
 from tts.runs.events import Generated, Scored
 from tts.runs.requests import requests_of
-from tts.runs.utilization import BATCH_GAP_S, Utilization
+from tts.runs.utilization import Utilization
 
 
 @given(LOGS)
@@ -31,10 +31,8 @@ def test_every_request_is_counted_once(events):
         e.tokens for e in events if isinstance(e, Generated)
     )
     fresh = [event for event in events if isinstance(event, Scored)]
-    counted = use.batches.values()
-    assert sum(trigger.requests for trigger in counted) == len(fresh)
-    assert sum(trigger.tokens for trigger in counted) == sum(e.prompt_tokens for e in fresh)
-    assert all(1 <= trigger.batches <= trigger.requests for trigger in counted)
+    assert use.run.work.verifier_calls == len(fresh)
+    assert use.run.work.verifier_tokens == sum(event.prompt_tokens for event in fresh)
 
 
 @given(LOGS)
@@ -64,7 +62,6 @@ def test_no_events_give_empty_and_none():
         "idle_s": {"generator": {}, "verifier": {}},
         "speculation": {"sent": 0, "answered": 0, "used": 0, "cancelled": {}, "hit_rate": None},
         "waste": {"unused_tokens": 0, "cancelled_tokens_estimated": 0, "share": None},
-        "verifier_batches": {},
     }
 
 
@@ -106,28 +103,6 @@ def test_the_estimate_is_that_of_the_nearest_requests_of_the_whole_log(logs):
     assert Utilization.of(events).cancelled_tokens == pytest.approx(nearest_estimate(events))
 
 
-def test_requests_sent_together_are_one_batch():
-    sends = [(1.0, "group"), (1.0004, "group"), (1.0008, "tokens"), (2.0, "group")]
-    events = [scoring([0], sent, 9.0, trigger=trigger) for sent, trigger in sends]
-    found = Utilization.of([SESSION, *events]).batches
-    assert (found["group"].batches, found["group"].requests) == (2, 3)
-    assert (found["tokens"].batches, found["tokens"].tokens) == (1, 5)
-
-
-@given(LOGS)
-def test_batches_are_counted_as_in_the_whole_log_in_order_of_sending(events):
-    held = [r for r in requests_of([SESSION, *events]) if r.trigger is not None]
-    held.sort(key=lambda request: request.sent)
-    batches = sum(
-        before is None
-        or before.trigger != request.trigger
-        or request.sent - before.sent > BATCH_GAP_S
-        for before, request in zip([None, *held], held, strict=False)
-    )
-    found = Utilization.of([SESSION, *events]).batches
-    assert sum(trigger.batches for trigger in found.values()) == batches
-
-
 def long_run(problems):
     """So many problems of 200 requests each, a tenth of them cancelled; one event at a time."""
     yield SESSION
@@ -140,7 +115,7 @@ def long_run(problems):
                 yield expansion([node], sent, sent + 0.2, "speculative", tokens=9, problem=name)
             else:
                 yield cut([node], sent, sent + 0.1, problem=name)
-            yield scoring([node], sent, sent + 0.3, trigger="tokens", problem=name)
+            yield scoring([node], sent, sent + 0.3, problem=name)
         yield solved(name, now + 1.0)
 
 
@@ -154,5 +129,5 @@ def test_memory_does_not_grow_with_the_requests():
         finally:
             tracemalloc.stop()
 
-    few, many = peak(60), peak(120)  # the window is full after 41
+    few, many = peak(90), peak(150)  # the window is full after 82
     assert many - few < 60 * 1000, "more than a kilobyte for each further problem of 200 requests"

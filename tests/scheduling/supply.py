@@ -38,11 +38,29 @@ class Supply:
 NOTHING = Supply()
 
 
-def send(scheduler, now=0.0, supply=NOTHING):
+def decide(scheduler, supply=NOTHING):
+    """What to cancel and what to send now, as a driver asks for it."""
+    sent = []
+    while True:
+        while (priority := supply.next_priority()) is not None:
+            if not scheduler.wants_problem(priority):
+                break
+            scheduler.problem_started()
+            supply.start_problem()
+        if not (jobs := scheduler.take()):
+            break
+        sent += jobs
+    if cancelled := scheduler.overdrawn():
+        return cancelled, sent
+    guesses = scheduler.take_guesses(supply.guesses(), taken=any(job.generates for job in sent))
+    return [], sent + guesses
+
+
+def send(scheduler, supply=NOTHING):
     """What may be sent now, where nothing is to be cancelled."""
-    actions = scheduler.next(now, supply)
-    assert actions.cancel == []
-    return actions.send
+    cancelled, sent = decide(scheduler, supply)
+    assert cancelled == []
+    return sent
 
 
 def of_generator(jobs):

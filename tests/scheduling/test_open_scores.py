@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.scheduling.supply import NOTHING, Supply, send
+from tests.scheduling.supply import Supply, send
 
 from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Score
@@ -26,7 +26,7 @@ def score(path, tokens=STEP, *, problem=0, need_open=True):
 
 def add(scheduler, *jobs):
     for job in jobs:
-        scheduler.add(job, 0.0)
+        scheduler.add(job)
 
 
 def nodes(jobs):
@@ -77,15 +77,6 @@ def test_a_score_that_is_dropped_before_it_was_sent_makes_room():
     assert send(scheduler) == jobs[2:3]
     scheduler.ended(jobs[2])
     assert scheduler.pending == scheduler.in_flight == (0, 0)
-
-
-def test_grouped_scores_are_held_back_too():
-    scheduler = scheduler_of(group_tokens=4 * STEP, group_wait_s=1.0)
-    jobs = [score((child,)) for child in range(4)]
-    add(scheduler, *jobs[:3])
-    assert send(scheduler) == []
-    add(scheduler, jobs[3])
-    assert send(scheduler) == jobs[:2]
 
 
 def crowded(**policy):
@@ -148,12 +139,12 @@ def test_what_waits_for_room_keeps_problems_from_starting():
     """As if it were in the verifier's queue; what its own problem's share holds back does not."""
     scheduler, _ = crowded(budget=CROWD + STEP)
     supply = Supply(queued=["a", "b"])
-    scheduler.next(0.0, supply)
+    send(scheduler, supply)
     assert supply.queued == []
     for problem in (3, 4, 5):
         add(scheduler, score((0,), problem=problem), score((1,), problem=problem))
     supply = Supply(queued=["c"])
-    scheduler.next(0.0, supply)
+    send(scheduler, supply)
     assert supply.queued == ["c"]
 
 
@@ -187,7 +178,7 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
         elif in_flight:
             scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
         opened = sum(job.tokens for job in in_flight)
-        for job in scheduler.next(0.0, NOTHING).send:
+        for job in send(scheduler):
             if job.work.need_open and job not in needed:
                 assert opened < CROWD or budget <= CROWD, "it waits for room"
                 opened += job.tokens

@@ -18,15 +18,15 @@ def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
         generate(1, 5, Kind.MAIN),
     ]
     for job in jobs:
-        scheduler.add(job, 0.0)
+        scheduler.add(job)
     assert [job.work.node[0] for job in send(scheduler)] == [4, 5, 3, 2, 1]
 
 
 def test_a_finished_problem_leaves_nothing_behind():
     scheduler = Scheduler(Policy("decoupled", 1, 10))
     for child in range(3):
-        scheduler.add(generate(0, child), 0.0)
-    scheduler.add(generate(1, 9), 0.0)
+        scheduler.add(generate(0, child))
+    scheduler.add(generate(1, 9))
     (first,) = send(scheduler)
     scheduler.ended(first)
     scheduler.problem_ended(0)
@@ -39,7 +39,7 @@ def test_work_of_a_higher_priority_goes_first_whatever_its_kind_or_age(prioritie
     scheduler = Scheduler(Policy("decoupled", len(priorities), 100))
     for problem, priority in enumerate(priorities):
         kind = Kind.EAGER if problem % 2 else Kind.MAIN
-        scheduler.add(Job(problem, Expand((problem,), problem, SAMPLING), 5, kind, priority), 0.0)
+        scheduler.add(Job(problem, Expand((problem,), problem, SAMPLING), 5, kind, priority))
     sent = send(scheduler)
     assert [job.priority for job in sent] == sorted(priorities, reverse=True)
     ranks = [(-job.priority, job.kind, job.problem) for job in sent]
@@ -48,12 +48,12 @@ def test_work_of_a_higher_priority_goes_first_whatever_its_kind_or_age(prioritie
 
 def test_an_urgent_problem_starts_before_pending_work_of_others():
     scheduler = Scheduler(Policy("decoupled", 2, 100))
-    scheduler.add(generate(0, 0), 0.0)
+    scheduler.add(generate(0, 0))
     send(scheduler)
     for child in (1, 2):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     send(scheduler)
-    scheduler.add(generate(0, 3), 0.0)
+    scheduler.add(generate(0, 3))
 
     class Urgent(Supply):
         def next_priority(self):
@@ -61,8 +61,8 @@ def test_an_urgent_problem_starts_before_pending_work_of_others():
 
     started = []
     supply = Urgent([7], start=started.append)
-    assert send(scheduler, supply=supply) == []
+    assert send(scheduler, supply) == []
     assert started == [], "no slot is free"
     scheduler.ended(generate(0, 0))
-    send(scheduler, supply=supply)
+    send(scheduler, supply)
     assert started == [7]

@@ -40,7 +40,7 @@ class World:
         if kind is Kind.EAGER:
             self.scheduler.problem_asked(problem, [job.work for job in jobs])
         for job in jobs:
-            self.scheduler.add(job, 0.0)
+            self.scheduler.add(job)
 
     @property
     def queued(self):
@@ -52,7 +52,7 @@ class World:
 
     def run(self, check):
         while True:
-            jobs = send(self.scheduler, supply=self.supply)
+            jobs = send(self.scheduler, self.supply)
             self.flying += jobs
             if jobs:
                 self.batches.append(jobs)
@@ -67,7 +67,7 @@ class World:
         self.scheduler.ended(job)
         if isinstance(job.work, Expand):
             tokens = self.rng.choice([3, 10, 30, 50])  # the last is more than the budget
-            self.scheduler.add(score(job.problem, job.work.node[0], tokens), 0.0)
+            self.scheduler.add(score(job.problem, job.work.node[0], tokens))
             return
         self.open[job.problem] -= 1
         if not self.open[job.problem]:
@@ -119,10 +119,10 @@ def test_batched_starts_no_problem_beyond_a_full_batch():
 
     def start(problem):
         for child in range(3):
-            scheduler.add(generate(problem, child, Kind.EAGER), 0.0)
+            scheduler.add(generate(problem, child, Kind.EAGER))
 
     supply = Supply(range(4), start=start)
-    assert len(send(scheduler, supply=supply)) == 6
+    assert len(send(scheduler, supply)) == 6
     assert supply.queued == [2, 3]
 
 
@@ -139,11 +139,11 @@ def test_no_more_problems_run_at_once_than_the_policy_allows(schedule, seed, at_
 @pytest.mark.parametrize(("backlog", "starts"), [(9, True), (10, False), (11, False)])
 def test_decoupled_starts_no_problem_while_a_whole_batch_waits_for_the_verifier(backlog, starts):
     scheduler = Scheduler(Policy("decoupled", 2, 10))
-    scheduler.add(score(0, 0, 10), 0.0)
+    scheduler.add(score(0, 0, 10))
     assert len(send(scheduler)) == 1
-    scheduler.add(score(0, 1, backlog), 0.0)
+    scheduler.add(score(0, 1, backlog))
     started = []
-    send(scheduler, supply=Supply([7], start=started.append))
+    send(scheduler, Supply([7], start=started.append))
     assert bool(started) is starts
 
 
@@ -152,14 +152,14 @@ def test_alternating_starts_no_problem_within_a_turn(at_work):
     """Its scores are not known yet: they may fill the verifier's next batches."""
     scheduler = Scheduler(Policy("alternating", 2, 10))
     job = generate(0, 0) if at_work == "generator" else score(0, 0, 4)
-    scheduler.add(job, 0.0)
+    scheduler.add(job)
     assert send(scheduler) == [job]
     started = []
     supply = Supply([7], start=started.append)
-    assert send(scheduler, supply=supply) == []
+    assert send(scheduler, supply) == []
     assert started == []
     scheduler.ended(job)
-    send(scheduler, supply=supply)
+    send(scheduler, supply)
     assert started == [7]
 
 
@@ -174,11 +174,11 @@ def test_alternating_gives_the_models_turns_of_one_batch():
         return [job.work.node[0] for job in jobs]
 
     for child in range(5):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     assert turn() == [0, 1]
     assert turn() == [2, 3], "the verifier passes: it has nothing to do"
     for child in (10, 11, 12):
-        scheduler.add(score(0, child, 4), 0.0)
+        scheduler.add(score(0, child, 4))
     assert turn() == [10, 11]
     assert turn() == [4]
     assert turn() == [12]

@@ -31,7 +31,7 @@ def new_scheduler(*, shared=True, **policy):
 def scoring(scheduler, count, problem=0):
     """So many scores in flight."""
     for child in range(count):
-        scheduler.add(score(problem, 1000 + child, 400), 0.0)
+        scheduler.add(score(problem, 1000 + child, 400))
     sent = of_verifier(send(scheduler))
     assert len(sent) == count
     return sent
@@ -41,7 +41,7 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left():
     scheduler = new_scheduler()
     scores = scoring(scheduler, 20)
     for child in range(9):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
         assert send(scheduler) == []
     for job in scores[:-1]:
         scheduler.ended(job)
@@ -52,7 +52,7 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left():
 def test_on_devices_of_their_own_nothing_waits():
     scheduler = new_scheduler(shared=False)
     scoring(scheduler, 20)
-    scheduler.add(generate(0, 0), 0.0)
+    scheduler.add(generate(0, 0))
     assert len(send(scheduler)) == 1
 
 
@@ -60,17 +60,17 @@ def test_beside_many_others_work_goes_at_once():
     """Then the generator's steps go on for them anyway."""
     scheduler = new_scheduler()
     for child in range(30):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     assert len(send(scheduler)) == 30
     scoring(scheduler, 20)
-    scheduler.add(generate(0, 40), 0.0)
+    scheduler.add(generate(0, 40))
     assert len(send(scheduler)) == 1
 
 
 def generating(scheduler, count):
     """So many requests in flight on the generator."""
     for child in range(count):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     assert len(of_generator(send(scheduler))) == count
 
 
@@ -87,11 +87,11 @@ def test_an_idle_verifier_waits_while_scores_come_sooner_than_a_step_costs():
     took(scheduler, request_s=0.5, step_s=0.5)
     generating(scheduler, 5)
     for child in range(2):
-        scheduler.add(score(0, child, 200), 0.0)
+        scheduler.add(score(0, child, 200))
         assert send(scheduler) == []
-    scheduler.add(score(0, 2, 200), 0.0)
+    scheduler.add(score(0, 2, 200))
     assert len(send(scheduler)) == 3
-    scheduler.add(score(0, 3, 400), 0.0)
+    scheduler.add(score(0, 3, 400))
     assert len(send(scheduler)) == 1, "it joins the engine's next step"
 
 
@@ -99,7 +99,7 @@ def test_scores_do_not_wait_for_longer_than_their_step_takes():
     scheduler = new_scheduler()
     took(scheduler, request_s=0.5, step_s=0.05)
     generating(scheduler, 5)
-    scheduler.add(score(0, 0, 200), 0.0)
+    scheduler.add(score(0, 0, 200))
     assert len(send(scheduler)) == 1
 
 
@@ -112,7 +112,7 @@ def test_no_score_waits_before_both_engines_have_shown_how_long_they_take(learnt
         if learnt == "verifier":
             scheduler.learn_score(1, 100.0)
     generating(scheduler, 5)
-    scheduler.add(score(0, 0, 200), 0.0)
+    scheduler.add(score(0, 0, 200))
     assert len(send(scheduler)) == 1
 
 
@@ -120,9 +120,9 @@ def test_scores_that_wait_for_others_do_not_stop_speculation():
     scheduler = new_scheduler(speculation="auto")
     took(scheduler, request_s=0.5, step_s=0.5)  # and a request more costs nothing
     generating(scheduler, 5)
-    scheduler.add(score(0, 0, 200), 0.0)
+    scheduler.add(score(0, 0, 200))
     guess = speculative(9)
-    assert send(scheduler, supply=Supply(guesses=[guess])) == [guess]
+    assert send(scheduler, Supply(guesses=[guess])) == [guess]
 
 
 @given(
@@ -157,26 +157,16 @@ def test_waiting_costs_twice_the_least_at_most_where_scores_come_evenly(count, g
 def test_a_score_that_everything_waits_for_goes_at_once():
     scheduler = new_scheduler(speculation="always")
     guess = speculative(9)
-    assert send(scheduler, supply=Supply(guesses=[guess])) == [guess]
-    scheduler.add(score(0, 0, 1), 0.0)
+    assert send(scheduler, Supply(guesses=[guess])) == [guess]
+    scheduler.add(score(0, 0, 1))
     assert len(send(scheduler)) == 1
-
-
-def test_groups_that_the_policy_asks_for_are_not_held_for_longer():
-    scheduler = new_scheduler(group_tokens=400, group_wait_s=1.0)
-    took(scheduler, request_s=0.5, step_s=100.0)
-    scheduler.add(generate(0, 0), 0.0)
-    send(scheduler)
-    for child in range(2):
-        scheduler.add(score(0, child, 200), 0.0)
-    assert len(send(scheduler)) == 2
 
 
 def test_while_work_gathers_nothing_is_guessed():
     scheduler = new_scheduler(speculation="always")
     scoring(scheduler, 20)
-    scheduler.add(generate(0, 0), 0.0)
-    assert send(scheduler, supply=Supply(guesses=[speculative(9)])) == []
+    scheduler.add(generate(0, 0))
+    assert send(scheduler, Supply(guesses=[speculative(9)])) == []
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
@@ -200,7 +190,7 @@ def test_work_waits_only_while_the_other_engine_computes(seed):
         event = rng.random()
         if event < 0.4:
             job = generate(0, child) if rng.random() < 0.5 else score(0, child, rng.randint(1, 800))
-            scheduler.add(job, 0.0)
+            scheduler.add(job)
             waiting.append(job)
         elif event < 0.5 and waiting:
             assert scheduler.drop(waiting.pop(rng.randrange(len(waiting))))
@@ -228,11 +218,11 @@ def start_problems(*, width, whole=False, shared=True):
             job.work = Expand(job.work.node, job.work.seed, SAMPLING, whole=whole)
         scheduler.problem_asked(problem, [job.work for job in jobs])
         for job in jobs:
-            scheduler.add(job, 0.0)
+            scheduler.add(job)
 
     supply = Supply(range(1000), start=start)
     for _ in range(100):
-        for job in send(scheduler, supply=supply):
+        for job in send(scheduler, supply):
             if job.work.node != (0,):
                 scheduler.ended(job)
     return scheduler, started
@@ -254,7 +244,7 @@ def test_a_problem_that_ends_makes_room_for_the_next():
     before = len(started)
     scheduler.problem_ended(0)
     supply = Supply([1001], start=started.append)
-    send(scheduler, supply=supply)
+    send(scheduler, supply)
     assert len(started) == before + 1
 
 
@@ -266,10 +256,10 @@ def test_on_a_shared_device_nothing_is_guessed_while_the_verifier_has_more_to_do
     for load in [4, 32] * 20:  # one more request costs next to nothing
         scheduler.learn(load, 10, 10 * (1 + 1e-6 * load))
     for child in range(3):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     assert len(send(scheduler)) == 3
     for child in range(scores):
-        scheduler.add(score(0, child, 500), 0.0)
+        scheduler.add(score(0, child, 500))
     assert len(send(scheduler)) == scores
     guesses = Supply(guesses=[speculative(9)])
-    assert len(send(scheduler, supply=guesses)) == sent
+    assert len(send(scheduler, guesses)) == sent

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.scheduling.supply import (
-    NOTHING,
     Supply,
+    decide,
     generate,
     of_generator,
     score,
@@ -22,20 +22,20 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     guesses = [speculative(10), speculative(11), speculative(12)]
     main = [generate(0, child) for child in range(2)]
     for job in main:
-        scheduler.add(job, 0.0)
-    assert send(scheduler, supply=Supply(guesses=guesses)) == [*main, *guesses[:2]]
-    assert send(scheduler, supply=Supply(guesses=guesses[2:])) == []
+        scheduler.add(job)
+    assert send(scheduler, Supply(guesses=guesses)) == [*main, *guesses[:2]]
+    assert send(scheduler, Supply(guesses=guesses[2:])) == []
     wanted = generate(0, 2)
-    scheduler.add(wanted, 0.0)
-    actions = scheduler.next(0.0, NOTHING)
-    assert actions.send == [wanted], "main work does not wait for speculation"
-    assert actions.cancel == [guesses[1]]
+    scheduler.add(wanted)
+    cancelled, sent = decide(scheduler)
+    assert sent == [wanted], "main work does not wait for speculation"
+    assert cancelled == [guesses[1]]
     scheduler.ended(guesses[1])
-    assert scheduler.next(0.0, NOTHING).cancel == []
+    assert scheduler.overdrawn() == []
     scheduler.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
     assert guesses[0].kind is Kind.MAIN
-    scheduler.add(generate(0, 3), 0.0)
+    scheduler.add(generate(0, 3))
     assert send(scheduler) == [], "what was promoted has its slot for good"
 
 
@@ -52,47 +52,47 @@ def test_the_least_promising_guesses_give_up_their_slots(ranks, wanted):
         speculative(child, problem=problem, level=level, chance=chance)
         for child, (level, chance, problem) in enumerate(ranks)
     ]
-    assert send(scheduler, supply=Supply(guesses=guesses)) == guesses
+    assert send(scheduler, Supply(guesses=guesses)) == guesses
     for child in range(wanted):
-        scheduler.add(generate(0, child), 0.0)
-    actions = scheduler.next(0.0, NOTHING)
-    kept = [job for job in guesses if job not in actions.cancel]
-    assert len(actions.cancel) == wanted
-    for job in actions.cancel:
+        scheduler.add(generate(0, child))
+    cancelled, _ = decide(scheduler)
+    kept = [job for job in guesses if job not in cancelled]
+    assert len(cancelled) == wanted
+    for job in cancelled:
         assert all((-job.level, job.chance) <= (-other.level, other.chance) for other in kept)
-    assert set(actions.cancel) <= set(guesses)
+    assert set(cancelled) <= set(guesses)
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "batched"])
 def test_phases_do_not_speculate(schedule):
     scheduler = Scheduler(Policy(schedule, 4, 100, speculation="always"))
     main = generate(0, 0)
-    scheduler.add(main, 0.0)
-    assert send(scheduler, supply=Supply(guesses=[speculative(9)])) == [main]
+    scheduler.add(main)
+    assert send(scheduler, Supply(guesses=[speculative(9)])) == [main]
 
 
 def test_alternating_fills_the_generators_turn_with_speculation():
     scheduler = Scheduler(Policy("alternating", 4, 100, speculation="always"))
     guesses = Supply(guesses=[speculative(child) for child in range(10, 15)])
     main = generate(0, 0)
-    scheduler.add(main, 0.0)
-    sent = send(scheduler, supply=guesses)
+    scheduler.add(main)
+    sent = send(scheduler, guesses)
     assert sent == [main, *guesses.waiting[:3]]
-    assert send(scheduler, supply=guesses) == [], "the batch is on its way"
+    assert send(scheduler, guesses) == [], "the batch is on its way"
     for job in sent:
         scheduler.ended(job)
     scoring = score(0, 0, 5)
-    scheduler.add(scoring, 0.0)
-    assert send(scheduler, supply=guesses) == [scoring], "it is the verifier's turn"
+    scheduler.add(scoring)
+    assert send(scheduler, guesses) == [scoring], "it is the verifier's turn"
 
 
 @pytest.mark.parametrize(("mode", "sent"), [("auto", 0), ("always", 4), ("off", 0)])
 def test_auto_does_not_speculate_while_the_verifier_is_behind(mode, sent):
     scheduler = Scheduler(Policy("decoupled", 4, 10, speculation=mode))
     for child in range(2):
-        scheduler.add(score(0, child, 8), 0.0)
+        scheduler.add(score(0, child, 8))
     guesses = Supply(guesses=[speculative(child) for child in range(9)])
-    assert len(of_generator(send(scheduler, supply=guesses))) == sent
+    assert len(of_generator(send(scheduler, guesses))) == sent
 
 
 @settings(max_examples=amount(12, 50), deadline=None)
@@ -104,7 +104,7 @@ def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, 
     for load in [4, 32] * 20:
         scheduler.learn(load, 10, 10 * (fixed + each * load))
     guesses = [speculative(child, chance=chance) for child in range(512)]
-    admitted = len(send(scheduler, supply=Supply(guesses=guesses)))
+    admitted = len(send(scheduler, Supply(guesses=guesses)))
 
     def share(load):
         return each * load / (fixed + each * load)
@@ -121,12 +121,12 @@ def test_a_guess_on_a_shared_device_costs_the_verifier_as_much_while_it_computes
     for load in [4, 32] * 20:
         scheduler.learn(load, 10, 10 * (14 + load))  # at a load of 6 the share is 0.3
     for child in range(5 - scores):
-        scheduler.add(generate(0, child), 0.0)
+        scheduler.add(generate(0, child))
     for child in range(scores):
-        scheduler.add(score(0, child, 8), 0.0)
+        scheduler.add(score(0, child, 8))
     assert len(send(scheduler)) == 5
     guess = speculative(9, chance=0.4)
-    assert len(send(scheduler, supply=Supply(guesses=[guess]))) == sent
+    assert len(send(scheduler, Supply(guesses=[guess]))) == sent
 
 
 def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_loads():
@@ -134,8 +134,8 @@ def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_l
     for load in [60, 61, 62, 63] * 100:
         scheduler.learn(load, 10, 10.0)
     guesses = [speculative(child, chance=0.1) for child in range(99)]
-    assert send(scheduler, supply=Supply(guesses=guesses)) == []
+    assert send(scheduler, Supply(guesses=guesses)) == []
     for load in [16] * 20:
         scheduler.learn(load, 10, 10.0)
     assert scheduler.pays(0.1), "no request was slower for being one of more"
-    assert len(send(scheduler, supply=Supply(guesses=guesses))) == 64
+    assert len(send(scheduler, Supply(guesses=guesses))) == 64

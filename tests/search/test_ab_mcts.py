@@ -71,3 +71,6 @@ def test_a_draw_decides_wider_first_and_then_the_smaller_path():
     assert walk(root, lambda belief: 0.0) == [root]
     way = walk(root, lambda belief: -1.0 if belief is root.wider else belief.mean)
     assert [place.path for place in way] == [(), (1,)], "deeper as 0 > -1; below 1 it is 0.9 > 0"
+    back_up([root, root.children[1], root.children[1].children[0]], [], 0.0)
+    way = walk(root, lambda belief: -1.0 if belief is root.wider else belief.mean)
+    assert [place.path for place in way] == [(), (2,)], "by all chains through a child"

@@ -102,7 +102,7 @@ class LooksAtAll(BeamSearch):
     def _outranked(self, pool, latest):
         ranked = [candidate.end for candidate in pool.ranked if candidate.active]
         kept = [self._rank(node) for node in self._keep(ranked)]
-        cutoff = kept[-1] if len(kept) == self._width else None
+        cutoff = kept[-1] if len(kept) == self._kept else None
         if self._enough(pool.ended):
             cutoff = UNREACHABLE
         return [

@@ -1,10 +1,36 @@
 """Searches worked by hand."""
 
 import pytest
-from tests.search.reference_run import Call, GenerateCall, Params
-from tests.search.test_core_and_reference import core_search, run_core
 
-from tts.search import NodePath, Search, Stop, Thought
+from tts.search import (
+    AdaptiveVoteConfig,
+    AnswerForm,
+    BeamSearchConfig,
+    DvtsConfig,
+    Expand,
+    Generated,
+    MctsConfig,
+    NodePath,
+    ParticleConfig,
+    RebaseConfig,
+    SampleSearchConfig,
+    Scored,
+    Search,
+    SearchConfig,
+    Stop,
+    Thought,
+    Work,
+)
+
+CONFIGS: dict[str, type[SearchConfig]] = {
+    "sample": SampleSearchConfig,
+    "adaptive_vote": AdaptiveVoteConfig,
+    "beam_search": BeamSearchConfig,
+    "dvts": DvtsConfig,
+    "rebase": RebaseConfig,
+    "particle_filtering": ParticleConfig,
+    "mcts": MctsConfig,
+}
 
 
 def name_of(path: NodePath) -> str:
@@ -22,22 +48,20 @@ class Script:
         text = self.steps[name_of(path)]
         return Thought((), text.removesuffix("$"), Stop.END if text.endswith("$") else Stop.STEP)
 
-    def generate(
-        self, path: NodePath, seed: int, temperature: float, whole: bool
-    ) -> tuple[Thought, ...]:
-        assert seed == half(path)
+    def answer(self, work: Work) -> Generated | Scored:
+        path = work.node
+        if not isinstance(work, Expand):
+            return Scored(path, self.scores[name_of(path)])
+        assert work.seed == half(path)
         thoughts = [self.thought(path)]
-        while whole and thoughts[-1].stop is Stop.STEP:
+        while work.whole and thoughts[-1].stop is Stop.STEP:
             path = (*path, 0)
             thoughts.append(self.thought(path))
-        return tuple(thoughts)
+        return Generated(work.node, tuple(thoughts))
 
-    def score(self, path: NodePath) -> float:
-        return self.scores[name_of(path)]
-
-    def answer_form(self, text: str) -> tuple[str, bool] | None:
+    def answer_form(self, text: str) -> AnswerForm | None:
         """The last character: a digit is exact, a letter is not, a dot is no answer."""
-        return (text[-1], text[-1].isdigit()) if text[-1] != "." else None
+        return AnswerForm(text[-1], text[-1].isdigit()) if text[-1] != "." else None
 
 
 def half(path: NodePath) -> int:
@@ -48,7 +72,7 @@ def half(path: NodePath) -> int:
 class Outcome:
     """What a search came to, and what it asked for."""
 
-    def __init__(self, search: Search, asked: list[Call]) -> None:
+    def __init__(self, search: Search, asked: list[Work]) -> None:
         self.nodes = {node.path: node for node in search.tree or ()}
         result = search.result()
         assert result is not None
@@ -58,8 +82,14 @@ class Outcome:
 
 def play(strategy: str, world: Script, **params: object) -> Outcome:
     """The outcome; every step of the script must have been asked for."""
-    search = core_search(strategy, Params(**params), half, world)
-    outcome = Outcome(search, run_core(search, world))
+    search = CONFIGS[strategy].model_validate(params).new_search(half, world.answer_form)
+    asked: list[Work] = []
+    waiting: list[Work] = []
+    while not search.done:
+        waiting += search.ask()
+        asked.append(waiting.pop(0))
+        search.tell(world.answer(asked[-1]))
+    outcome = Outcome(search, asked)
     assert {name_of(path) for path in outcome.nodes} == set(world.steps)
     return outcome
 
@@ -88,8 +118,8 @@ def test_sample_ranks_chains_by_path_score_then_path() -> None:
     outcome = play("sample", world, n=3, agg_strategy="mean")
     assert out(outcome) == [("1", "c", 0.9), ("0.0", "ab", 0.5), ("2.0", "de", 0.5)]
     assert fates(outcome) == {"completed": "0.0 1 2.0", "expanded": "0 2"}
-    generated = [call for call in outcome.calls if isinstance(call, GenerateCall)]
-    assert [(call.path, call.whole) for call in generated] == [((i,), True) for i in range(3)]
+    generated = [call for call in outcome.calls if isinstance(call, Expand)]
+    assert [(call.node, call.whole) for call in generated] == [((i,), True) for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +291,22 @@ def test_particle_weights_add_up_until_they_are_resampled() -> None:
     }
 
 
+def test_particles_that_were_resampled_weigh_the_same() -> None:
+    # Iteration 1: odds 4 and 1, effective 25 / 17 = 1.47, below 0.9 * 2; both points, 0.25 and
+    # 0.75, are within 0's share of 0.8. Iteration 2: odds 1.5 and 1, effective 1.92, so both stay.
+    # (With the weights of iteration 1 they would be 6 and 1, and 0.0 be drawn twice.)
+    world = Script(
+        {"0": "a", "1": "b", "0.0": "c", "0.1": "d", "0.0.0": "e", "0.1.0": "f"},
+        {"0": 0.8, "1": 0.5, "0.0": 0.6, "0.1": 0.5, "0.0.0": 0.5, "0.1.0": 0.5},
+    )
+    outcome = play("particle_filtering", world, n=2, num_iterations=3, ess_threshold=0.9)
+    assert fates(outcome) == {
+        "completed": "0.0.0 0.1.0",
+        "expanded": "0 0.0 0.1",
+        "pruned": "1",
+    }
+
+
 def test_a_simulation_opens_a_child_where_it_promises_more_than_those_there() -> None:
     # The root's first child scores 0.2 where new ones promise (0.5 + 0.2) / (1 + 1) = 0.35, so it
     # gets another; below 1 a new one promises 0.9 * 0.54. The chain's 0.8 counts for 1, too, whose
@@ -296,7 +342,7 @@ def test_a_simulation_under_way_counts_as_a_visit_of_value_0() -> None:
     )
     outcome = play("mcts", world, n=2, width=2, parallel=2, exploration=0.0)
     assert out(outcome) == [("0.0", "a5", 0.8), ("1.0", "b7", 0.7)]
-    assert [name_of(call.path) for call in outcome.calls if isinstance(call, GenerateCall)] == [
+    assert [name_of(call.node) for call in outcome.calls if isinstance(call, Expand)] == [
         *("0", "1"),
         *("0.0", "1.0"),
     ]

@@ -4,32 +4,23 @@ Most are from the notes of an independent port of FastTTS (github.com/davidshiao
 from search-and-learn and its issue tracker.
 """
 
-import asyncio
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from rich.console import Console
 from tests.driver.scripted_run import PROBLEMS, Run
-from tests.runs.logs import SESSION
-from tests.runs.runs import CONFIG
+from tests.runs.runs import row_of
 
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
-from tts.grading import Grader
-from tts.grading.votes import judge
-from tts.reports.runs import comparison
-from tts.runs.config import RunConfig
-from tts.runs.summary import summarise
+from tts.reports.comparison import tables
 from tts.search import (
     BeamSearch,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
-    Fate,
     Generated,
     RebaseConfig,
     SampleSearchConfig,
@@ -69,31 +60,6 @@ def grow(search, text="x\n\n", score=0.5, stop=Stop.STEP):
             search.tell(Generated(work.node, step(text, stop)))
         else:
             search.tell(Scored(work.node, score))
-
-
-def test_copies_of_a_beam_do_not_inherit_speculative_scores():
-    """FastTTS port: errors of up to 0.28 in the scores of duplicated beams."""
-    search = beam(n=2, beam_width=2, num_iterations=2)
-    grow(search)
-    search.tell(Scored((0, 0), 0.9))  # somebody scored a step of (0, 0) that was thrown away
-    grow(search)
-    search.tell(Scored((0, 0), 0.9))
-    grow(search)
-    assert [search.tree[path].score for path in ((0, 0), (0, 1))] == [None, None]
-    grow(search, score=0.25)
-    assert [done.score for done in search.result().completions] == [0.25, 0.25]
-
-
-def test_copies_of_a_beam_do_not_inherit_steps_that_were_finished_ahead():
-    """FastTTS port: all copies started from the original's speculative next step."""
-    search = beam(n=2, beam_width=2, num_iterations=2)
-    grow(search)
-    search.tell(Generated((0, 0), step("ahead\n\n")))
-    grow(search)
-    works = search.ask()
-    assert [work.node for work in works] == [(0, 0), (0, 1)]
-    assert all(search.tree[work.node].thought is None for work in works)
-    assert len({work.seed for work in works}) == 2, "siblings must be sampled independently"
 
 
 def test_an_end_of_sequence_several_steps_ahead_does_not_end_the_beam():
@@ -167,42 +133,13 @@ def test_ids_are_never_tokenised_again(tiny_deployment, tokenizer):
     assert checked
 
 
-def test_completions_beyond_n_do_not_count():
-    """FastTTS port, search-and-learn #42: more than n answers were graded at a latency quoted at n.
-
-    Three of four candidates end at once in the second iteration, where two are still wanted.
-    """
-    search = beam(n=2, beam_width=1, num_iterations=5)
-    for work in search.ask():
-        ends = work.node == (0,)
-        text = r"\boxed{1}" if ends else "go on\n\n"
-        search.tell(Generated(work.node, step(text, Stop.END if ends else Stop.STEP)))
-    for work in search.ask():
-        search.tell(Scored(work.node, 0.5))
-    for work in search.ask():
-        right = work.node[-1] == 1
-        search.tell(Generated(work.node, step(r"\boxed{9}" if right else r"\boxed{2}", Stop.END)))
-    for work in search.ask():
-        search.tell(Scored(work.node, 0.1 if work.node[-1] == 1 else 0.9))
-    fates = {node.path: node.fate for node in search.tree}
-    assert fates[1, 1] is Fate.SURPLUS
-    assert len(search.result().completions) == 2
-
-    async def graded():
-        async with Grader() as grader:
-            return await judge(search.result(), "9", grader)
-
-    assert asyncio.run(graded()).any_correct is False, "a surplus completion was graded"
-
-
 def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys):
     """FastTTS port: one run aggregated by `last`, the other by `prod`."""
-    summaries = []
+    rows = []
     for schedule, how, wall_s in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0)):
         parameters = {"n": 4, "agg_strategy": how}
-        config = RunConfig(**{**CONFIG, "schedule": schedule, "parameters": parameters})
-        summaries.append(replace(summarise(config, [SESSION]), wall_s=wall_s))
-    Console(width=200).print(comparison(summaries))
+        rows.append(row_of(schedule=schedule, parameters=parameters, wall_s=wall_s))
+    Console(width=200).print(tables(rows))
     shown = capsys.readouterr().out
     assert "2.00x" not in shown
     assert "trees identical" not in shown
@@ -254,17 +191,3 @@ def test_a_step_of_white_space_ends_its_chain():
     grow(search, " \n\n")
     grow(search)
     assert search.done
-
-
-def test_fewer_completions_than_n_are_not_repeated():
-    """search-and-learn repeats completions until there are n, and votes with the copies."""
-    search = beam(n=4, beam_width=2, num_iterations=2)
-    for work in search.ask():
-        ends = work.node == (0,)
-        search.tell(
-            Generated(work.node, step("x" * (1 + work.node[0]), Stop.END if ends else Stop.STEP))
-        )
-    while not search.done:
-        grow(search)
-    nodes = [done.node for done in search.result().completions]
-    assert len(nodes) == len(set(nodes)) == 4

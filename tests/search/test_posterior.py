@@ -9,7 +9,7 @@ from examples.ab_mcts import Posterior, student_t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.search.seeds import node_seed, unit_interval
+from tts.search.thought import node_seed, unit_interval
 
 values = st.lists(st.floats(0, 1), max_size=30)
 numbers = st.floats(1e-9, 1)

@@ -16,11 +16,11 @@ from tts.search import (
     RebaseSearch,
     Score,
     Scored,
-    StepSearch,
     Stop,
     Thought,
 )
 from tts.search.candidates import Candidate, Pool
+from tts.search.pruning import PruningSearch
 from tts.search.tree import Node
 
 
@@ -48,7 +48,7 @@ DRAWN = {
     ("SCORING", "_outranked"),
     ("READY", "_decide"),
 }
-"""The arrows of the drawing at the top of step_search."""
+"""The arrows that are drawn at the top of step_search and of pruning."""
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def taken(monkeypatch):
 
         return watching
 
-    def withdraw(search, node, original=StepSearch._withdraw_score):
+    def withdraw(search, node, original=PruningSearch._withdraw_score):
         seen.add((search._awaiting_score[node].state.name, "_outranked"))
         original(search, node)
 
     monkeypatch.setattr(Candidate, "__setattr__", set_attribute)
-    monkeypatch.setattr(StepSearch, "_withdraw_score", withdraw)
+    monkeypatch.setattr(PruningSearch, "_withdraw_score", withdraw)
     for strategy in (BeamSearch, DvtsSearch, RebaseSearch, ParticleSearch):
         monkeypatch.setattr(strategy, "_decide", watched(strategy._decide))
     return seen

@@ -4,15 +4,34 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.serving.repository import render as repository
+from tts.serving.repository.digest import DIGEST, deployment_digest
+from tts.serving.repository.render import parse_config
 
 TEMPLATES = Path(__file__).parent / "templates"
 ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}
+
+
+def serve_echo(patch: pytest.MonkeyPatch, templates: Path) -> None:
+    """Render the models of this folder, whatever the deployment."""
+
+    def configs(deployment: Deployment, **_: object) -> dict[str, Any]:
+        found = {
+            file.parent.name: parse_config(file) for file in templates.glob("*/*/config.pbtxt")
+        }
+        for config in found.values():
+            config.parameters[DIGEST].string_value = deployment_digest(deployment)
+        return found
+
+    patch.setattr(paths, "templates_dir", lambda: templates)
+    patch.setattr(repository, "model_configs", configs)
+    patch.setattr(repository, "require_current", lambda deployment: ENGINES)
 
 
 def make_deployment(
@@ -90,8 +109,7 @@ def echo(
 ) -> Callable[..., Deployment]:
     """Makes deployments of the echo models, everything of which lies in the test's folder."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(paths, "templates_dir", lambda: templates)
-    monkeypatch.setattr(repository, "require_current", lambda deployment: ENGINES)
+    serve_echo(monkeypatch, templates)
     return make_deployment
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.bundled import COMPILED
 from tests.conftest import write_tokenizer
-from tests.serving.expected_configs import unexpected
+from tests.serving.facts import unexpected
 from tests.serving.mutations import MUTATIONS, mutants
 from tritonclient.grpc import model_config_pb2 as triton
 
@@ -19,9 +19,11 @@ from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import KV_FRACTION
-from tts.serving.contract import check_repository
 from tts.serving.contract.facts import contract
 from tts.serving.repository import render as repository
+from tts.serving.repository.check import check_repository
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.repository.model_configs import model_configs
 from tts.serving.repository.render import parse_config, render_repository
 
 Make = Callable[..., Deployment]
@@ -36,7 +38,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
     deployment = tensorrt()
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
-    assert unexpected(folder, deployment) == []
+    assert unexpected(folder) == []
     configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
     assert set(configs) == {"generator", "prm_engine", "prm_score", "prm"}
     generator, engine = configs["generator"], configs["prm_engine"]
@@ -47,13 +49,41 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
         "generation_logits"
     ] == "TYPE_FP32"
     values = parameters(engine)
-    assert values["kv_cache_free_gpu_mem_fraction"] == str(KV_FRACTION)  # as the plan has it
-    assert values["gpt_model_path"] == str(paths.engine_dir("pair", "verifier"))
-    assert values["batch_scheduler_policy"] == "guaranteed_no_evict"
-    assert values["gpu_device_ids"] == "0"
-    assert {"tokenizer_dir", "guided_decoding_backend", "xgrammar_tokenizer_info_path"} <= set(
-        values
-    )
+    assert values == {
+        "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+        "batch_scheduler_policy": "guaranteed_no_evict",
+        "cancellation_check_period_ms": "5",
+        "decoding_mode": "top_k_top_p",
+        "deployment_digest": deployment_digest(deployment),
+        "enable_chunked_context": "true",
+        "enable_kv_cache_reuse": "true",
+        "exclude_input_in_output": "true",
+        "gpt_model_path": str(paths.engine_dir("pair", "verifier")),
+        "gpt_model_type": "inflight_fused_batching",
+        "gpu_device_ids": "0",
+        "guided_decoding_backend": "",
+        "kv_cache_free_gpu_mem_fraction": str(KV_FRACTION),  # as the plan has it
+        "kv_cache_host_memory_bytes": "0",
+        "kv_cache_onboard_blocks": "true",
+        "max_beam_width": "1",
+        "max_tokens_in_paged_kv_cache": "65536",
+        "normalize_log_probs": "true",
+        "recv_poll_period_ms": "1",
+        "stats_check_period_ms": "100",
+        "tokenizer_dir": "",
+        "xgrammar_tokenizer_info_path": "",
+    }
+    inputs = {tensor.name: tensor for tensor in engine.input}
+    assert inputs.keys() == {tensor.name for tensor in contract().inputs}
+    assert inputs["temperature"].optional
+    assert inputs["temperature"].HasField("reshape")
+    assert inputs["input_ids"].allow_ragged_batch
+    assert not inputs["request_output_len"].optional
+    first, second = configs["prm"].ensemble_scheduling.step
+    assert (first.model_name, second.model_name) == ("prm_engine", "prm_score")
+    assert set(first.input_map) == {tensor.name for tensor in configs["prm"].input}
+    assert set(first.output_map) == set(second.input_map)
+    assert set(second.output_map) == {"score", "label_logits"}
     # nothing but the token ids of the published verifier: its checkpoint is not here
     assert configs["prm_score"].parameters["label_ids"].string_value == "10,12"
     assert list((folder / "generator" / "1").iterdir()) == []
@@ -174,7 +204,7 @@ def deployments(draw: st.DrawFn) -> Deployment:
 def test_every_valid_deployment_renders_and_checks_clean(tensorrt: Make, deployment: Deployment):
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
-    assert unexpected(folder, deployment) == []
+    assert unexpected(folder) == []
 
 
 def test_every_single_corruption_is_found(
@@ -216,6 +246,5 @@ def test_bundled_deployments_render_as_the_contract_has_them(name: str, tmp_path
     deployment = load_deployment(name)
     if deployment.target == "openvino" or "skywork" in name:  # whose biases are in its checkpoint
         return
-    values = repository.template_values(deployment, iteration_log=False)
-    repository.render_models(deployment, values, tmp_path / "models")
-    assert unexpected(tmp_path / "models", deployment) == []
+    repository.render_models(deployment, model_configs(deployment), tmp_path / "models")
+    assert unexpected(tmp_path / "models") == []

@@ -5,10 +5,10 @@ import json
 import pytest
 from pydantic import ValidationError
 from tests.conftest import write_tokenizer
-from tests.serving.expected_configs import unexpected
+from tests.serving.facts import unexpected
 
 from tts.build import paths
-from tts.serving.contract import check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.guided import FILE, write_grammar_tokenizer
 from tts.serving.repository.render import parse_config, render_repository
 
@@ -29,7 +29,7 @@ def test_a_backend_matches_grammars_only_where_the_deployment_asks_for_it(tensor
     assert values(folder, "generator") == ("xgrammar", str(file), "")
     assert values(folder, "prm_engine") == ("", "", "")
     assert check_repository(folder, guided) == []
-    assert unexpected(folder, guided) == []
+    assert unexpected(folder) == []
     config = folder / "generator" / "config.pbtxt"
     config.write_text(config.read_text().replace('"xgrammar"', '""'))
     (finding,) = check_repository(folder, guided)

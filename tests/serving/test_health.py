@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tts.build import paths
 from tts.build.errors import ServerError
 from tts.serving.command.environment import STUB
 from tts.serving.command.ports import Addresses
-from tts.serving.server.health import observe
-from tts.serving.server.state import Identity, ServerState, identify
+from tts.serving.server.lookup import LocalHealth, observe, state_file
+from tts.serving.server.state import Identity, ServerState, identify, write_state
 
 ME = identify(os.getpid())
 GONE = Identity(ME.pid, ME.started_ticks + 1)
@@ -79,3 +80,20 @@ def test_a_death_is_left_to_a_supervisor_that_lives(dead: ServerState):
     with pytest.raises(ServerError) as died:
         observe(replace(dead, supervisor=GONE)).check_from_outside()
     assert "tts serve" not in died.value.hint
+
+
+def test_a_server_is_watched_through_its_restarts(tiny_deployment, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    with pytest.raises(ServerError, match="No server of tiny is running"):
+        LocalHealth(tiny_deployment)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    paths.server_dir("tiny").mkdir(parents=True)
+    write_state(state_file(tiny_deployment), replace(STATE, server=identify(process.pid)))
+    health = LocalHealth(tiny_deployment)
+    health.check()
+    process.communicate(b"\n")
+    with pytest.raises(ServerError, match=r"The Triton server died\."):
+        health.check()
+    write_state(state_file(tiny_deployment), STATE)
+    health.check()
+    assert health.address == "127.0.0.1:1"

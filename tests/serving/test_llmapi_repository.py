@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 import yaml
-from tests.serving.expected_configs import unexpected
+from tests.serving.facts import unexpected
 from tests.serving.mutations import MUTATIONS, mutants
 
 from tts.build import paths
@@ -21,7 +21,7 @@ from tts.serving.command.container import Docker
 from tts.serving.command.ports import Addresses
 from tts.serving.command.server_command import server_command
 from tts.serving.command.tritonserver import find_runtime
-from tts.serving.contract import check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import parse_config, render_repository
 
@@ -51,7 +51,7 @@ def test_the_models_are_told_what_the_deployment_says(llmapi: Make):
     )
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
-    assert unexpected(folder, deployment) == []
+    assert unexpected(folder) == []
     configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
     assert {c.backend for c in configs.values()} == {"python", ""}
     assert configs["generator"].model_transaction_policy.decoupled

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, ServerSpec
-from tts.serving.contract import check_repository
+from tts.serving.repository.check import check_repository
 from tts.serving.repository.manifests import PROBE, manifest_ports, one_replica, render_manifests
 from tts.serving.repository.render import render_repository
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tts.build import paths
-from tts.build.errors import ServerError
 from tts.build.spec import Deployment
+from tts.engines.engine_messages import Open, decode_opening, encode_opening
+from tts.engines.generate_request import Limits
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import parse_config, render_repository
 
@@ -39,30 +38,13 @@ def test_an_unchanged_repository_is_kept_and_a_changed_one_replaced(echo: Echo, 
     assert (folder / "prm" / "1" / "model.py").read_text() == "changed"
 
 
-def test_a_config_that_does_not_parse_is_named_and_the_last_repository_stays(
-    echo: Echo, templates: Path
-):
-    before = render_repository(echo()).stat().st_ino
-    template = templates / "common" / "prm" / "config.pbtxt.j2"
-    template.write_text('name: "prm"\nmax_batch_sice: 4\n')
-    with pytest.raises(ServerError, match=r"prm/config.pbtxt .* line 2 \('max_batch_sice: 4'\)"):
-        render_repository(echo())
-    template.write_text("{{ no_such_value }}")
-    with pytest.raises(ServerError, match=r"common/prm/config.*'no_such_value' is undefined"):
-        render_repository(echo())
-    template.write_text("fine\n{% if %}")
-    with pytest.raises(ServerError, match=r"prm/config.pbtxt.j2, line 2"):
-        render_repository(echo())
-    assert paths.repository_dir("echo").stat().st_ino == before
-
-
-def test_any_path_survives_quoting(echo: Echo, templates: Path, monkeypatch, tmp_path: Path):
-    home = tmp_path / 'a "quoted" back\\slash'
+def test_any_path_survives_the_way_into_a_configuration(tmp_path, monkeypatch, tensorrt):
+    home = tmp_path / 'a "quoted" back\\slash and ä\nbreak'
     monkeypatch.setenv("TTS_HOME", str(home))
-    with (templates / "common" / "prm" / "config.pbtxt.j2").open("a") as file:
-        file.write('parameters { key: "d" value { string_value: "{{ engine_dirs.verifier }}" } }')
-    config = parse_config(render_repository(echo()) / "prm" / "config.pbtxt")
-    assert config.parameters["d"].string_value == str(home / "built" / "echo" / "verifier")
+    config = parse_config(render_repository(tensorrt()) / "prm_engine" / "config.pbtxt")
+    assert config.parameters["gpt_model_path"].string_value == str(home / "built/pair/verifier")
+    opening = Open(home, Limits(1, 2, 3, 4, 5, 6), 1, 0.5, None, home / "tokenizer")
+    assert decode_opening(encode_opening(opening)) == opening
 
 
 def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
@@ -75,7 +57,7 @@ def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
     for same in (
         echo(grpc_port=9001),
         changed("generator", in_flight_requests=99, system_prompt="Be brief."),
-        changed("verifier", in_flight_tokens=999),
+        changed("verifier", in_flight_tokens=999, system_prompt="Grade.", prompt="Right?"),
         deployment.model_copy(update={"strategies": {"beam-search": {"n": 4}}}),
     ):
         assert deployment_digest(same) == digest

@@ -19,7 +19,7 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
-from tts.serving.repository.render import iteration_logs
+from tts.serving.repository.model_configs import iteration_logs
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server

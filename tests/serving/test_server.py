@@ -26,8 +26,8 @@ from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
 from tts.serving.server import start as server
-from tts.serving.server.health import Health, observe, watch
 from tts.serving.server.launch import Launched, Stopped, _why_stopped
+from tts.serving.server.lookup import Health, observe, watch
 from tts.serving.server.start import RunningServer, find_server, start_server, stop_server
 from tts.serving.server.state import ServerState, clean_up, identify
 
@@ -325,8 +325,7 @@ import pytest
 from conftest import *
 deployment = make_deployment()
 patch = pytest.MonkeyPatch()
-patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "require_current", lambda d: ENGINES)
+serve_echo(patch, Path({templates!r}))
 from tts.serving.server.start import start_server
 with start_server(deployment) as running:
     print(running.state.shm_prefix, flush=True)

@@ -18,11 +18,17 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import loading, supervise
+from tts.serving.server.locks import give_back, take_share
 from tts.serving.server.lookup import find_server, stop_server, use_server
-from tts.serving.server.state import STATE, identify, peek_state
+from tts.serving.server.state import (
+    STATE,
+    Supervised,
+    identify,
+    peek_state,
+    supervising,
+    supervisor_of,
+)
 from tts.serving.server.supervise import wait_for_server
-from tts.serving.server.supervisor import Supervised, supervising, supervisor_of
-from tts.serving.server.users import give_back, take_share
 
 Echo = Callable[..., Deployment]
 HERE = Path(__file__).parent
@@ -34,8 +40,7 @@ sys.path.insert(0, {here!r})
 import pytest
 from conftest import *
 patch = pytest.MonkeyPatch()
-patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "require_current", lambda d: ENGINES)
+serve_echo(patch, Path({templates!r}))
 from tts.serving.server import probe
 from tts.session import server as module
 patch.setattr(module, "steps_of", lambda *_, **__: None)

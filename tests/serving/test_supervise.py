@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
-from tts.serving.server.health import Health, observe
-from tts.serving.server.lookup import find_server, stop_server
+from tts.serving.server.lookup import Health, find_server, observe, stop_server
 from tts.serving.server.start import start_server
-from tts.serving.server.state import ServerState, identify
+from tts.serving.server.state import ServerState, comes_back, identify, supervisor_of
 from tts.serving.server.supervise import (
     MOST_RESTARTS,
     WINDOW_S,
@@ -28,7 +27,6 @@ from tts.serving.server.supervise import (
     wait_before_restart,
     wait_for_server,
 )
-from tts.serving.server.supervisor import comes_back, supervisor_of
 
 Echo = Callable[..., Deployment]
 
@@ -104,8 +102,7 @@ sys.path.insert(0, {here!r})
 import pytest
 from conftest import *
 patch = pytest.MonkeyPatch()
-patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "require_current", lambda d: ENGINES)
+serve_echo(patch, Path({templates!r}))
 from tts.serving.server import supervise as module
 from tts.serving.server.supervise import supervise
 module.FIRST_WAIT_S = {wait}

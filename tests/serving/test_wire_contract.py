@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.spec import Deployment
-from tts.engines import wire
+from tts.engines import opening, wire
+from tts.engines.engine_messages import OPENING, decode_opening
 from tts.serving.contract.facts import contract
 from tts.serving.repository import render as repository
-from tts.serving.repository.render import iteration_logs, parse_config, render_repository
+from tts.serving.repository.model_configs import iteration_logs
+from tts.serving.repository.render import parse_config, render_repository
 
 PLACEHOLDERS = {"logits": "TYPE_FP32"}
 
@@ -24,6 +27,8 @@ def configs(
     """The real repository's configurations, by model; the engines are not looked at."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     monkeypatch.setattr(repository, "require_current", lambda deployment: engines)
+    shape = SimpleNamespace(vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9))
+    monkeypatch.setattr(opening, "read_engine_config", lambda folder: shape)
     folder = render_repository(make(), iteration_log=True)
     return {file.parent.name: parse_config(file) for file in folder.glob("*/config.pbtxt")}
 
@@ -67,10 +72,10 @@ def test_the_generator_has_the_tensors_of_the_contract(configs: dict[str, Any]):
 def test_an_engine_gets_the_policies_of_the_deployment(
     configs: dict[str, Any], make: Callable[..., Deployment], model: str, role: Any
 ):
-    parameters = {key: value.string_value for key, value in configs[model].parameters.items()}
     spec = make().engines()[role]
     assert configs[model].max_batch_size == spec.max_batch_size
-    assert parameters["gpt_model_path"] == str(paths.engine_dir("echo", role))
-    assert parameters["max_tokens_in_paged_kv_cache"] == str(spec.kv_cache.tokens)
-    assert parameters["enable_kv_cache_reuse"] == "true"
-    assert parameters["iteration_log"] == str(iteration_logs(make())[role])
+    given = decode_opening(configs[model].parameters[OPENING].string_value)
+    assert given.engine_dir == paths.engine_dir("echo", role)
+    assert given.limits.blocks * given.limits.block_size == spec.kv_cache.tokens
+    assert given.limits.kv_reuse
+    assert given.iteration_log == iteration_logs(make())[role]

@@ -6,13 +6,7 @@ from functools import partial
 import pytest
 
 from tts.build.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
-from tts.build.spec import (
-    PORT_STEP,
-    Deployment,
-    ServerSpec,
-    bundled_deployments,
-    load_deployment,
-)
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
@@ -99,18 +93,6 @@ def test_where_a_deployment_is_served_is_no_part_of_what_is_served(tiny_deployme
     assert deployment_digest(listed) == deployment_digest(tiny_deployment)
     with pytest.raises(ValueError, match="'one' is not HOST:PORT"):
         Deployment.model_validate({**tiny_deployment.model_dump(), "endpoints": ["one"]})
-
-
-def test_a_replica_has_a_name_and_given_ports_of_its_own(tiny_deployment):
-    server = ServerSpec(grpc_port=8001, metrics_port="auto", http_port="off")
-    deployment = tiny_deployment.model_copy(update={"server": server})
-    third = deployment.replica(3)
-    assert (third.name, third.server_name, third.number) == ("tiny", "tiny@3", 3)
-    assert third.server.grpc_port == 8001 + 2 * PORT_STEP
-    assert (third.server.metrics_port, third.server.http_port) == ("auto", "off")
-    assert third.replica(1).server == server
-    assert third.replica(1).server_name == "tiny"
-    assert deployment_digest(third) == deployment_digest(deployment)
 
 
 @pytest.mark.parametrize("name", bundled_deployments())

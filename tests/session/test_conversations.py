@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
-from tests.runs.replay.recordings import Endless
+from tests.runs.replay.recordings import Endless, ReplayGenerator, ReplayVerifier
 
 from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems

@@ -14,7 +14,7 @@ from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog
 from tts.serving.command.ports import Addresses
-from tts.serving.repository.render import iteration_logs
+from tts.serving.repository.model_configs import iteration_logs
 from tts.session.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
 
 

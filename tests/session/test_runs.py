@@ -13,7 +13,8 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
-from tts.reports.runs import print_report
+from tts.reports.comparison import print_report
+from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Generated, ProblemSolved, Scored
 from tts.runs.folder import read_problems
@@ -248,14 +249,14 @@ def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
     results = list(session.solve_many(PROBLEMS, strategy=chains, out=folder))
     summary = read_summary(folder)
     assert summary["accuracy"] == sum(r.correct is True for r in results) / 2
-    print_report([folder], [summary])
+    print_report(compare([folder]))
     said = capsys.readouterr().out
     assert "chains" in said
     assert "KV pool" not in said
     steps = StepLog(folder, "generator", StepSession(session="", sampled=False))
     steps.write([EngineStep(t=float(missed), prefixes_missed=missed) for missed in (0, 3)])
     steps.close()
-    print_report([folder], [summary])
+    print_report(compare([folder]))
     assert "its KV pool had dropped a prefix of 3 prompts" in capsys.readouterr().out
     (record,) = [p for p in Run.load(folder).problems if p.id == "third"]
     (result,) = [r for r in results if r.problem.id == "third"]

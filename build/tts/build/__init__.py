@@ -2,13 +2,16 @@
 
 | module | job |
 |---|---|
-| spec, deployment_edit | the deployment file: read and validated; numbers set in it |
-| checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
+| spec, yaml_text, deployment_edit | the deployment file: read and validated; numbers set in it |
+| resolve, gguf/, hub_tokenizer | a GGUF file as a checkpoint; a tokenizer from the hub |
+| checkpoint, checkpoint_files, model_config, weights | a Hugging Face checkpoint |
+| tokenizer, token_texts | its tokenizer; what each token spells |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |
-| engine_shape | a checkpoint as its role in the deployment uses it |
+| inputs | what a role is made from (shape, weights, tokenizer, dialogue), each opened once |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
 | targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |
+| draft/ | the text of a new deployment file |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template | rendering a chat template, in a process with limits |
@@ -16,13 +19,16 @@
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_memory, machine_cores | what this machine or this container has |
+| nvidia | the NVIDIA GPUs of this machine |
 | control_groups | where the limits of this process are |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
 | shown_text | texts of unknown origin, as a terminal may show them |
 | user_paths | what is at a path that a user names |
 | extras | how what is missing of an extra is installed |
-| paths, errors | where files are; every error that a user may see |
+| paths, input_files, marks | where files are; reading what strangers wrote; what has been checked |
+| errors | every error that a user may see |
+| server_kinds | the kinds of server of a deployment |
 """
 
 import sys

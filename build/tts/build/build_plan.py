@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 from . import paths
 from .errors import CheckpointError, ConfigError
+from .inputs import EngineInputs, is_likelihood
 from .manifest import EngineConfig, Settings, Verification
-from .model_config import ModelConfig
-from .spec import Deployment, EngineSpec, Role, RoleSpec, VerifierRole, VerifierSpec
-from .tokenizer import Tokenizer
-from .verifiers.dialogue import column_tokens, verifier_dialogue
+from .spec import Deployment, EngineSpec, Role
 from .verifiers.likelihood import CODES
 
 
@@ -20,18 +18,25 @@ from .verifiers.likelihood import CODES
 class BuildPlan:
     """One engine to build: from what, where, and what it will be."""
 
-    deployment: Deployment
-    role: Role
+    inputs: EngineInputs
     folder: Path
     settings: Settings
     config: EngineConfig
-    judged_by: str | None = None
-    """What a verifier judges with, in words."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment that the engine is a part of."""
+        return self.inputs.deployment
+
+    @property
+    def role(self) -> Role:
+        """Which of the two engines."""
+        return self.inputs.role
 
     @property
     def spec(self) -> EngineSpec:
         """The engine's part of the deployment."""
-        return self.deployment.engines()[self.role]
+        return self.inputs.spec
 
 
 class VerificationOutcome(NamedTuple):
@@ -41,53 +46,31 @@ class VerificationOutcome(NamedTuple):
     not_verified: str | None
 
 
-def new_plan(
-    deployment: Deployment,
-    role: Role,
-    model: ModelConfig,
-    settings: Settings,
-    *,
-    logits: int | None = None,
-    judged_by: str | None = None,
-) -> BuildPlan:
+def new_plan(inputs: EngineInputs, settings: Settings, logits: int | None = None) -> BuildPlan:
     """The plan for a checkpoint whose shape and weights the target has checked.
 
     `logits` as for `describe_engine`. Raises CheckpointError for a tokenizer that is not the
     model's, or that cannot make a verifier's dialogue.
     """
-    spec = deployment.engines()[role]
-    tokenizer = Tokenizer(spec.checkpoint)
-    check_tokenizer(tokenizer, model.vocab_size, spec)
-    config = describe_engine(deployment, role, model, tokenizer, logits)
-    folder = paths.engine_dir(deployment.name, role)
-    return BuildPlan(deployment, role, folder, settings, config, judged_by)
+    check_tokenizer(inputs, inputs.shape.vocab_size)
+    folder = paths.engine_dir(inputs.deployment.name, inputs.role)
+    return BuildPlan(inputs, folder, settings, describe_engine(inputs, logits))
 
 
-def describe_engine(
-    deployment: Deployment,
-    role: Role,
-    model: ModelConfig,
-    tokenizer: Tokenizer,
-    logits: int | None = None,
-) -> EngineConfig:
+def describe_engine(inputs: EngineInputs, logits: int | None = None) -> EngineConfig:
     """What clients and templates need to know of an engine of this model.
 
     `logits` is the number of its columns; None: one per label of a verifier, or per token.
     """
-    spec = deployment.engines()[role]
-    labels, vocab_size = None, model.vocab_size
-    if isinstance(spec, VerifierSpec):
-        labels = column_tokens(tokenizer, spec)
-        if spec.facts.output == "likelihood":
-            vocab_size *= CODES
+    model, labels, spec = inputs.shape, inputs.label_columns, inputs.spec
     return EngineConfig(
-        target=deployment.target,
-        role=role,
+        target=inputs.deployment.target,
+        role=inputs.role,
         architecture=model.architecture,
-        vocab_size=vocab_size,
+        vocab_size=model.vocab_size * (CODES if is_likelihood(spec) else 1),
         output_vocab_size=logits or (model.vocab_size if labels is None else len(labels)),
         label_token_ids=labels,
-        eos_token_ids=tokenizer.eos_ids,
+        eos_token_ids=inputs.tokenizer.eos_ids,
         precision=spec.precision,
         max_position_embeddings=model.max_position_embeddings,
         hidden_size=model.hidden_size,
@@ -98,8 +81,9 @@ def describe_engine(
     )
 
 
-def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: RoleSpec) -> None:
+def check_tokenizer(inputs: EngineInputs, vocab_size: int) -> None:
     """Refuse a tokenizer that is not the model's, or that cannot make a verifier's dialogue."""
+    tokenizer = inputs.tokenizer
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
             f"{tokenizer.checkpoint}: the tokenizer has ids up to {tokenizer.vocab_size - 1}, but "
@@ -112,13 +96,16 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: RoleSpec) -> No
                 f"{tokenizer.checkpoint}: eos_token_id {token} is outside the vocabulary of "
                 f"{vocab_size} tokens."
             )
-    if isinstance(spec, VerifierRole):
-        verifier_dialogue(tokenizer, spec)  # refused here, not after minutes of building
+    _ = inputs.dialogue  # refused here, not after minutes of building
 
 
-def check_length(deployment: Deployment, role: Role, max_position_embeddings: int) -> None:
-    """Refuse a deployment whose sequences are longer than the model's positions."""
-    spec = deployment.engines()[role]
+def check_length(inputs: EngineInputs, max_position_embeddings: int | None = None) -> None:
+    """Refuse a deployment whose sequences are longer than the model's positions.
+
+    These are by default those of the checkpoint; a built engine has its own.
+    """
+    deployment, role, spec = inputs.deployment, inputs.role, inputs.spec
+    max_position_embeddings = max_position_embeddings or inputs.shape.max_position_embeddings
     if spec.max_seq_len > max_position_embeddings:
         raise ConfigError(
             f"Deployment {deployment.name!r}: {role}.max_seq_len is {spec.max_seq_len}, but "

@@ -12,6 +12,7 @@ from . import paths
 from .build_plan import BuildPlan, check_length
 from .checkpoint import FileStamp, stamp_files
 from .errors import BuildError
+from .inputs import Inputs, judged_by
 from .manifest import (
     MANIFEST_FILE,
     EngineConfig,
@@ -24,11 +25,9 @@ from .manifest import (
     new_manifest,
     write_record,
 )
-from .spec import Deployment, Role, VerifierSpec
+from .spec import Deployment, Role
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
-from .tokenizer import Tokenizer
-from .verifiers.dialogue import verifier_dialogue
 
 Say = Callable[[str], None]
 QUICK_BYTES = 50_000_000
@@ -62,6 +61,7 @@ class _Inspected:
 def build_engines(
     deployment: Deployment,
     *,
+    inputs: Inputs | None = None,
     roles: Sequence[Role] | None = None,
     force: bool = False,
     verify: bool | None = None,
@@ -69,7 +69,8 @@ def build_engines(
 ) -> list[BuildReport]:
     """Build the engines of a deployment that are missing or stale; one report for each.
 
-    `roles` are those to build, by default all. `verify` None means: compare with transformers if
+    `inputs` are its own if they were opened before. `roles` are those to build, by default all.
+    `verify` None means: compare with transformers if
     that is installed and the model is small (target openvino only). Every checkpoint, and the
     machine, is checked before the first engine is built. Raises ConfigError, CheckpointError or
     BuildError, and then leaves the engine that it was building as it was.
@@ -82,17 +83,18 @@ def build_engines(
     target = target_module(deployment.target)
     root = paths.built_dir(deployment.name)
     with disk_errors(root), build_lock(root, say):
-        plans = [target.plan_engine(deployment, role) for role in roles]
+        inputs = inputs.fresh() if inputs else Inputs(deployment)
+        plans = [target.plan_engine(inputs.engines[role]) for role in roles]
         for plan in plans:
-            if plan.judged_by:
-                say(f"{plan.role}: judges with {plan.judged_by}")
+            if plan.role == "verifier":
+                say(f"verifier: judges with {judged_by(plan.inputs.shape, plan.spec)}")
         engines = [_inspect(plan, force=force, verify=verify) for plan in plans]
         if stale := [engine.plan for engine in engines if engine.reasons]:
             target.prepare(stale, verify)
         return [_build_if_stale(target, engine, verify, say) for engine in engines]
 
 
-def preview_build(deployment: Deployment) -> list[str]:
+def preview_build(deployment: Deployment, inputs: Inputs | None = None) -> list[str]:
     """The steps of a build, as lines to print; nothing is built, and no GPU is needed."""
     lines = [
         f"# {role}: nothing to build, it runs at {', '.join(remote.url)}"
@@ -101,9 +103,8 @@ def preview_build(deployment: Deployment) -> list[str]:
     if not deployment.engines():
         return lines
     target = target_module(deployment.target)
-    return lines + [
-        line for role in deployment.engines() for line in target.preview(deployment, role)
-    ]
+    engines = (inputs or Inputs(deployment)).engines.values()
+    return lines + [line for engine in engines for line in target.preview(engine)]
 
 
 def build_if_quick(deployment: Deployment, say: Say) -> None:
@@ -142,20 +143,18 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
     target = target_module(deployment.target)
     configs: dict[Role, EngineConfig] = {}
     problems = []
-    for role, spec in deployment.engines().items():
+    for role, inputs in Inputs(deployment).engines.items():
         folder = paths.engine_dir(deployment.name, role)
-        settings = target.settings_for(deployment, role)
-        state = _inspect_all(folder, spec.checkpoint, settings, anew=anew)
-        if isinstance(spec, VerifierSpec):
-            verifier_dialogue(Tokenizer(spec.checkpoint), spec)
+        state = _inspect_all(folder, inputs.folder, target.settings_for(inputs), anew=anew)
+        _ = inputs.dialogue
         if state.reasons:
             problems.append(
                 f"The {role} engine of {deployment.name!r} is not ready: "
                 f"{'; '.join(state.reasons)}."
             )
             continue
-        configs[role] = target.engine_config(deployment, role, folder)
-        check_length(deployment, role, configs[role].max_position_embeddings)
+        configs[role] = target.engine_config(inputs, folder)
+        check_length(inputs, configs[role].max_position_embeddings)
     if problems:
         raise BuildError("\n".join(problems), hint=f"Run: tts build-engines {deployment.named}")
     return configs

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 
-import yaml
+from ruamel.yaml import YAML
 
 from . import paths
 from .errors import ConfigError
@@ -46,49 +48,26 @@ def write_values(file: Path, values: Mapping[Field, int]) -> None:
 
 
 def with_values(text: str, values: Mapping[Field, int]) -> str:
-    """The text of a deployment with other values; comments, order and layout stay.
+    """The text of a deployment with other values; comments, order and quotes stay.
 
     Raises ConfigError if two fields are one through a YAML alias and need different values.
     """
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    nodes: dict[int, tuple[yaml.Node, Field]] = {}  # by where they begin
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 2**31
+    if indented := re.search(r"^( +)\w", text, re.MULTILINE):
+        yaml.map_indent = len(indented[1])
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    data = yaml.load(text.replace("\r\n", "\n"))
+    for (*sections, name), value in values.items():
+        reduce(lambda place, section: place[section], sections, data)[name] = value
     for field, value in values.items():
-        node = _scalar(root, field)
-        _, other = nodes.setdefault(node.start_mark.index, (node, field))
-        if values[other] != value:
+        if reduce(lambda place, name: place[name], field, data) != value:
             raise ConfigError(
-                f"{'.'.join(other)} and {'.'.join(field)} are one YAML alias, but their values "
-                "differ.",
+                f"{'.'.join(field)} is one with another field through a YAML alias, but their "
+                "values differ.",
                 hint=f"Write {field[-2]} out for each engine.",
             )
-    for _, (node, field) in sorted(nodes.items(), reverse=True):
-        text = _replaced(text, node, str(values[field]))
-    return text
-
-
-def _scalar(root: yaml.Node | None, fields: Field) -> yaml.Node:
-    """The node of a field, which a deployment that has been loaded is known to have."""
-    node = root
-    for field in fields:
-        assert isinstance(node, yaml.MappingNode)
-        merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
-        direct = [value for key, value in node.value if key.value == field]
-        inherited = [
-            value
-            for base in merged
-            for source in (base.value if isinstance(base, yaml.SequenceNode) else [base])
-            for key, value in source.value
-            if key.value == field
-        ]
-        node = (direct + inherited)[0]
-    assert node is not None
-    return node
-
-
-def _replaced(text: str, node: yaml.Node, value: str) -> str:
-    start, end = node.start_mark.index, node.end_mark.index
-    after = text[end:]
-    if comment := re.match(r"( {2,})#", after):  # a comment keeps its column where there is room
-        space = max(2, len(comment[1]) - (len(value) - (end - start)))
-        after = " " * space + after[comment.end(1) :]
-    return text[:start] + value + after
+    written = io.StringIO(newline=line_end)
+    yaml.dump(data, written)
+    return written.getvalue()

@@ -112,18 +112,12 @@ def engine_dir(deployment: str, role: str) -> Path:
 
 def repository_dir(deployment: str) -> Path:
     """Folder of the rendered Triton model repository."""
-    return _of_server(deployment, "model_repository")
+    return built_dir(deployment) / "model_repository"
 
 
 def server_dir(deployment: str) -> Path:
     """Folder of a running server's files: log, state (addresses, pid), iteration logs."""
-    return _of_server(deployment, "server")
-
-
-def _of_server(name: str, folder: str) -> Path:
-    """A folder of the server of a deployment, or of a further replica of it: `demo`, `demo@2`."""
-    deployment, _, replica = name.partition("@")
-    return built_dir(deployment) / (f"{folder}-{replica}" if replica else folder)
+    return built_dir(deployment) / "server"
 
 
 def runs_dir() -> Path:

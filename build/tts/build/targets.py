@@ -9,20 +9,21 @@ from typing import Protocol
 from .build_plan import BuildPlan, VerificationOutcome
 from .checkpoint import FileStamp
 from .errors import ConfigError
+from .inputs import EngineInputs
 from .manifest import EngineConfig, Settings
-from .spec import Deployment, Role, Target
+from .spec import Target
 
 
 class TargetModule(Protocol):
     """The functions of a target's module."""
 
-    def settings_for(self, deployment: Deployment, role: Role) -> Settings:
-        """What the engine of a role would be built with now."""
+    def settings_for(self, inputs: EngineInputs) -> Settings:
+        """What an engine would be built with now."""
 
-    def plan_engine(self, deployment: Deployment, role: Role) -> BuildPlan:
+    def plan_engine(self, inputs: EngineInputs) -> BuildPlan:
         """Check everything that can be known without building."""
 
-    def engine_config(self, deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+    def engine_config(self, inputs: EngineInputs, folder: Path) -> EngineConfig:
         """The configuration of the engine in `folder`, which is up to date."""
 
     def prepare(self, plans: Sequence[BuildPlan], verify: bool | None) -> None:
@@ -38,7 +39,7 @@ class TargetModule(Protocol):
     ) -> VerificationOutcome:
         """Build the engine in `folder`, which is empty and moved into place afterwards."""
 
-    def preview(self, deployment: Deployment, role: Role) -> list[str]:
+    def preview(self, inputs: EngineInputs) -> list[str]:
         """What building the engine would do, as lines to print."""
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
-from .input_files import Unreadable, as_text, is_file, parse_json
+from .input_files import Unreadable, is_file
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_MAX_HEADER = 100_000_000  # bytes; the format's own limit
-_MAX_RANK = 8  # dimensions; no supported tensor has more than two
+TYPES: Mapping[str, np.dtype[Any]] = {
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+"""The types of weights, by the names that safetensors gives them."""
+DTYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
 _DAMAGED = "The file is damaged or incomplete: download or save the checkpoint again."
 _BLOCK = 1 << 20  # values looked at together; bounds the temporaries
 _ENDS = 4096  # values at either end of a tensor that are looked at before it is read
@@ -169,56 +175,43 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _read_header(file: Path) -> dict[str, _Entry]:
-    """Layout of a safetensors file: u64 header size, JSON header, data."""
+    """Where the tensors of a safetensors file lie; the library checks that they do."""
     try:
-        end = file.stat().st_size
+        with safe_open(file, framework="numpy") as checked:
+            names = checked.keys()
         with file.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
-            if not 0 < size <= min(_MAX_HEADER, end - 8):
-                raise Unreadable(f"its header claims {size:,} bytes")
-            header = parse_json(as_text(stream.read(size)), strict=True)
-        if not isinstance(header, dict):
-            raise Unreadable("its header is not an object")
-        entries = {
-            name: _entry(file, name, item, start=8 + size, end=end)
-            for name, item in header.items()
-            if name != "__metadata__"
-        }
-        _require_apart(entries)
-        return entries
-    except (OSError, Unreadable) as error:
+            header = json.loads(stream.read(size))
+        return {name: _entry(file, name, header[name], 8 + size) for name in names}
+    except (OSError, ValueError, SafetensorError) as error:
         raise CheckpointError(
             f"{file} is not a readable safetensors file: {error}", hint=_DAMAGED
         ) from error
 
 
-def _require_apart(entries: dict[str, _Entry]) -> None:
-    """Refuse tensors that share bytes: one of them would be read as a part of another."""
-    ordered = sorted((entry.offset, entry.end, name) for name, entry in entries.items())
-    filled = [item for item in ordered if item[0] < item[1]]
-    for (_, end, name), (start, _, following) in pairwise(filled):
-        if start < end:
-            raise Unreadable(f"the tensors {name!r:.100} and {following!r:.100} overlap")
+def _entry(file: Path, name: str, item: Any, start: int) -> _Entry:
+    if item["dtype"] not in TYPES:
+        supported = ", ".join(TYPES)
+        raise Unreadable(f"tensor {name!r:.100} is {item['dtype']}; supported: {supported}")
+    offset = start + item["data_offsets"][0]
+    return _Entry(file, TYPES[item["dtype"]], tuple(item["shape"]), offset)
 
 
-def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:
-    match item:
-        case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(first), int(last)]}:
-            pass
-        case _:
-            raise Unreadable(f"tensor {name!r:.100} lacks dtype, shape or data_offsets")
-    dtype = _dtype(kind, name)
-    if len(shape) > _MAX_RANK or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
-        raise Unreadable(f"tensor {name!r:.100} has the shape {shape!r:.100}")
-    expected = math.prod(shape) * dtype.itemsize
-    if not 0 <= first <= last or last - first != expected or start + last > end:
-        raise Unreadable(f"tensor {name!r:.100} lies outside the file")
-    return _Entry(file, dtype, tuple(shape), start + first)
+def write_safetensors(
+    file: Path, layout: Mapping[str, tuple[str, tuple[int, ...]]], values: Iterable[Array]
+) -> None:
+    """Write tensors of these types and shapes, whose values come in their order, in any pieces.
 
-
-def _dtype(name: str, tensor: str) -> np.dtype[Any]:
-    if name == "BF16":
-        return np.dtype(ml_dtypes.bfloat16)
-    if name not in ("F16", "F32"):
-        raise Unreadable(f"tensor {tensor!r:.100} is {name:.20}; supported: F32, F16, BF16")
-    return np.dtype(np.float16 if name == "F16" else np.float32)
+    Only a piece is in memory at a time. Raises OSError.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, (dtype, shape) in layout.items():
+        start, end = end, end + math.prod(shape) * TYPES[dtype].itemsize
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for piece in values:
+            stream.write(piece.tobytes())

@@ -1,6 +1,6 @@
 """Engines in process: those that Triton runs, and those that only take time.
 
-    Triton ─> triton_model ─> generate_request ─> engine_client ─> responses ─> Triton
+    Triton ─> triton_model ─> generate_request ─> engine_thread ─> responses ─> Triton
                                              │     │ engine_process ─> engine │
                                              └─> llmapi.host ────────────────┘
 
@@ -12,7 +12,9 @@
 | generate_request | from tensors to a validated request; where its output ends |
 | loading | what an engine that loads is doing, as lines of the log |
 | cancellations | when Triton is asked whether requests were cancelled |
-| engine_client | an engine in a process of its own, as the Triton model sees it |
+| engine_client | an engine in a process of its own, as an event loop sees it |
+| engine_thread | its client in a thread of a Triton model |
+| opening | what the engines of a deployment are opened with |
 | engine_messages | what the two processes tell each other, as bytes |
 | engine_process | the process of an engine |
 | engine | in-flight batching, in one loop |

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -18,8 +17,7 @@ class Cancellations:
 
     Each may be a round trip to the server, milliseconds on a busy machine: the one not asked for
     longest comes first, none more often than its period, and all of them together take a small
-    share of the time. Most requests are answered before their turn. Requests may be added from any
-    thread; one thread asks and discards.
+    share of the time. Most requests are answered before their turn. All of it in one thread.
     """
 
     def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,32 +26,26 @@ class Cancellations:
         self._questions: dict[int, tuple[Callable[[], bool], float]] = {}
         """Ticket -> question, and when to ask it next; the next one first."""
         self._rest_until = 0.0
-        self._lock = threading.Lock()
 
     def add(self, ticket: int, is_cancelled: Callable[[], bool]) -> None:
         """Ask for a request from now on."""
-        at = self._clock() + self._period_s
-        with self._lock:
-            self._questions[ticket] = is_cancelled, at
+        self._questions[ticket] = is_cancelled, self._clock() + self._period_s
 
     def discard(self, ticket: int) -> None:
         """Ask for a request no more; it may not be known."""
-        with self._lock:
-            self._questions.pop(ticket, None)
+        self._questions.pop(ticket, None)
 
     def due_s(self) -> float | None:
         """Seconds until the next question; None if there is none."""
-        with self._lock:
-            _, at = next(iter(self._questions.values()), (None, None))
+        _, at = next(iter(self._questions.values()), (None, None))
         return None if at is None else max(0.0, max(at, self._rest_until) - self._clock())
 
     def ask(self) -> int | None:
         """Ask the next question, if it is due; the ticket of a request that was cancelled."""
         if self.due_s() != 0:
             return None
-        with self._lock:
-            ticket = next(iter(self._questions))
-            is_cancelled, _ = self._questions.pop(ticket)
+        ticket = next(iter(self._questions))
+        is_cancelled, _ = self._questions.pop(ticket)
         began = self._clock()
         cancelled = answer_of(is_cancelled)
         asked = self._clock()

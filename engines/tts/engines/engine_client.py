@@ -1,36 +1,29 @@
-"""An engine in a process of its own, as the Triton model sees it.
+"""An engine in a process of its own, as an event loop sees it.
 
-    submit() ─> socket ─> engine_process.py ─> socket ─> on_response()
+    submit() ─> socket ─> engine_process.py ─> socket ─> answer()
 
-One thread hands over what the engine answers, because Triton's Python backend does not survive
-responses sent from several threads; sending one takes a round trip to the server, for which the
-engine does not wait.
+Requests submitted in one turn of the loop are sent together, and a step's responses come in one
+message. The loop is the program's, or that of a Triton model's thread (`engine_thread`).
 """
 
 from __future__ import annotations
 
-import heapq
-import logging
-import math
-import os
-import queue
-import select
+import asyncio
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
+from typing import Self, cast
 
 from tts.build.errors import EngineError
-from tts.build.owner import Owner
 
-from .cancellations import Cancellations
 from .engine_messages import (
     Cancel,
     FromEngine,
-    MessageReader,
+    Messages,
     Open,
     Opened,
     Report,
@@ -38,74 +31,92 @@ from .engine_messages import (
     encode,
 )
 from .generate_request import GenerateRequest
-from .responses import (
-    CLOSING,
-    OnResponse,
-    Response,
-    end_process,
-    guarded,
-    how_it_ended,
-    unavailable,
-)
+from .responses import CLOSING, OnResponse, guarded, how_it_ended, unavailable
 from .statistics import Statistics
 
-logger = logging.getLogger(__name__)
+_CODE = "import sys; sys.path[:] = {path}; from tts.engines.engine_process import main; main()"
+_OPEN_S = 1800.0
+"""Patience with an engine that opens: as long as a server's that is reset."""
+_END_S = 5.0
+"""How long a process whose connection has ended may take to end, before it is killed."""
+_LAST_WORDS = 2000
+"""Most bytes passed on of the output of a process that could not open its engine."""
 
-_COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
 
-
-class EngineClient:
-    """One engine, open for requests until `close`. All methods may be called from any thread."""
+class EngineClient(asyncio.Protocol):
+    """One engine, open for requests until `aclose`; it belongs to the loop that opened it."""
 
     def __init__(
         self,
         opening: Open,
-        *,
-        cancel_check_s: float = 0.1,
-        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
-        on_death: Callable[[], None] = end_process,
-        command: tuple[str, ...] = _COMMAND,
+        on_statistics: Callable[[Statistics], None],
+        on_death: Callable[[str, str | None], None],
+        keeps_output: bool,
     ) -> None:
-        """Start the engine's process and wait until it is open.
-
-        `on_statistics` and `on_death` are called from the thread that answers; `on_death` when the
-        process has ended by itself and every request was failed. By default this process ends as
-        well, which Triton's health shows and a supervised server survives. Raises EngineError if
-        the engine cannot be opened.
-        """
+        """Made by `open`."""
+        self._opening = opening
         self._on_statistics = on_statistics
         self._on_death = on_death
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._messages = Messages(FromEngine)
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
-        self._cancellations = Cancellations(cancel_check_s)
-        self._calls: queue.SimpleQueue[tuple[float, Callable[[], None]]] = queue.SimpleQueue()
-        """With the monotonic time after which each may be made."""
-        self._later: list[tuple[float, int, Callable[[], None]]] = []
-        """Calls whose time has not come: a heap, in order where times are equal."""
-        self._order = count()
-        self._writing = threading.Lock()
+        self._outbox: list[bytes] = []
         self._submissions = Submissions()
+        self._is_open = False
         self._closed = False
-        self._owner = Owner("This engine")
+        self._transport: asyncio.Transport
+        # no file of it is left, however this process ends; closed by aclose, or by the engine's end
+        self._said = tempfile.TemporaryFile() if keeps_output else None  # noqa: SIM115
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()]
-            )
-        self._received = MessageReader(self._socket, FromEngine)
         try:
-            self._write(encode(opening))
-            early = self._opened(opening)
-        except BaseException:  # Ctrl-C, too, while a large engine opens
-            self._process.kill()
-            self._process.wait()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*_command(), str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
+                    # Ctrl-C is for the program, which ends it; under Triton none comes, and a
+                    # session of its own would have the scheduler weigh it against the server
+                    start_new_session=keeps_output,
+                )
+        except BaseException:
             self._socket.close()
+            self._close_output()
             raise
-        self._wake = os.eventfd(0)
-        self._thread = threading.Thread(
-            target=self._run, args=(early,), name="answers", daemon=True
-        )
-        self._thread.start()
+
+    @classmethod
+    async def open(
+        cls,
+        opening: Open,
+        *,
+        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
+        on_death: Callable[[str, str | None], None] = lambda how, said: None,
+        keeps_output: bool = True,
+    ) -> Self:
+        """Start the engine's process and wait until it is open.
+
+        `on_death` is called when the process has ended by itself, after every request was failed,
+        with its exit status and last output. Without `keeps_output` what it says goes where this
+        process's output goes, and it is in this process's session. Raises EngineError if the engine
+        cannot be opened, and OSError if no process can be started.
+        """
+        client = cls(opening, on_statistics, on_death, keeps_output)
+        try:
+            await client._loop.create_unix_connection(lambda: client, sock=client._socket)
+            client._transport.write(encode(opening))
+            await asyncio.wait_for(client._opened, _OPEN_S)
+            client._is_open = True
+        except TimeoutError:
+            await client.aclose()
+            late = f"The engine in {opening.engine_dir} was not open after {_OPEN_S:.0f} s."
+            raise EngineError(late) from None
+        except BaseException:  # Ctrl-C, too, while a large engine opens
+            await client.aclose()
+            raise
+        return client
 
     @property
     def pid(self) -> int:
@@ -115,164 +126,126 @@ class EngineClient:
     def submit(
         self,
         request: GenerateRequest,
-        on_response: OnResponse,
-        is_cancelled: Callable[[], bool] = bool,
+        answer: OnResponse,
         *,
         cold: bool = False,
+        ticket: int | None = None,
     ) -> int:
         """Send a request to the engine; returns the ticket that `cancel` takes.
 
-        `on_response` is called from the thread that answers until a response is final, exactly one
-        of which comes. `is_cancelled` is polled from there. With `cold` the prefix cache is emptied
-        before, or the request refused. Raises EngineError after `close`, and ForkError in a fork of
-        the process that opened the engine.
+        `answer` is called until a response is final, exactly one of which comes. With `cold` the
+        prefix cache is emptied before, or the request refused. By default tickets are numbered.
         """
-        (ticket,) = self.submit_all([(request, on_response)], is_cancelled, cold=cold)
+        ticket = next(self._tickets) if ticket is None else ticket
+        if self._closed or self._transport.is_closing():
+            self._loop.call_soon(answer, CLOSING)
+            return ticket
+        self._answering[ticket] = answer
+        self._send(self._submissions.encode(ticket, request, cold=cold))
         return ticket
-
-    def submit_all(
-        self,
-        requests: Sequence[tuple[GenerateRequest, OnResponse]],
-        is_cancelled: Callable[[], bool] = bool,
-        *,
-        cold: bool = False,
-    ) -> list[int]:
-        """The same for requests of one client, which the engine gets together: their tickets."""
-        self._owner.require()
-        if self._closed:
-            raise EngineError("The engine is closed.")
-        tickets = []
-        with self._writing:  # what is sent first is known by those that follow
-            data = bytearray()
-            for request, on_response in requests:
-                ticket = next(self._tickets)
-                self._answering[ticket] = on_response
-                self._cancellations.add(ticket, is_cancelled)
-                data += self._submissions.encode(ticket, request, cold=cold)
-                tickets.append(ticket)
-            self._send(data)
-        if len(self._answering) == len(tickets):
-            self._interrupt()  # it may be waiting for answers alone
-        return tickets
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has; does nothing if it ended already."""
-        self._owner.require()
-        self._write(encode(Cancel(ticket)))
+        if ticket in self._answering:
+            self._send(encode(Cancel(ticket)))
 
-    def call(self, function: Callable[[], None], after_s: float = 0.0) -> None:
-        """Run a function in the thread that answers, so many seconds from now or at the end."""
-        self._owner.require()
-        self._calls.put((time.monotonic() + after_s if after_s else 0.0, function))
-        if threading.current_thread() is not self._thread:
-            self._interrupt()
+    def kill(self) -> None:
+        """End the process at once: its results are no longer needed, and it keeps no files."""
+        self._process.kill()
 
-    def close(self) -> None:
-        """Fail the remaining requests, end the engine's process and wait for it.
-
-        In a fork of the process that opened it this does nothing: the engine is the parent's.
-        """
-        if not self._owner.is_here:
+    async def aclose(self) -> None:
+        """Fail the remaining requests, end the engine's process and wait for it."""
+        if self._closed:
             return
         self._closed = True
-        self._socket.shutdown(socket.SHUT_WR)
-        self._thread.join()
-        self._process.wait()
-        self._socket.close()
-        os.close(self._wake)
-
-    def _opened(self, opening: Open) -> list[Report]:
-        """Wait until the engine is open; what it has said since."""
-        while not (messages := self._received.take()):
-            if messages is None:
-                how = how_it_ended(self._process.wait())
-                raise EngineError(f"The process of the engine in {opening.engine_dir} {how}.")
-        opened, *reports = messages
-        assert isinstance(opened, Opened)
-        if opened.error is not None:
-            self._process.wait()
-            raise EngineError(opened.error)
-        return reports
-
-    def _write(self, data: bytes) -> None:
-        with self._writing:
-            self._send(data)
-
-    def _send(self, data: bytes | bytearray) -> None:
-        # The engine reads between any two steps, whether or not its answers are taken. If it has
-        # died, the thread that answers finds out and fails what is not answered.
+        for answer in self._answering.values():
+            guarded(answer, CLOSING)
+        self._answering.clear()
+        if hasattr(self, "_transport"):
+            self._transport.abort()
+        else:
+            self._socket.close()
+        self.kill()
         try:
-            self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        except BaseException:  # Ctrl-C: after half a message no other can be told
-            self._process.kill()
-            raise
+            await asyncio.to_thread(self._process.wait)
+        finally:  # a cancelled one, too
+            self._close_output()
 
-    def _interrupt(self) -> None:
-        os.eventfd_write(self._wake, 1)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no class of asyncio
 
-    def _run(self, reports: list[Report] | None) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
-        while reports is not None:
-            for report in reports:
-                self._take(report)
-            reports = []
-            self._make_calls()  # to which these have led; a question may take a round trip
-            if (ticket := self._cancellations.ask()) is not None:
-                self.cancel(ticket)
-            due = self._due_s()
-            ready = dict(poll.poll(None if due is None else 1000 * due))
-            if self._wake in ready:
-                os.eventfd_read(self._wake)
-                self._make_calls()
-            if self._socket.fileno() in ready:
-                reports = self._received.take()
-        self._end()
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        for message in self._messages.feed(data):
+            if isinstance(message, Report):
+                self._take(message)
+            elif isinstance(message, Opened) and not self._opened.done():
+                if message.error is None:
+                    self._opened.set_result(None)
+                else:
+                    self._opened.set_exception(EngineError(message.error))
 
-    def _due_s(self) -> float | None:
-        """Seconds until there is something to do unasked; None if there is nothing."""
-        due = self._cancellations.due_s()
-        if not self._later:
-            return due
-        left = max(0.0, self._later[0][0] - time.monotonic())
-        return left if due is None else min(due, left)
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol: the process has ended, or is about to."""
+        if not self._closed:
+            self._burying = self._loop.create_task(self._bury())
 
-    def _make_calls(self, until: float | None = None) -> None:
-        """Those whose time has come by then, or by now."""
-        while not self._calls.empty():
-            due, function = self._calls.get()
-            if due:
-                heapq.heappush(self._later, (due, next(self._order), function))
-            else:
-                guarded(function)
-        while self._later and self._later[0][0] <= (until or time.monotonic()):
-            guarded(heapq.heappop(self._later)[2])
+    def _send(self, message: bytes) -> None:
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(message)
+
+    def _flush(self) -> None:
+        data = b"".join(self._outbox)
+        self._outbox.clear()
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _take(self, report: Report) -> None:
         for ticket, response in report.responses:
-            self._answer(ticket, response)
-        if report.statistics:
-            guarded(self._on_statistics, report.statistics[-1])
+            answer = self._answering[ticket]
+            if response.final:
+                del self._answering[ticket]
+            guarded(answer, response)
+        for statistics in report.statistics:
+            guarded(self._on_statistics, statistics)
 
-    def _answer(self, ticket: int, response: Response) -> None:
-        on_response = self._answering[ticket]
-        if response.final:
-            del self._answering[ticket]
-            self._cancellations.discard(ticket)
-        guarded(on_response, response)
+    async def _bury(self) -> None:
+        try:
+            status = await asyncio.to_thread(self._process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = await asyncio.to_thread(self._process.wait)
+        how = how_it_ended(status)
+        if not self._opened.done():
+            what = f"The process of the engine in {self._opening.engine_dir} {how}."
+            self._opened.set_exception(EngineError(what, hint=self._last_words()))
+            return
+        if self._closed or not self._is_open:
+            return
+        self._closed = True
+        said = self._last_words()
+        self._close_output()
+        response = unavailable(f"the engine's process {how}")
+        for answer in self._answering.values():
+            guarded(answer, response)
+        self._answering.clear()
+        self._on_death(how, said)
 
-    def _end(self) -> None:
-        """The engine's process has ended, or is about to."""
-        response = CLOSING
-        if not self._closed:
-            reason = f"the engine's process {how_it_ended(self._process.wait())}"
-            logger.error("%s (PID %d); this model ends with it", reason, self._process.pid)
-            response = unavailable(reason)
-        for ticket in list(self._answering):
-            self._answer(ticket, response)
-        self._make_calls(math.inf)  # to which answers may have led
-        if not self._closed:
-            self._on_death()
+    def _close_output(self) -> None:
+        if self._said:
+            self._said.close()
+
+    def _last_words(self) -> str | None:
+        if not self._said:
+            return None
+        size = self._said.seek(0, 2)
+        self._said.seek(max(0, size - _LAST_WORDS))
+        return self._said.read().decode(errors="replace").strip() or None
+
+
+def _command() -> list[str]:
+    """The Python of this process, without its environment and current folder."""
+    path = [each for each in sys.path if Path(each).is_absolute()]
+    return [sys.executable, "-I", "-c", _CODE.format(path=path)]

@@ -95,6 +95,22 @@ def _from_plain(kind: Any, value: bytes) -> Any:
     return Path(os.fsdecode(value)) if kind is Path else np.frombuffer(value, np.int64)
 
 
+OPENING = "opening"
+"""The parameter of a Triton model that says what its engine is opened with."""
+
+
+def encode_opening(opening: Open) -> str:
+    """What opens an engine, as a model's configuration holds it."""
+    return msgspec.json.encode(opening, enc_hook=str).decode()
+
+
+def decode_opening(text: str) -> Open:
+    """The same from a configuration; the interpreter of Triton's models takes names for ASCII."""
+    return msgspec.json.decode(
+        text, type=Open, dec_hook=lambda kind, path: Path(os.fsdecode(path.encode()))
+    )
+
+
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
 
 

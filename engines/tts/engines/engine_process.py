@@ -2,8 +2,7 @@
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
 not delay incoming requests or outgoing answers. SOCKET is the file descriptor of the connection to
-whoever opened it, a Triton model (engine_client.py) or a program's event loop (async_client.py);
-its end ends this process.
+whoever opened it (`engine_client`); its end ends this process.
 """
 
 from __future__ import annotations

@@ -29,9 +29,13 @@ MAX_TOP_K = 1024
 MAX_TOP_LOG_PROBS = 64
 """The most of the likeliest tokens that a request gets for each place."""
 MAX_REPETITION_PENALTY = 10.0
-_ADDED = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Penalties that are subtracted from logits, in -2..2 as OpenAI's API has them."""
-_SHAPING = {"min_tokens": 0, "repetition_penalty": 1.0, "min_p": 0.0, **_ADDED}
+_SHAPING = {
+    "min_tokens": 0,
+    "repetition_penalty": 1.0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 """Settings that change the logits of a request's tokens, at values that change nothing."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
@@ -50,6 +54,19 @@ NEUTRAL: dict[str, int | float | bool] = {
     "return_perf_metrics": False,
 }
 EMPTY = ("bad_words_list", "embedding_bias")
+_FIELDS = {
+    "end_id": "end_id",
+    "temperature": "temperature",
+    "runtime_top_p": "top_p",
+    "runtime_top_k": "top_k",
+    "seed": "seed",
+    "return_log_probs": "return_log_probs",
+    "return_generation_logits": "return_generation_logits",
+    "streaming": "streaming",
+    "exclude_input_in_output": "exclude_input",
+    **{name: name for name in _SHAPING},
+}
+"""Scalar tensors, and the fields of a request that they are."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +182,7 @@ def rows_of(tensors: Tensors) -> Sequence[Tensors]:
 def parse_request(
     tensors: Tensors, limits: Limits, top_log_probs: int | None = None
 ) -> GenerateRequest:
-    """Check one request's tensors against the contract and the engine's limits.
+    """Read one request's tensors by the contract and check it against the engine's limits.
 
     `top_log_probs` is its parameter of that name. Raises RequestError with one sentence that names
     the tensor and what is allowed.
@@ -177,44 +194,29 @@ def parse_request(
         if name not in tensors:
             raise RequestError(f"{name} is required")
     _refuse_unsupported(tensors)
-    prompt = _prompt(tensors, limits, whole=top_log_probs is not None)
+    prompt = _prompt(tensors)
+    fields = {
+        name: _scalar(tensors, tensor) for tensor, name in _FIELDS.items() if tensor in tensors
+    }
+    if fields.get("end_id") == wire.NO_END_ID:
+        del fields["end_id"]
+    room = limits.max_seq_len - len(prompt)
     request = GenerateRequest(
         input_ids=prompt,
-        max_new_tokens=_output_length(tensors, limits, len(prompt)),
-        end_id=_end_id(tensors, limits),
+        max_new_tokens=min(_scalar(tensors, "request_output_len"), room),
         stop_words=_stop_words(tensors, limits),
-        temperature=_temperature(tensors),
-        top_p=_top_p(tensors),
-        top_k=_top_k(tensors),
-        seed=_scalar(tensors, "seed", 0),
-        return_log_probs=_scalar(tensors, "return_log_probs", False),
-        return_generation_logits=_scalar(tensors, "return_generation_logits", False),
-        streaming=_scalar(tensors, "streaming", False),
-        exclude_input=_scalar(tensors, "exclude_input_in_output", limits.exclude_input),
         guide=_guide(tensors),
-        min_tokens=int(_scalar(tensors, "min_tokens", 0)),
-        **{
-            name: float(_scalar(tensors, name, neutral))
-            for name, neutral in (("repetition_penalty", 1.0), ("min_p", 0.0), *_ADDED.items())
-        },
         top_log_probs=top_log_probs,
+        **({"exclude_input": limits.exclude_input} | fields),
     )
-    _check_shaping(request)
-    _fits_engine(request, limits)
+    check_request(request, limits)
     return request
 
 
 def check_request(request: GenerateRequest, limits: Limits) -> None:
-    """Check a request that was made in this process, as `parse_request` checks one's tensors.
-
-    Its stop words are taken as they are. Raises RequestError.
-    """
-    _check_not_empty(request.input_ids)
-    _check_prompt(request.input_ids, limits, whole=request.top_log_probs is not None)
-    _check_temperature(request.temperature)
-    _check_top_p(request.top_p)
-    _check_top_k(request.top_k)
-    _check_shaping(request)
+    """Check a request, wherever it was made, but for its stop words. Raises RequestError."""
+    _check_prompt(request, limits)
+    _check_numbers(request, limits)
     if request.guide is not None:
         _check_guide(request.guide)
     _fits_engine(request, limits)
@@ -235,7 +237,7 @@ def check_stop_words(words: Sequences, limits: Limits) -> None:
         )
 
 
-def _scalar(tensors: Tensors, name: str, default: Any) -> Any:
+def _scalar(tensors: Tensors, name: str, default: Any = None) -> Any:
     tensor = tensors.get(name)
     if tensor is None:
         return default
@@ -256,7 +258,7 @@ def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
 def _refuse_unsupported(tensors: Tensors) -> None:
     for name, tensor in tensors.items():
         if name in NEUTRAL:
-            value, neutral = _scalar(tensors, name, None), NEUTRAL[name]
+            value, neutral = _scalar(tensors, name), NEUTRAL[name]
             if value != neutral:
                 raise RequestError(f"{name} is {value}; this engine supports only {neutral}")
         elif name in EMPTY and tensor.size and not _means_none(tensor):
@@ -267,64 +269,23 @@ def _means_none(tensor: npt.NDArray[Any]) -> bool:
     return tensor.ndim == 3 and tensor.ravel().tolist() == [0, -1]  # [[[0], [-1]]]: no words
 
 
-def _prompt(tensors: Tensors, limits: Limits, *, whole: bool) -> npt.NDArray[np.int64]:
+def _prompt(tensors: Tensors) -> npt.NDArray[np.int64]:
     ids = tensors["input_ids"]
     _check_dtype("input_ids", ids)
     if ids.ndim != 2 or len(ids) != 1:
         raise RequestError(
             f"input_ids has shape {list(ids.shape)}; it must be [1, N] (one request per prompt)"
         )
-    length = ids.size
-    _check_not_empty(ids)
-    declared = _scalar(tensors, "input_lengths", length)
-    if declared != length:
-        raise RequestError(f"input_lengths is {declared} but input_ids has {length} tokens")
-    _check_prompt(ids, limits, whole=whole)
+    declared = _scalar(tensors, "input_lengths")
+    if ids.size and declared != ids.size:
+        raise RequestError(f"input_lengths is {declared} but input_ids has {ids.size} tokens")
     prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
     return prompt
 
 
-def _check_not_empty(ids: npt.NDArray[Any]) -> None:
-    if ids.size == 0:
-        raise RequestError("input_ids is empty; a prompt needs at least one token")
-
-
-def _check_prompt(ids: npt.NDArray[Any], limits: Limits, *, whole: bool) -> None:
-    """Check a prompt; `whole`: nothing is generated after it."""
-    longest = limits.max_seq_len if whole else limits.max_prompt
-    if ids.size > longest:
-        raise RequestError(
-            f"the prompt has {ids.size} tokens; "
-            f"the longest admissible prompt is {longest}"
-            f" (max_seq_len is {limits.max_seq_len})"
-        )
-    if not _in_vocabulary(ids, limits):
-        low, high = int(ids.min()), int(ids.max())
-        raise RequestError(
-            f"input_ids holds the id {low if low < 0 else high}; "
-            f"the vocabulary is 0..{limits.vocab_size - 1}"
-        )
-
-
-def _in_vocabulary(ids: npt.NDArray[np.int32], limits: Limits) -> bool:
+def _in_vocabulary(ids: npt.NDArray[Any], limits: Limits) -> bool:
     # as unsigned numbers negative ids are too large: one pass finds either
-    return bool(np.maximum.reduce(ids.view(np.uint32), axis=None) < limits.vocab_size)
-
-
-def _output_length(tensors: Tensors, limits: Limits, prompt: int) -> int:
-    length = int(_scalar(tensors, "request_output_len", 0))
-    if length < 1:
-        raise RequestError(f"request_output_len is {length}; it must be at least 1")
-    return min(length, limits.max_seq_len - prompt)
-
-
-def _end_id(tensors: Tensors, limits: Limits) -> int | None:
-    end_id = int(_scalar(tensors, "end_id", -1))
-    if not -1 <= end_id < limits.vocab_size:
-        raise RequestError(
-            f"end_id is {end_id}; it must be -1 (none) or an id in 0..{limits.vocab_size - 1}"
-        )
-    return None if end_id == -1 else end_id
+    return bool(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None) < limits.vocab_size)
 
 
 def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]:
@@ -343,55 +304,52 @@ def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]
     return words
 
 
-def _temperature(tensors: Tensors) -> float:
-    temperature = float(_scalar(tensors, "temperature", 1.0))
-    _check_temperature(temperature)
-    return temperature
-
-
-def _check_temperature(temperature: float) -> None:
-    if not math.isfinite(temperature) or temperature < 0:
-        raise RequestError(f"temperature is {temperature}; it must be a finite number >= 0")
-
-
-def _top_p(tensors: Tensors) -> float:
-    top_p = float(_scalar(tensors, "runtime_top_p", 0.0))
-    _check_top_p(top_p)
-    return top_p
-
-
-def _check_top_p(top_p: float) -> None:
-    if not 0 <= top_p <= 1:  # also refuses NaN
-        raise RequestError(f"runtime_top_p is {top_p}; it must be in (0, 1], or 0 for unset")
-
-
-def _top_k(tensors: Tensors) -> int:
-    top_k = int(_scalar(tensors, "runtime_top_k", 0))
-    _check_top_k(top_k)
-    return top_k
-
-
-def _check_top_k(top_k: int) -> None:
-    if not 0 <= top_k <= MAX_TOP_K:
-        raise RequestError(f"runtime_top_k is {top_k}; it must be in 1..{MAX_TOP_K}, or 0 for all")
-
-
-def _check_shaping(request: GenerateRequest) -> None:
-    if not 0 <= request.min_tokens <= request.max_new_tokens:
+def _check_prompt(request: GenerateRequest, limits: Limits) -> None:
+    ids = request.input_ids
+    if ids.size == 0:
+        raise RequestError("input_ids is empty; a prompt needs at least one token")
+    # one that is only read needs no room for an answer
+    longest = limits.max_prompt if request.top_log_probs is None else limits.max_seq_len
+    if ids.size > longest:
         raise RequestError(
-            f"min_tokens is {request.min_tokens}; it must be in 0..{request.max_new_tokens}, the "
-            "output's greatest length"
+            f"the prompt has {ids.size} tokens; "
+            f"the longest admissible prompt is {longest}"
+            f" (max_seq_len is {limits.max_seq_len})"
         )
-    if not 0 < request.repetition_penalty <= MAX_REPETITION_PENALTY:
+    if not _in_vocabulary(ids, limits):
+        low, high = int(ids.min()), int(ids.max())
         raise RequestError(
-            f"repetition_penalty is {request.repetition_penalty}; it must be above 0 and at most "
-            f"{MAX_REPETITION_PENALTY}"
+            f"input_ids holds the id {low if low < 0 else high}; "
+            f"the vocabulary is 0..{limits.vocab_size - 1}"
         )
-    if not 0 <= request.min_p <= 1:
-        raise RequestError(f"min_p is {request.min_p}; it must be in 0..1")
-    for name in _ADDED:
-        if not -2 <= (value := getattr(request, name)) <= 2:
-            raise RequestError(f"{name} is {value}; it must be in -2..2")
+
+
+def _check_numbers(request: GenerateRequest, limits: Limits) -> None:
+    ask, last_id = request, limits.vocab_size - 1
+    if ask.top_log_probs is None:
+        _require("request_output_len", ask.max_new_tokens, ask.max_new_tokens >= 1, "at least 1")
+    if ask.end_id is not None:
+        right = f"-1 (none) or an id in 0..{last_id}"
+        _require("end_id", ask.end_id, 0 <= ask.end_id <= last_id, right)
+    is_right = math.isfinite(ask.temperature) and ask.temperature >= 0
+    _require("temperature", ask.temperature, is_right, "a finite number >= 0")
+    # NaN is in no range
+    _require("runtime_top_p", ask.top_p, 0 <= ask.top_p <= 1, "in (0, 1], or 0 for unset")
+    right = f"in 1..{MAX_TOP_K}, or 0 for all"
+    _require("runtime_top_k", ask.top_k, 0 <= ask.top_k <= MAX_TOP_K, right)
+    right = f"in 0..{ask.max_new_tokens}, the output's greatest length"
+    _require("min_tokens", ask.min_tokens, 0 <= ask.min_tokens <= max(0, ask.max_new_tokens), right)
+    penalty, right = ask.repetition_penalty, f"above 0 and at most {MAX_REPETITION_PENALTY}"
+    _require("repetition_penalty", penalty, 0 < penalty <= MAX_REPETITION_PENALTY, right)
+    _require("min_p", ask.min_p, 0 <= ask.min_p <= 1, "in 0..1")
+    for name in ("presence_penalty", "frequency_penalty"):  # as OpenAI's API has them
+        added = getattr(ask, name)
+        _require(name, added, -2 <= added <= 2, "in -2..2")
+
+
+def _require(name: str, value: float, is_right: bool, right: str) -> None:
+    if not is_right:
+        raise RequestError(f"{name} is {value}; it must be {right}")
 
 
 def _guide(tensors: Tensors) -> wire.Guide | None:
@@ -424,7 +382,7 @@ def _check_guide(guide: wire.Guide) -> None:
 
 
 def _text(tensors: Tensors, name: str) -> str | None:
-    data = _scalar(tensors, name, None)
+    data = _scalar(tensors, name)
     if data is None:
         return None
     if len(data) > MAX_GUIDE_BYTES:

@@ -4,10 +4,11 @@ Pure: no engine, no server. Client and server both import this module, so they c
 names, types and shapes are those of TensorRT-LLM's `tensorrt_llm` model; every tensor on the wire
 has a leading batch dimension, and scalars are [1, 1].
 
-Requests to TensorRT-LLM have one row. A request to ours with the parameter `first_row` may have
-several, each with a prompt, lengths and a seed of its own. They are answered as they finish,
-together where they finish together, and each answer says by the output `batch_index` which rows it
-holds. A row that fails has its text in the output `error`, and the others are answered.
+Requests to TensorRT-LLM have one row. A request to the engine host of target openvino with the
+parameter `first_row` may have several, each with a prompt, lengths and a seed of its own. They are
+answered as they finish, together where they finish together, and each answer says by the output
+`batch_index` which rows it holds. A row that fails has its text in the output `error`, and the
+others are answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of the build: the target's rules, calibration, the flags of the compiler."""
+"""Checks of the build: the target's rules, the image, calibration."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ import re
 from collections.abc import Iterator
 
 from tts.build.errors import ConfigError, TtsError
+from tts.build.inputs import Inputs
 from tts.build.llmapi import target as llmapi
-from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.commands import calibration_folder, check_engine, is_calibrated, steps
-from tts.build.tensorrt.target import check_calibration, workspace
-from tts.serving.contract import Finding
+from tts.build.tensorrt.commands import (
+    calibration_folder,
+    check_calibration,
+    check_engine,
+    is_calibrated,
+)
+from tts.serving.repository.check import Finding
 
-from .checkpoints import models_of
 from .findings import no_folder, not_checked, refused
 
 
-def buildable(deployment: Deployment) -> Iterator[Finding]:
+def buildable(inputs: Inputs) -> Iterator[Finding]:
     """GPU, precision, parallelism and architecture, as TensorRT-LLM takes them."""
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
-    if deployment.target == "llmapi":
+    if inputs.deployment.target == "llmapi":
         why = "TensorRT-LLM refuses it when it loads the checkpoint"
-    if deployment.tensorrt is not None:
-        check = llmapi.check_engine if deployment.target == "llmapi" else check_engine
-        for role, model in models_of(deployment):
+    if inputs.deployment.tensorrt is not None:
+        check = llmapi.check_engine if inputs.deployment.target == "llmapi" else check_engine
+        for engine in inputs.known():
             try:
-                check(deployment, role, model)
+                check(inputs.deployment, engine.role, engine.shape)
             except ConfigError as error:
-                yield refused(error, deployment, role, why)
+                yield refused(error, inputs.deployment, engine.role, why)
 
 
 _TRITON = re.compile(r"nvcr\.io/nvidia/tritonserver:(?P<tag>\d\d\.\d\d)-trtllm-python-py3")
 
 
-def image(deployment: Deployment) -> Iterator[Finding]:
+def image(inputs: Inputs) -> Iterator[Finding]:
     """An image of NVIDIA's Triton with TensorRT-LLM that is not known to exist."""
-    options = deployment.tensorrt
+    options = inputs.deployment.tensorrt
     named = _TRITON.fullmatch((options and options.image) or "")
     if named and named["tag"] not in contract.containers():
         yield Finding(
@@ -50,9 +53,9 @@ def image(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def calibration(deployment: Deployment) -> Iterator[Finding]:
+def calibration(inputs: Inputs) -> Iterator[Finding]:
     """A local calibration folder: there, and without code."""
-    for role, spec in deployment.engines().items():
+    for role, spec in inputs.deployment.engines().items():
         if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
             continue
         where = f"{role}.tensorrt.calibration.dataset"
@@ -75,20 +78,4 @@ def calibration(deployment: Deployment) -> Iterator[Finding]:
         try:
             check_calibration(spec)
         except TtsError as error:
-            yield refused(error, deployment, where, "the quantiser opens the whole folder")
-
-
-def flags(deployment: Deployment) -> Iterator[Finding]:
-    """The planned trtllm-build commands: every flag exists, and is taken as it is given."""
-    if deployment.target == "tensorrt" and not any(buildable(deployment)):
-        for role, model in models_of(deployment):
-            program, *arguments = steps(deployment, role, model, workspace(deployment, role))[
-                -1
-            ].command
-            for problem in contract.check_build_arguments(arguments):
-                yield Finding(
-                    problem,
-                    f"{role}: {program}",
-                    "the build would stop, or build something else",
-                    "This is a fault of the toolkit: report it with the deployment file.",
-                )
+            yield refused(error, inputs.deployment, where, "the quantiser opens the whole folder")

@@ -6,34 +6,34 @@ from collections.abc import Iterator
 
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError, ConfigError
+from tts.build.inputs import Inputs
 from tts.build.manifest import changed_content, inspect_engine, read_manifest
-from tts.build.spec import Deployment
 from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import engine_problems
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
-from .checkpoints import models_of
 from .findings import no_file, no_folder, not_checked
 
 
-def read_back(deployment: Deployment) -> Iterator[Finding]:
+def read_back(inputs: Inputs) -> Iterator[Finding]:
     """config.json of the built engines against the deployment."""
-    for role, model in models_of(deployment):
-        folder = paths.engine_dir(deployment.name, role)
+    for engine in inputs.known():
+        role = engine.role
+        folder = paths.engine_dir(inputs.deployment.name, role)
         if not (folder / "config.json").is_file():
             yield not_checked(
                 "the engine is not built on this machine",
                 str(folder),
                 "the builder changes some settings with a warning only"
-                if deployment.target == "tensorrt"
+                if inputs.deployment.target == "tensorrt"
                 else "its record says what is served",
-                f"Run: tts build-engines {deployment.named}",
+                f"Run: tts build-engines {inputs.deployment.named}",
             )
-        elif deployment.target == "tensorrt":
-            expected = expected_engine(role, deployment.engines()[role], model)
+        elif inputs.deployment.target == "tensorrt":
+            expected = expected_engine(role, engine.spec, engine.shape)
             why = "the server would be told one thing by the engine and another by config.pbtxt"
-            fix = f"Build it again: tts build-engines {deployment.named}"
+            fix = f"Build it again: tts build-engines {inputs.deployment.named}"
             where = f"{folder}/config.json"
             try:
                 for problem in engine_problems(folder, expected):
@@ -42,20 +42,18 @@ def read_back(deployment: Deployment) -> Iterator[Finding]:
                 yield Finding(error.message.removesuffix("."), where, why, fix)
 
 
-def current(deployment: Deployment) -> Iterator[Finding]:
+def current(inputs: Inputs) -> Iterator[Finding]:
     """Built engines against what a build would make now, by their manifests."""
-    if not deployment.engines():
+    if not inputs.deployment.engines():
         return
-    differing = {finding.where for finding in read_back(deployment)}
-    target = target_module(deployment.target)
-    for role, _ in models_of(deployment):
-        folder = paths.engine_dir(deployment.name, role)
+    differing = {finding.where for finding in read_back(inputs)}
+    target = target_module(inputs.deployment.target)
+    for engine in inputs.known():
+        folder = paths.engine_dir(inputs.deployment.name, engine.role)
         if differing & {str(folder), f"{folder}/config.json"}:
             continue  # `read_back` has reported it
         try:
-            checkpoint = deployment.engines()[role].checkpoint
-            settings = target.settings_for(deployment, role)
-            reasons = inspect_engine(folder, checkpoint, settings).reasons
+            reasons = inspect_engine(folder, engine.folder, target.settings_for(engine)).reasons
         except (CheckpointError, ConfigError) as error:
             yield not_checked(
                 f"whether the engine is of this checkpoint: {error.message.removesuffix('.')}",
@@ -69,14 +67,14 @@ def current(deployment: Deployment) -> Iterator[Finding]:
                 reason,
                 str(folder),
                 "what is served would not be what the deployment says",
-                f"Run: tts build-engines {deployment.named}",
+                f"Run: tts build-engines {inputs.deployment.named}",
             )
 
 
-def contents(deployment: Deployment) -> Iterator[Finding]:
+def contents(inputs: Inputs) -> Iterator[Finding]:
     """Every byte of the built engines, by the hashes in their manifests: it reads all of them."""
-    for role in deployment.engines():
-        folder = paths.engine_dir(deployment.name, role)
+    for role in inputs.deployment.engines():
+        folder = paths.engine_dir(inputs.deployment.name, role)
         if (manifest := read_manifest(folder)) is None:
             continue  # `read_back` or `current` has reported it
         if not manifest.engine_sha256:
@@ -84,7 +82,7 @@ def contents(deployment: Deployment) -> Iterator[Finding]:
                 "the engine was built before hashes of its files were kept",
                 str(folder),
                 "a damaged file may have the size that it should have",
-                f"Run: tts build-engines {deployment.named} --force",
+                f"Run: tts build-engines {inputs.deployment.named} --force",
             )
         try:
             changed = changed_content(folder, manifest)
@@ -101,16 +99,16 @@ def contents(deployment: Deployment) -> Iterator[Finding]:
                 f"{name} is not the file that was built, by its hash",
                 str(folder),
                 "a damaged engine may load, and answer something else",
-                f"Run: tts build-engines {deployment.named} --force",
+                f"Run: tts build-engines {inputs.deployment.named} --force",
             )
 
 
-def engine_files(deployment: Deployment) -> Iterator[Finding]:
+def engine_files(inputs: Inputs) -> Iterator[Finding]:
     """The files of each built engine are files."""
     why = "the engine cannot be loaded"
-    fix = f"Remove it, then run: tts build-engines {deployment.named}"
-    for role in deployment.engines():
-        folder = paths.engine_dir(deployment.name, role)
+    fix = f"Remove it, then run: tts build-engines {inputs.deployment.named}"
+    for role in inputs.deployment.engines():
+        folder = paths.engine_dir(inputs.deployment.name, role)
         if what := no_folder(folder):
             yield Finding(what, str(folder), why, fix)
             continue

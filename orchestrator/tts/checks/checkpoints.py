@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.checkpoint_files import how_to_get
-from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.gguf.file import SUFFIX
-from tts.build.llmapi import target as llmapi
-from tts.build.model_config import ModelConfig, read_model_config
-from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.model_shape import known_model, read_model
-from tts.build.weights import Weights
-from tts.serving.contract import Finding
+from tts.build.gguf import SUFFIX
+from tts.build.inputs import Inputs
+from tts.serving.repository.check import Finding
 
 from .findings import no_file, no_folder, not_checked, refused
 
@@ -24,13 +18,13 @@ _NAMES = (*CHECKPOINT_FILES, "chat_template.jinja")
 _WEIGHTS = {".safetensors", ".bin"}
 
 
-def checkpoints(deployment: Deployment) -> Iterator[Finding]:
+def checkpoints(inputs: Inputs) -> Iterator[Finding]:
     """Whether each checkpoint is there, whole and of a kind that can be built."""
     why = "the engine is made from it"
-    for role, spec in deployment.engines().items():
-        where = f"{role}.checkpoint"
-        if not _is_here(spec):
-            published = _is_published(deployment, spec)
+    for role, engine in inputs.engines.items():
+        spec, where = engine.spec, f"{role}.checkpoint"
+        if not engine.is_here:
+            published = engine.is_published
             yield not_checked(
                 (
                     f"there is no {spec.checkpoint}"
@@ -46,61 +40,32 @@ def checkpoints(deployment: Deployment) -> Iterator[Finding]:
             )
             continue
         try:
-            model = _read(deployment, spec)
+            _ = engine.shape
             if not any(file.suffix in _WEIGHTS for file in spec.checkpoint.iterdir()):
                 yield not_checked(
                     f"{spec.checkpoint} has no weights", where, why, "Download the rest of it."
                 )
-            elif model.experts:
-                Weights(spec.checkpoint).require_ends()
             else:
-                open_engine_checkpoint(spec)
+                engine.require_weights()
         except CheckpointError as error:
-            yield refused(error, deployment, where, why, "Download or save the checkpoint again.")
+            yield refused(
+                error, inputs.deployment, where, why, "Download or save the checkpoint again."
+            )
 
 
-def lengths(deployment: Deployment) -> Iterator[Finding]:
+def lengths(inputs: Inputs) -> Iterator[Finding]:
     """max_seq_len within the model's positions."""
     why = "beyond its last position a model was never trained; its answers there are noise"
-    for role, model in models_of(deployment):
+    for engine in inputs.known():
         try:
-            check_length(deployment, role, model.max_position_embeddings)
+            check_length(engine)
         except ConfigError as error:
-            yield refused(error, deployment, f"{role}.max_seq_len", why)
+            yield refused(error, inputs.deployment, f"{engine.role}.max_seq_len", why)
 
 
-def models_of(deployment: Deployment) -> Iterator[tuple[Role, ModelConfig]]:
-    """The models whose shape is known; `checkpoints` reports what is wrong with the others."""
-    for role, spec in deployment.engines().items():
-        if _is_here(spec) or _is_published(deployment, spec):
-            with suppress(CheckpointError):
-                yield role, _read(deployment, spec)
-
-
-def _read(deployment: Deployment, spec: EngineSpec) -> ModelConfig:
-    match deployment.target:
-        case "openvino":
-            model = read_model_config(spec.checkpoint)
-        case "tensorrt":
-            model = read_model(spec.checkpoint)
-        case "llmapi":
-            model = llmapi.read_model(spec.checkpoint)
-        case "openai":
-            raise AssertionError("it has no engines")
-    return engine_shape(model, spec)
-
-
-def _is_here(spec: EngineSpec) -> bool:
-    return (spec.checkpoint / "config.json").is_file()
-
-
-def _is_published(deployment: Deployment, spec: EngineSpec) -> bool:
-    return deployment.target != "openvino" and known_model(spec.checkpoint) is not None
-
-
-def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
+def checkpoint_files(inputs: Inputs) -> Iterator[Finding]:
     """Each checkpoint is a folder, and its files are files."""
-    for role, spec in deployment.engines().items():
+    for role, spec in inputs.deployment.engines().items():
         folder = spec.checkpoint
         why = "it would be taken for missing"
         fix = "Download or save the checkpoint again."

@@ -22,6 +22,7 @@ from tts.build.hub_tokenizer import names_repository
 from tts.build.input_files import Unreadable, is_file, read_text, require_path
 from tts.build.machine_cores import usable_cores
 from tts.build.machine_memory import memory_limit
+from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
@@ -32,7 +33,6 @@ from tts.build.user_paths import is_there
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
 from tts.serving.command.tritonserver import find_tritonserver
 
-from .first_run import machine as first_run
 from .model_pair import is_named_generator, is_named_verifier, trained_format
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ _INSTRUCT = re.compile(r"instruct|chat|(?<![a-z])it(?![a-z])", re.IGNORECASE)
 def this_machine() -> Machine:
     """Cores, memory and GPUs of this machine, as far as a file depends on them."""
     limit = memory_limit()
-    gpus = first_run.gpus()
-    kinds = [kind_of(gpu.name, gpu.total) for gpu in gpus]
+    found = gpus()
+    kinds = [kind_of(gpu.name, gpu.total) for gpu in found]
     try:
         triton = bool(find_tritonserver())
     except TtsError:
@@ -66,7 +66,7 @@ def this_machine() -> Machine:
         triton=triton,
         gpu=kinds[0] if kinds else None,
         gpus=kinds.count(kinds[0]) if kinds else 0,
-        gpu_name=gpus[0].name if gpus else "",
+        gpu_name=found[0].name if found else "",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tts.build.errors import TtsError
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 
 def refused(

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from tts.build import extras, paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
 from tts.build.machine_cores import usable_cores
+from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
@@ -205,23 +205,18 @@ def _threads(deployment: Deployment) -> Observation:
     return Observation(what, "ok", found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gpu:
-    name: str
-    memory: str
-    driver: str
-    capability: str
-
-
 def _gpus() -> Iterator[Observation]:
-    gpus = _nvidia_gpus()
-    if not gpus:
+    found_gpus = _nvidia_gpus()
+    if not found_gpus:
         found = "none found: target tensorrt cannot be built or run here"
         yield Observation("NVIDIA GPU", "note", found)
         return
-    described = [f"{gpu.name}, {gpu.memory}, compute capability {gpu.capability}" for gpu in gpus]
+    described = [
+        f"{gpu.name}, {gpu.total >> 20} MiB, compute capability {gpu.capability}"
+        for gpu in found_gpus
+    ]
     yield Observation("NVIDIA GPU", "ok", "; ".join(described))
-    have, wanted = gpus[0].driver, max(c.driver for c in contract.containers().values())
+    have, wanted = found_gpus[0].driver, max(c.driver for c in contract.containers().values())
     if int(have.partition(".")[0] or 0) < int(wanted.partition(".")[0]):
         advice = (
             f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {wanted} or later, or a "
@@ -243,26 +238,8 @@ def _gpus() -> Iterator[Observation]:
         )
 
 
-@cache
-def _nvidia_gpus() -> tuple[_Gpu, ...]:
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return ()
-    query = "--query-gpu=name,memory.total,driver_version,compute_cap"
-    try:
-        done = subprocess.run(
-            [command, query, "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    if done.returncode:
-        return ()
-    rows = (line.split(",") for line in done.stdout.splitlines())
-    return tuple(_Gpu(*(field.strip() for field in row)) for row in rows if len(row) == 4)
+_nvidia_gpus = cache(gpus)
+"""Asked once, as nvidia-smi takes a second."""
 
 
 def _version(package: str) -> str | None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from tts.build.errors import CheckpointError
 from tts.build.input_files import is_file
-from tts.build.spec import FORMATS, Deployment, FunctionVerifier, VerifierRole
-from tts.build.tensorrt.model_shape import known_model, shape_of
+from tts.build.inputs import EngineInputs, Inputs
+from tts.build.spec import FORMATS, FunctionVerifier, VerifierRole
+from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .prompts import tokenizer_of
 
@@ -32,14 +33,14 @@ _OPPOSITES = (
 """Words for right and wrong, in this order."""
 
 
-def exchanged(deployment: Deployment) -> Iterator[Finding]:
+def exchanged(inputs: Inputs) -> Iterator[Finding]:
     """Check by their names that the generator is not a verifier, and the verifier not a generator.
 
     Both are causal language models, so nothing but what is published about them tells.
     """
-    if len(deployment.engines()) < 2:
+    if len(inputs.deployment.engines()) < 2:
         return  # the folder of a tokenizer is not named for what a server runs
-    generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
+    generator, verifier = (spec.tokenizer_folder for spec in inputs.deployment.roles().values())
     fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
     if is_named_verifier(generator):
         yield Finding(
@@ -49,7 +50,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
             fix,
             "warning",
         )
-    elif is_named_generator(verifier) and deployment.verifier_model.facts.trained:
+    elif is_named_generator(verifier) and inputs.deployment.verifier_model.facts.trained:
         yield Finding(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
@@ -59,12 +60,15 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
+def own_likelihood(inputs: Inputs) -> Iterator[Finding]:
     """A likelihood verifier is another model than the generator."""
-    if len(deployment.engines()) < 2:
+    if len(inputs.deployment.engines()) < 2:
         return
-    generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
-    if deployment.verifier_model.facts.output == "likelihood" and generator.name == verifier.name:
+    generator, verifier = (spec.tokenizer_folder for spec in inputs.deployment.roles().values())
+    if (
+        inputs.deployment.verifier_model.facts.output == "likelihood"
+        and generator.name == verifier.name
+    ):
         yield Finding(
             f"{verifier} is the generator, too",
             "verifier.checkpoint",
@@ -75,9 +79,9 @@ def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def function(deployment: Deployment) -> Iterator[Finding]:
+def function(inputs: Inputs) -> Iterator[Finding]:
     """The file of a function that scores is there; nothing of it is executed."""
-    spec = deployment.verifier
+    spec = inputs.deployment.verifier
     if isinstance(spec, FunctionVerifier) and not is_file(Path(spec.function.rpartition(":")[0])):
         yield Finding(
             f"is {spec.function}, and there is no such file",
@@ -87,14 +91,13 @@ def function(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def verifier_length(deployment: Deployment) -> Iterator[Finding]:
+def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
-    if isinstance(deployment.verifier, FunctionVerifier):
+    if isinstance(inputs.deployment.verifier, FunctionVerifier):
         return
-    written, read = deployment.generator.max_seq_len, deployment.verifier.max_seq_len
+    written, read = inputs.deployment.generator.max_seq_len, inputs.deployment.verifier.max_seq_len
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
-        shape = shape_of(deployment.generator.tokenizer_folder)
-        written = min(written, shape.max_position_embeddings)
+        written = min(written, inputs.roles["generator"].shape.max_position_embeddings)
     if read < written:
         yield Finding(
             f"is {read}, but the generator writes sequences of up to {written} tokens",
@@ -105,12 +108,12 @@ def verifier_length(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def labels(deployment: Deployment) -> Iterator[Finding]:
+def labels(inputs: Inputs) -> Iterator[Finding]:
     """Labels, step tag and format as the verifier was trained with them."""
-    spec = deployment.verifier
+    spec = inputs.deployment.verifier
     if isinstance(spec, FunctionVerifier):
         return
-    if _are_tokens(spec):  # else the check of the tokenizers reports them
+    if _are_tokens(inputs.roles["verifier"], spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)
     yield from _step_tag(spec)
     trained = trained_format(spec.tokenizer_folder)
@@ -145,9 +148,9 @@ def _labels(spec: VerifierRole) -> Iterator[Finding]:
         )
 
 
-def _are_tokens(spec: VerifierRole) -> bool:
+def _are_tokens(inputs: EngineInputs, spec: VerifierRole) -> bool:
     """Whether both labels are tokens of the verifier, as far as that is known."""
-    if tokenizer := tokenizer_of(spec):
+    if tokenizer := tokenizer_of(inputs):
         try:
             label_ids(tokenizer, spec.labels)
         except CheckpointError:

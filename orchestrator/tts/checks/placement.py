@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tts.build.errors import ConfigError
+from tts.build.inputs import Inputs
 from tts.build.openvino.memory import require_memory
-from tts.build.spec import Deployment, EngineSpec, Gpu
+from tts.build.spec import EngineSpec, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 from .build_settings import buildable
-from .checkpoints import models_of
 from .findings import refused
 
 MOST_GPUS: Mapping[Gpu, int] = {
@@ -29,13 +29,13 @@ MOST_HOST_GIB = 4096
 """Host memory of the largest of these machines (DGX B200, 32 modules of 128 GB), GiB."""
 
 
-def gpu_numbers(deployment: Deployment) -> Iterator[Finding]:
+def gpu_numbers(inputs: Inputs) -> Iterator[Finding]:
     """Every GPU that a replica is placed on is one that a machine with such GPUs can have."""
-    if deployment.tensorrt is None:
+    if inputs.deployment.tensorrt is None:
         return
-    kind = deployment.tensorrt.gpu
+    kind = inputs.deployment.tensorrt.gpu
     most = MOST_GPUS[kind]
-    for role, spec in deployment.engines().items():
+    for role, spec in inputs.deployment.engines().items():
         beyond = sorted({gpu for gpu in _devices(spec) if gpu >= most})
         if beyond:
             yield Finding(
@@ -47,9 +47,9 @@ def gpu_numbers(deployment: Deployment) -> Iterator[Finding]:
             )
 
 
-def replicas(deployment: Deployment) -> Iterator[Finding]:
+def replicas(inputs: Inputs) -> Iterator[Finding]:
     """The replicas of an engine are on GPUs of their own."""
-    for role, spec in deployment.engines().items():
+    for role, spec in inputs.deployment.engines().items():
         shared = sorted(gpu for gpu, count in Counter(_devices(spec)).items() if count > 1)
         if shared:
             yield Finding(
@@ -61,11 +61,11 @@ def replicas(deployment: Deployment) -> Iterator[Finding]:
             )
 
 
-def host_cache(deployment: Deployment) -> Iterator[Finding]:
+def host_cache(inputs: Inputs) -> Iterator[Finding]:
     """KV blocks kept in host memory find room there, and are of use to later requests."""
     sizes = {
         role: spec.placement.kv_host_gib * len(_devices(spec))
-        for role, spec in deployment.engines().items()
+        for role, spec in inputs.deployment.engines().items()
     }
     if (total := sum(sizes.values())) > MOST_HOST_GIB:
         largest = max(sizes, key=lambda role: sizes[role])
@@ -76,7 +76,7 @@ def host_cache(deployment: Deployment) -> Iterator[Finding]:
             "it is pinned when the server starts, which fails",
             f"Lower {largest}.tensorrt.kv_host_gib to what the host can spare for every rank.",
         )
-    for role, spec in deployment.engines().items():
+    for role, spec in inputs.deployment.engines().items():
         size = spec.placement.kv_host_gib
         if size and not spec.kv_cache.reuse:
             yield Finding(
@@ -93,25 +93,24 @@ def _devices(spec: EngineSpec) -> list[int]:
     return [gpu for gpus in spec.placement.replicas for gpu in gpus]
 
 
-def memory(deployment: Deployment) -> Iterator[Finding]:
+def memory(inputs: Inputs) -> Iterator[Finding]:
     """Both engines and their KV pools within the memory of each GPU."""
-    known = len(list(models_of(deployment))) == len(deployment.engines())
-    if deployment.tensorrt is not None and known and not any(buildable(deployment)):
+    known = len(list(inputs.known())) == len(inputs.engines)
+    if inputs.deployment.tensorrt is not None and known and not any(buildable(inputs)):
         why = "the server would fail to load, or shrink the longest sequence and only log it"
         try:
-            check_pools(deployment)
+            check_pools(inputs.deployment, inputs)
         except ConfigError as error:
-            yield refused(error, deployment, "memory plan", why)
+            yield refused(error, inputs.deployment, "memory plan", why)
 
 
-def machine_memory(deployment: Deployment) -> Iterator[Finding]:
+def machine_memory(inputs: Inputs) -> Iterator[Finding]:
     """Both engines of target openvino within this machine's memory, once their checkpoints are."""
-    specs = deployment.engines().values()
-    here = all((spec.checkpoint / "config.json").is_file() for spec in specs)
-    known = len(list(models_of(deployment))) == len(deployment.engines())
-    if deployment.target == "openvino" and known and here:
+    here = all(engine.is_here for engine in inputs.engines.values())
+    known = len(list(inputs.known())) == len(inputs.engines)
+    if inputs.deployment.target == "openvino" and known and here:
         why = "the kernel would end the server, or another process, in the middle of a run"
         try:
-            require_memory(deployment)
+            require_memory(inputs.deployment, inputs)
         except ConfigError as error:
-            yield refused(error, deployment, "memory plan", why)
+            yield refused(error, inputs.deployment, "memory plan", why)

@@ -7,15 +7,14 @@ from contextlib import suppress
 
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
-from tts.build.spec import Deployment, FunctionVerifier, Role, RoleSpec
+from tts.build.inputs import EngineInputs, Inputs
+from tts.build.spec import Role
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
-from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
-from tts.prompting.step_ends import count_stop_words, delimiter_stop_words
-from tts.serving.contract import Finding
+from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
+from tts.serving.repository.check import Finding
 
 from .findings import not_checked, refused
 
@@ -36,12 +35,12 @@ KEPT = ("x < y", "f(X) = 2*x^2", "$\\frac{1}{2}$", "\\boxed{[1, 2]}", "So n > 0.
 """Texts that a generator reads and writes."""
 
 
-def tokenizers(deployment: Deployment) -> Iterator[Finding]:
+def tokenizers(inputs: Inputs) -> Iterator[Finding]:
     """Each tokenizer is its model's; the verifier's makes its labels and its dialogue."""
-    for role, spec in deployment.roles().items():
-        if not (spec.tokenizer_folder / "tokenizer.json").is_file():
+    for role, model in inputs.roles.items():
+        if not (model.folder / "tokenizer.json").is_file():
             yield not_checked(
-                f"{spec.tokenizer_folder} has no tokenizer.json",
+                f"{model.folder} has no tokenizer.json",
                 role,
                 "stop words and the prompt's length are counted in its tokens"
                 if role == "generator"
@@ -50,38 +49,37 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
             )
             continue
         try:
-            tokenizer = Tokenizer(spec.tokenizer_folder)
-            vocab_size = tokenizer.vocab_size
+            vocab_size = model.tokenizer.vocab_size
             with suppress(CheckpointError):  # the check of the checkpoints reports it
-                vocab_size = shape_of(spec.tokenizer_folder).vocab_size
-            check_tokenizer(tokenizer, vocab_size, spec)
-            _require_apart(tokenizer)
+                vocab_size = model.shape.vocab_size
+            check_tokenizer(model, vocab_size)
+            _require_apart(model.tokenizer)
         except CheckpointError as error:
             why = "requests are made of its tokens, and scores read at the labels' ids"
-            yield refused(error, deployment, role, why, "Download the checkpoint again.")
+            yield refused(error, inputs.deployment, role, why, "Download the checkpoint again.")
 
 
-def round_trip(deployment: Deployment) -> Iterator[Finding]:
+def round_trip(inputs: Inputs) -> Iterator[Finding]:
     """Texts come back from their token ids as they were."""
-    for role, spec in deployment.roles().items():
-        if not (tokenizer := tokenizer_of(spec)):
+    for role, model in inputs.roles.items():
+        if not (tokenizer := tokenizer_of(model)):
             continue
         with suppress(CheckpointError):  # `tokenizers` reports it
             if changed := list(_changed_texts(tokenizer)):
                 text, back = changed[0]
                 yield Finding(
                     f"loses text: {text!r} comes back from its ids as {back!r}",
-                    f"{role}.{spec.tokenizer_field}: {spec.tokenizer_folder / 'tokenizer.json'}",
+                    f"{role}.{model.role_spec.tokenizer_field}: {model.folder / 'tokenizer.json'}",
                     "the model reads and writes less than what is asked and answered",
                     "Take a checkpoint whose tokenizer keeps every character.",
                     "warning",
                 )
 
 
-def prompt(deployment: Deployment) -> Iterator[Finding]:
+def prompt(inputs: Inputs) -> Iterator[Finding]:
     """The chat template carries system prompt and question, and leaves room for an answer."""
-    spec = deployment.generator
-    if not (tokenizer := tokenizer_of(spec)):
+    spec = inputs.deployment.generator
+    if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
     try:
         generator_prompt(tokenizer, spec, PROBE)
@@ -89,17 +87,17 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
     except CheckpointError as error:
         where = f"generator.{spec.tokenizer_field}"
         fix = "Take a checkpoint whose chat template can."
-        yield refused(error, deployment, where, "no prompt can be made", fix)
+        yield refused(error, inputs.deployment, where, "no prompt can be made", fix)
         return
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
     yield from _room("generator", used, what, spec.max_seq_len, fix)
 
 
-def end_tokens(deployment: Deployment) -> Iterator[Finding]:
+def end_tokens(inputs: Inputs) -> Iterator[Finding]:
     """The ids that end an answer are those that the tokenizer has for it, in every file."""
-    for role, spec in deployment.roles().items():
-        if tokenizer := tokenizer_of(spec):
+    for role, model in inputs.roles.items():
+        if tokenizer := tokenizer_of(model):
             with suppress(CheckpointError):  # `tokenizers` reports it
                 yield from _end_tokens(role, tokenizer)
 
@@ -135,20 +133,17 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
                 )
 
 
-def dialogue(deployment: Deployment) -> Iterator[Finding]:
+def dialogue(inputs: Inputs) -> Iterator[Finding]:
     """What surrounds question and step leaves room for them in the verifier."""
-    spec = deployment.verifier
-    if not isinstance(spec, FunctionVerifier) and (tokenizer := tokenizer_of(spec)):
-        with suppress(CheckpointError):  # `tokenizers` reports it
-            used = len(verifier_dialogue(tokenizer, spec).first("", ""))
-            fix = "Raise verifier.max_seq_len."
-            yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
+    if (verifier := inputs.roles.get("verifier")) and (used := empty_dialogue(verifier)):
+        limit, fix = verifier.role_spec.max_seq_len, "Raise verifier.max_seq_len."
+        yield from _room("verifier", used, "the dialogue", limit, fix)
 
 
-def stop_words(deployment: Deployment) -> Iterator[Finding]:
+def stop_words(inputs: Inputs) -> Iterator[Finding]:
     """The step delimiter gives stop words, and their tensor has the layout of the wire."""
-    spec = deployment.generator
-    if not (tokenizer := tokenizer_of(spec)):
+    spec = inputs.deployment.generator
+    if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
     where = "generator.step_delimiter"
     count = count_stop_words(tokenizer.token_texts, spec.step_delimiter)
@@ -205,11 +200,19 @@ def _list(ids: Sequence[int]) -> str:
     return " and ".join(map(str, ids))
 
 
-def tokenizer_of(spec: RoleSpec) -> Tokenizer | None:
+def tokenizer_of(inputs: EngineInputs) -> Tokenizer | None:
     """The tokenizer, or None; then `tokenizers` reports why."""
-    if (spec.tokenizer_folder / "tokenizer.json").is_file():
+    if (inputs.folder / "tokenizer.json").is_file():
         with suppress(CheckpointError):
-            return Tokenizer(spec.tokenizer_folder)
+            return inputs.tokenizer
+    return None
+
+
+def empty_dialogue(verifier: EngineInputs) -> int | None:
+    """Tokens of a dialogue without any text, or None; then `tokenizers` reports why."""
+    if tokenizer_of(verifier):
+        with suppress(CheckpointError):
+            return len(verifier.dialogue.first("", "")) if verifier.dialogue else None
     return None
 
 

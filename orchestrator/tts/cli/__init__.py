@@ -1,7 +1,6 @@
 """The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant.
 
-A command is a function in a module here, an entry below and an example. Names that it had before
-are in `old_names`.
+A command is a function in a module here, an entry below and an example.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from . import (
     init,
     keys,
     listing,
-    old_names,
     plan,
     random_checkpoint,
     report,
@@ -130,7 +128,7 @@ _gateway = typer.Typer(
         "tts gateway demo",
         "tts gateway serve --help",
         "tts gateway keys create alice --tokens-per-minute 100000",
-        "tts gateway requests --since 1h --slower 10",
+        "tts gateway requests --since 1h",
         "tts gateway usage --by key",
     ),
     no_args_is_help=True,
@@ -151,7 +149,8 @@ _gateway.command(
     "requests",
     cls=Command,
     epilog=_examples(
-        "tts gateway requests demo --last 50", "tts gateway requests --since 1d --format csv"
+        "tts gateway requests demo --last 50",
+        "tts gateway requests --since 1d --format jsonl | jq 'select(.status >= 500)'",
     ),
     **_HELP,
 )(requests.requests)
@@ -188,13 +187,12 @@ _command(
 )
 _runs = typer.Typer(
     cls=Group,
-    help="List, compare, merge and convert runs.",
+    help="List, merge and convert runs.",
     no_args_is_help=True,
     **_HELP,
 )
 for _name, _function, *_lines in (
     ("list", report.list_recorded, "tts runs list --json"),
-    ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
     ("trace", report.trace, "tts runs trace runs/RUN --to run.json"),
 ):
@@ -214,7 +212,6 @@ _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
 app.command("random-checkpoint", hidden=True, cls=Command, **_HELP)(
     random_checkpoint.random_checkpoint
 )
-old_names.add_to(app)
 
 
 def main() -> None:

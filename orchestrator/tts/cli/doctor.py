@@ -15,6 +15,7 @@ from .options import DeploymentArgument, JsonOption, usable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tts.build.inputs import Inputs
     from tts.build.spec import Deployment
     from tts.checks import Check
     from tts.checks.machine import Observation
@@ -37,14 +38,15 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
-    from tts.build.spec import load_deployment
-    from tts.checks import ALL, DEEP, check_manifests, has_errors
+    from tts.build.resolve import open_deployment
+    from tts.checks import ALL, DEEP, has_errors
     from tts.checks import lint as check
+    from tts.checks.manifests import check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings
     from tts.serving.repository.manifests import require_manifests
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     findings = check(spec, DEEP if deep else ALL)
     if manifests:
         require_manifests(spec)
@@ -61,14 +63,16 @@ def lint(
         raise typer.Exit(1)
 
 
-def stop_on_errors(deployment: Deployment, checks: Sequence[Check]) -> None:
+def stop_on_errors(
+    deployment: Deployment, checks: Sequence[Check], inputs: Inputs | None = None
+) -> None:
     """Print the errors and warnings and stop, if the deployment has errors."""
     from tts.checks import has_errors
     from tts.checks import lint as check
     from tts.reports.console import consoles, say
     from tts.reports.findings import count_findings, print_findings, warnings_line
 
-    findings = check(deployment, checks)
+    findings = check(deployment, checks, inputs)
     if has_errors(findings):
         _, err = consoles()
         print_findings(err, [finding for finding in findings if finding.severity != "note"])
@@ -139,7 +143,7 @@ def _asked(deployment: Deployment) -> list[Observation]:
 def _first_run(name: str | None, *, as_json: bool) -> None:
     from tts.build import paths
     from tts.build.errors import ConfigError
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks.first_run.outcomes import exit_code
     from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
     from tts.reports.console import consoles, say
@@ -155,7 +159,7 @@ def _first_run(name: str | None, *, as_json: bool) -> None:
             "--first-run needs a deployment.",
             hint="On a new machine begin with the bundled pair: tts doctor demo-gpu --first-run",
         )
-    spec = load_deployment(name)
+    spec = open_deployment(name)
     require_first_run(spec)
     out, err = consoles()
     told = err if as_json else out

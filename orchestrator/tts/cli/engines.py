@@ -33,7 +33,8 @@ def build_engines(
     """Compile both checkpoints into engines; unchanged ones are skipped."""
     from tts.build.builder import build_engines as build
     from tts.build.builder import preview_build
-    from tts.build.spec import load_deployment
+    from tts.build.inputs import Inputs
+    from tts.build.resolve import open_deployment
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
     from tts.reports.console import consoles
@@ -41,16 +42,17 @@ def build_engines(
 
     from .doctor import stop_on_errors
 
-    spec = load_deployment(deployment)
-    stop_on_errors(spec, BEFORE_BUILD)
+    spec = open_deployment(deployment)
+    inputs = Inputs(spec)
+    stop_on_errors(spec, BEFORE_BUILD, inputs)
     out, _ = consoles()
     if dry_run:
-        for line in preview_build(spec):
+        for line in preview_build(spec, inputs):
             out.print(line, markup=False, soft_wrap=True)
         return
     require_checkpoints(spec)
     with BuildLines() as lines:
-        reports = build(spec, force=force, verify=verify, say=lines.say)
+        reports = build(spec, inputs=inputs, force=force, verify=verify, say=lines.say)
     for report in reports:
         out.print(_built(report), markup=False, soft_wrap=True)
 
@@ -67,7 +69,7 @@ def render(
     ] = None,
 ) -> None:
     """Render the Triton model repository of a deployment."""
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks import BEFORE_DEPLOY
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
@@ -79,7 +81,7 @@ def render(
 
     from .doctor import stop_on_errors
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     require_something(spec)
     if manifests:
         require_manifests(spec)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .completion import deployments
-from .options import ServerOption, VerifierOption, renamed, usable
+from .options import ServerOption, VerifierOption, usable
 
 
 class Routing(StrEnum):
@@ -56,9 +56,6 @@ def gateway(
             help="File of servers, one per line; changes are followed while the gateway runs.",
         ),
     ] = None,
-    old_replicas: Annotated[
-        Path | None, typer.Option("--replicas", callback=usable, hidden=True)
-    ] = None,
     routing: Annotated[
         Routing,
         typer.Option("--routing", metavar="|".join(Routing), help="Which server gets a request."),
@@ -97,9 +94,6 @@ def gateway(
             help="A file of terms and patterns to filter by, or a filter of another package; "
             "several times for several.",
         ),
-    ] = None,
-    old_filters: Annotated[
-        Path | None, typer.Option("--filters", callback=usable, hidden=True)
     ] = None,
     cors: Annotated[
         list[str] | None,
@@ -146,12 +140,7 @@ def gateway(
     from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
-    if old_filters is not None:
-        renamed("--filters", "--filter")
-    if old_replicas is not None:
-        renamed("--replicas", "--endpoints-file")
-    replicas = replicas or old_replicas
-    rules, plugins = _filters([*(filters or ()), *([str(old_filters)] if old_filters else ())])
+    rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)
     listen = Listen(host, port, certificate, key)
     settings = Settings(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -49,7 +48,7 @@ def init(
             "--generator",
             metavar="MODEL",
             help=f"The model that writes steps: {_MODEL}.",
-            show_default="asked for; demo",
+            show_default="demo",
         ),
     ] = None,
     verifier: Annotated[
@@ -58,7 +57,7 @@ def init(
             "--verifier",
             metavar="MODEL",
             help="The model that scores steps: the same kinds; or a Python function, FILE.py:NAME.",
-            show_default="asked for; the generator itself",
+            show_default="the generator itself",
         ),
     ] = None,
     target: Annotated[
@@ -113,7 +112,7 @@ def init(
 ) -> None:
     """Write a deployment file for your models and this machine; each field is explained in it.
 
-    On a terminal it asks for what you leave out. In a pipe it takes the defaults.
+    What you leave out has the defaults that suit this machine.
     """
     from tts.build.draft import as_text, draft
     from tts.build.errors import ConfigError
@@ -144,7 +143,7 @@ def init(
     chosen = _chosen(target, _TARGET, "--target", usual.value, read_target)
     if chosen in _ON_GPUS:
         machine = _with_gpu(machine, gpu)
-        if verifier is None and judges == writes and not _interactive():
+        if verifier is None and judges == writes:
             raise ConfigError("--verifier is missing.", hint=_VERIFIER)
     answers = _answers(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
@@ -177,10 +176,6 @@ _GPU = "The kind of GPU: {}."
 _TOKENIZER = "The tokenizer of the model at {}: a folder, or OWNER/NAME on the hub."
 
 
-def _interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def _chosen(
     given: str | None,
     about: str,
@@ -188,28 +183,13 @@ def _chosen(
     default: str | None,
     read: Callable[[str], _Value],
 ) -> _Value:
-    """The value of an option, or the user's answer, asked for until it can be used.
+    """The value of an option, or the default; raises ConfigError if there is neither."""
+    from tts.build.errors import ConfigError
 
-    In a pipe there are no questions: the default holds, or the option is missing.
-    """
-    from tts.build.errors import ConfigError, TtsError
-    from tts.reports.console import consoles
-
-    if given is not None:
-        return read(given)
-    if not _interactive():
-        if default is None:
-            raise ConfigError(f"{option} is missing.", hint=about)
-        return read(default)
-    _, err = consoles()
-    err.print(about, style="dim", markup=False)
-    label = option.removeprefix("--").replace("-", " ")
-    while True:
-        try:
-            return read(typer.prompt(label, default=default, err=True).strip())
-        except TtsError as error:
-            for line in filter(None, (error.message, error.hint)):
-                err.print(line, style="red", markup=False)
+    text = default if given is None else given
+    if text is None:
+        raise ConfigError(f"{option} is missing.", hint=about)
+    return read(text)
 
 
 def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
@@ -226,8 +206,6 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
         return served_model(server, named, base)
 
     about, option = _TOKENIZER.format(server.url), f"--{role}-tokenizer"
-    if tokenizer is None and server.tokenizer and not _interactive():
-        tokenizer = server.tokenizer
     return _Named(text, _chosen(tokenizer, about, option, server.tokenizer, read), server)
 
 

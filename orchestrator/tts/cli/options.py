@@ -49,8 +49,6 @@ JsonOption = Annotated[
     ),
 ]
 
-OLD_NAMES_END = "0.3"
-"""The version that no longer knows the old names of commands and options."""
 
 _Paths = TypeVar("_Paths", Path | None, list[Path])
 
@@ -65,24 +63,6 @@ def usable(given: _Paths) -> _Paths:
         except Unreadable as error:
             raise typer.BadParameter(f"{str(path)!r:.100}: {error}") from error
     return given
-
-
-def renamed(old: str, new: str) -> None:
-    """Tell the user the new name of a former spelling. Old names live for one version."""
-    from tts.reports.console import say
-
-    say(f"{old} is now {new}; the old name goes with version {OLD_NAMES_END}.")
-
-
-OldOut = Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)]
-"""The former name of `--to FILE`."""
-
-
-def file_to_write(to: Path | None, old: Path | None) -> Path | None:
-    """The file that `--to` names, or `--out`, as it was called."""
-    if old is not None:
-        renamed("--out", "--to")
-    return to or old
 
 
 def given_options(context: typer.Context) -> set[str]:

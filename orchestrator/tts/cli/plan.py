@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .json_output import print_json
-from .options import DeploymentArgument, JsonOption, renamed
-from .placements import counts, print_best_placements
+from .options import DeploymentArgument, JsonOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,26 +21,18 @@ def plan(
         bool,
         typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
     ] = False,
-    concurrency: Annotated[str | None, typer.Option("--concurrency", hidden=True)] = None,
     as_json: JsonOption = False,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, max=64, hidden=True)] = None,
-    n: Annotated[int | None, typer.Option("--n", min=1, hidden=True)] = None,
 ) -> None:
     """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
     from tts.build.deployment_edit import write_values
-    from tts.build.spec import deployment_file, load_deployment
+    from tts.build.resolve import open_deployment
+    from tts.build.spec import deployment_file
     from tts.build.tensorrt.memory_plan import plan_memory
     from tts.reports.console import consoles, say
     from tts.reports.memory_plan import print_memory_plan, print_pools
 
     out, _ = consoles()
-    spec = load_deployment(deployment)
-    if concurrency is not None:
-        if write:
-            raise typer.BadParameter("does not go with --concurrency", param_hint="--write")
-        renamed("tts plan --concurrency", "tts simulate --placements --concurrency")
-        print_best_placements(spec, counts(concurrency), gpus, n or 16, as_json=as_json)
-        return
+    spec = open_deployment(deployment)
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
     if not spec.engines():

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .completion import runs as run_folders
 from .json_output import print_json
-from .options import JsonOption, OldOut, file_to_write, renamed, usable
-
-if TYPE_CHECKING:
-    from tts.reports.page.export import Format as FigureFormat
+from .options import JsonOption, usable
 
 
 class Format(StrEnum):
@@ -33,7 +30,7 @@ def report(
             callback=usable,
             metavar="RUN",
             autocompletion=run_folders,
-            help="Folders of finished runs, or of whole comparisons; or one study.",
+            help="Folders of runs, finished or not, or of whole comparisons; or one study.",
         ),
     ],
     open_page: Annotated[
@@ -55,67 +52,62 @@ def report(
         ),
     ] = None,
     as_json: JsonOption = False,
-    pdf: Annotated[bool, typer.Option("--pdf", hidden=True)] = False,
-    svg: Annotated[bool, typer.Option("--svg", hidden=True)] = False,
-    png: Annotated[bool, typer.Option("--png", hidden=True)] = False,
 ) -> None:
-    """Print the tables of a run, or of several side by side, and write report.html.
+    """Print the tables of a run, or compare several, and write report.html.
 
-    The page shows figures and search trees and opens without network. It is written to the run's
-    folder, or beside the folders of several.
+    Several are compared side by side, and each with the first problem by problem: settings, gains,
+    costs, trees. Without a common problem the command fails. The page shows figures and search
+    trees and opens without network. It is written to the run's folder, or beside those of several.
     """
     from tts.build.errors import RunError
     from tts.lab.study.campaign import finished_study
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
-    from tts.reports.comparison import report_comparison
+    from tts.reports.comparison import print_report
     from tts.reports.console import consoles, say
     from tts.reports.page.export import write_figures
-    from tts.reports.page.of_runs import report_of
-    from tts.reports.runs import print_report
+    from tts.reports.page.of_runs import report_on
     from tts.reports.study_page import StudyReport, print_advice
-    from tts.runs.groups import is_group
-    from tts.runs.summary import read_summary
+    from tts.runs.compare import Comparison, compare
 
-    from .documents.runs import ReportDocument, runs_of
+    from .documents.runs import ReportDocument
 
     if keep_up:
         open_page = _follow(runs, open_page)
-    kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
-    for kind, given in zip(Format, (pdf, svg, png), strict=False):
-        if given:
-            renamed(f"--{kind}", f"--format {kind}")
-            kinds.append(kind.value)
+    if len(set(map(Path.resolve, runs))) < len(runs):
+        raise typer.BadParameter("a run is named twice", param_hint="RUN...")
     study: StudyReport | None = None
+    found = Comparison()
     if len(runs) == 1 and is_study(runs[0]):
         finished = finished_study(runs[0])
         study = StudyReport(finished, measure(finished))
-    if as_json:
-        shown = runs_of([] if study else runs)
-    elif study:
-        print_advice(consoles()[0], study.findings)
-    elif any(is_group(run) for run in runs):
-        report_comparison(runs)
     else:
-        print_report(runs, [read_summary(run) for run in runs])
+        found = compare(runs)
+    if study and not as_json:
+        print_advice(consoles()[0], study.findings)
+    elif not as_json:
+        print_report(found)
     page: Path | None = None
     figures: list[Path] = []
     try:
-        found = study or report_of(runs)
-        if kinds:
-            folder = found.file.with_name("figures")
-            figures = write_figures(found.figures, folder, kinds)
+        shown = study or report_on(found)
+        if formats:
+            folder = shown.file.with_name("figures")
+            figures = write_figures(shown.figures, folder, [kind.value for kind in formats])
             say(f"{len(figures)} files in {folder}")
-        page = found.write()
+        page = shown.write()
         say(f"page: {page}")
     except RunError as error:
-        if kinds or open_page:
+        if formats or open_page:
             raise
         say(f"No page: {error}")  # the tables are shown all the same
     if as_json:
         print_json(
             ReportDocument(
-                **vars(shown),
+                rows=found.rows,
+                unfinished=found.unfinished,
+                settings=found.settings,
+                pairs=found.pairs,
                 advice=list(study.findings.advice) if study else [],
                 page=str(page) if page else None,
                 figures=list(map(str, figures)),
@@ -142,45 +134,6 @@ def _follow(runs: list[Path], open_page: bool) -> bool:
             typer.launch(page.resolve().as_uri())
             open_page = False
     return open_page
-
-
-def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=run_folders,
-            help="Folders of runs, finished or not; a comparison's folder stands for its runs. "
-            "Each is compared with the first.",
-        ),
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """Compare runs problem by problem: what differs, by how much, and on which problems."""
-    from tts.reports.comparison import paired_report, settings_table
-    from tts.reports.console import consoles
-    from tts.runs.compare import compare_runs, differing_settings, short_names
-    from tts.runs.measured_run import MeasuredRun, expand_groups
-
-    folders = expand_groups(runs)
-    if len(folders) < 2:
-        raise typer.BadParameter("name two runs or more", param_hint="RUN...")
-    if len(set(map(Path.resolve, folders))) < len(folders):
-        raise typer.BadParameter("a run is named twice", param_hint="RUN...")
-    measured = [MeasuredRun.load(folder) for folder in folders]
-    pairs = compare_runs(measured)
-    names = short_names(folders)
-    settings = differing_settings([run.config for run in measured])
-    if as_json:
-        from .documents.runs import CompareDocument
-
-        print_json(CompareDocument.of(measured, names, settings, pairs))
-        return
-    out, _ = consoles()
-    out.print(settings_table(settings, names))
-    for pair, name in zip(pairs, names[1:], strict=True):
-        out.print(paired_report(pair, names[0], name))
 
 
 def list_recorded(
@@ -228,12 +181,12 @@ def merge(
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
     from tts.lab.bench.sharded_run import merge_runs
+    from tts.reports.comparison import print_report
     from tts.reports.console import say
-    from tts.reports.runs import print_report
-    from tts.runs.summary import read_summary
+    from tts.runs.compare import compare
 
     folder = merge_runs(shards, out)
-    print_report([folder], [read_summary(folder)])
+    print_report(compare([folder]))
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
@@ -257,19 +210,20 @@ def trace(
             show_default="trace.json in the run's folder",
         ),
     ] = None,
-    out: OldOut = None,
 ) -> None:
-    """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
+    """Write a run's timeline, as Chrome's trace JSON: requests by slot, decisions, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
     from tts.runs.measured_run import expand_groups
 
-    out = file_to_write(to, out)
     runs = expand_groups([run])
-    if out and len(runs) > 1:
+    if to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
-        file, counts = write_trace(folder, out)
+        file, counts = write_trace(folder, to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
-    say("Open it at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere.")
+    say(
+        "Open it at chrome://tracing, or at https://ui.perfetto.dev, which reads it in the browser "
+        "and sends it nowhere."
+    )

@@ -6,19 +6,19 @@ import time
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from .completion import deployments, strategies
+from .completion import deployments
 from .json_output import print_json
 from .options import JsonOption, usable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tts.gateway.observability.record import Outcome, ServedRequest
+    from tts.gateway.observability.record import ServedRequest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -28,7 +28,6 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSONL = "jsonl"
-    CSV = "csv"
 
 
 def requests(
@@ -66,59 +65,20 @@ def requests(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only requests before this time.")
     ] = None,
-    request_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The id of a request.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Made with this key: its id.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model that was asked for.")
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Searches by this strategy.", autocompletion=strategies),
-    ] = None,
-    outcome: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OUTCOME", help="ok, refused, filtered, cancelled, deadline or failed."
-        ),
-    ] = None,
-    status: Annotated[int | None, typer.Option(metavar="CODE", help="HTTP status code.")] = None,
-    slower: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Took longer than this, to the last byte."),
-    ] = None,
     form: Annotated[
         Format,
-        typer.Option("--format", help="A table to read, or everything as JSON lines or CSV."),
+        typer.Option("--format", help="A table to read, or everything as JSON lines."),
     ] = Format.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """Show, filter and export the requests that gateways have had, also while they run."""
-    from tts.gateway.observability.request_reader import (
-        Query,
-        as_csv,
-        as_json_lines,
-        read_requests,
-    )
+    """Show and export the requests that gateways have had, also while they run."""
+    from tts.gateway.observability.request_reader import Query, as_json_lines, read_requests
     from tts.reports.console import consoles, say
 
     if as_json and form is not Format.TABLE:
         raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
-    query = Query(
-        since=_time(since, now, "--since"),
-        until=_time(until, now, "--until"),
-        id=request_id,
-        key=key,
-        model=model,
-        strategy=strategy,
-        outcome=_outcome(outcome),
-        status=status,
-        slower_than_s=slower,
-    )
+    query = Query(since=_time(since, now, "--since"), until=_time(until, now, "--until"))
     if last is None and form is Format.TABLE and not as_json:
         last = 20
     records = read_requests(
@@ -134,7 +94,7 @@ def requests(
     elif form is Format.TABLE:
         consoles()[0].print(_table(records))
     else:
-        for line in (as_json_lines if form is Format.JSONL else as_csv)(records):
+        for line in as_json_lines(records):
             typer.echo(line)
 
 
@@ -179,19 +139,6 @@ def _time(text: str | None, now: float, option: str) -> float | None:
             f"{text!r:.60} is no date such as 2026-01-31T12:00, and no time such as 15m.",
             param_hint=option,
         ) from None
-
-
-def _outcome(text: str | None) -> Outcome | None:
-    from tts.gateway.observability.record import Outcome
-
-    for known in get_args(Outcome):
-        if text == known:
-            return cast("Outcome", known)
-    if text is None:
-        return None
-    raise typer.BadParameter(
-        f"{text!r:.60} is none of {', '.join(get_args(Outcome))}.", param_hint="--outcome"
-    )
 
 
 def _table(records: Iterable[ServedRequest]) -> RenderableType:

@@ -261,13 +261,12 @@ def bench(
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
-    from tts.reports.comparison import report_comparison
+    from tts.reports.comparison import print_report
     from tts.reports.console import say
     from tts.reports.progress import BenchProgress
-    from tts.reports.runs import print_report
+    from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
-    from tts.runs.summary import read_summary
 
     servers = tuple(endpoints or ())
     if resume is not None and ray:
@@ -317,14 +316,13 @@ def bench(
             else:
                 run = run_on_ray if ray else run_bench
                 folder = run(config, out, observer, endpoints=servers)
+    found = compare([folder])
     if as_json:
-        from .documents.runs import BenchDocument, runs_of
+        from .documents.runs import BenchDocument
 
-        print_json(BenchDocument(**vars(runs_of([folder])), folder=str(folder)))
-    elif is_group(folder):
-        report_comparison([folder])
+        print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
     else:
-        print_report([folder], [read_summary(folder)])
+        print_report(found)
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
@@ -415,7 +413,7 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
         what = (
             f"every strategy is in {ALL} already"
             if each == ALL
-            else f"{each} is a function; run it by itself, then: tts runs compare RUN RUN"
+            else f"{each} is a function; run it by itself, then: tts report RUN RUN"
             if names_function(each)
             else f"{each} is given twice"
             if list(map(strategy_name, strategies)).count(strategy_name(each)) > 1

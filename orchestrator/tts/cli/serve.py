@@ -12,7 +12,7 @@ from .options import DeploymentArgument
 def serve(
     deployment: DeploymentArgument,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop every server of this deployment that is running.")
+        bool, typer.Option("--stop", help="Stop the server of this deployment that is running.")
     ] = False,
     iteration_log: Annotated[
         bool | None,
@@ -23,37 +23,28 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    replicas: Annotated[
-        int,
-        typer.Option(
-            "--replicas",
-            min=1,
-            max=64,
-            help="Servers to run side by side; runs on this machine use all of them.",
-        ),
-    ] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
     ] = False,
 ) -> None:
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
     from tts.build.errors import ConfigError
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.waiting import StartLines
     from tts.serving.repository.render import require_something
-    from tts.serving.server.replicas import stop_replicas, supervise_replicas
+    from tts.serving.server.lookup import stop_server
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
 
-    spec = load_deployment(deployment)
+    spec = open_deployment(deployment)
     require_something(spec)
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
         return
     lines = StartLines()
     if stop:
-        lines.say("Stopped." if stop_replicas(spec) else f"No server of {spec.name} is running.")
+        lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
     if spec.server.kind == "embedded":
         raise ConfigError(
@@ -64,13 +55,4 @@ def serve(
         )
     require_gpu(spec)
     with lines:
-        if replicas == 1:
-            supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)
-        else:
-            supervise_replicas(
-                spec,
-                replicas,
-                iteration_log=iteration_log,
-                say=lines.say,
-                on_loading=lines.loading,
-            )
+        supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)

@@ -12,7 +12,7 @@ from tts.strategies.names import STRATEGY_NAMES
 
 from .completion import deployments, runs, strategies
 from .json_output import print_json
-from .options import JsonOption, given_options, renamed, usable
+from .options import JsonOption, given_options, usable
 from .placements import counts, print_best_placements
 from .runs import ParametersOption, Schedule, Speculation, SpeculationOption, given_parameters
 
@@ -89,13 +89,9 @@ def simulate(
         typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1"),
     ] = None,
     parameters: ParametersOption = None,
-    beam_width: Annotated[int | None, typer.Option("--beam-width", hidden=True)] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=100_000, help="Problems to solve.")
     ] = 64,
-    problems: Annotated[
-        int | None, typer.Option("--problems", min=1, max=100_000, hidden=True)
-    ] = None,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
     ] = 8,
@@ -104,7 +100,6 @@ def simulate(
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
     speculation: SpeculationOption = Speculation.auto,
-    traces: Annotated[Path | None, typer.Option("--traces", callback=usable, hidden=True)] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -145,7 +140,7 @@ def simulate(
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
     """
-    from tts.build.spec import load_deployment
+    from tts.build.resolve import open_deployment
     from tts.build.user_paths import is_folder, is_there
     from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
@@ -156,7 +151,7 @@ def simulate(
         if deployment is None:
             raise typer.BadParameter("goes with a deployment", param_hint="--placements")
         given_gpus = gpus if "gpus" in given_options(context) else None
-        spec = load_deployment(deployment)
+        spec = open_deployment(deployment)
         concurrencies = counts(concurrency or "1,8,64")
         print_best_placements(spec, concurrencies, given_gpus, n or 16, as_json=as_json)
         return
@@ -164,28 +159,18 @@ def simulate(
         raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
     if gpus > 2:
         raise typer.BadParameter("1 or 2, except with --placements", param_hint="--gpus")
-    if problems is not None:
-        renamed("--problems", "--limit")
-    if beam_width is not None:
-        renamed("--beam-width", "--set beam_width=...")
-    if traces is not None:
-        renamed("--traces", "--replay")
-    elif replay is not None and is_there(replay) and not is_folder(replay):
+    traces = None  # a file of traces, or a folder of a run
+    if replay is not None and is_there(replay) and not is_folder(replay):
         traces, replay = replay, None
     if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
-    if traces and replay:
-        raise typer.BadParameter("give one of the two", param_hint="--replay, --traces")
-    asked = given_parameters(n, parameters)
-    if beam_width is not None:
-        asked.setdefault("beam_width", beam_width)
     wanted = SimulationOptions(
         gpu.value,
         gpus,
         (sharing or _Sharing.time_sliced).value,
         strategy,
-        asked,
-        problems or limit,
+        given_parameters(n, parameters),
+        limit,
         in_flight,
         seed,
         speculation.value,

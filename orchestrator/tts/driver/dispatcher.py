@@ -1,4 +1,4 @@
-"""Sends jobs to the two endpoints as requests, cancels them, and records each once."""
+"""Sends jobs to the two endpoints as requests, cancels them, and reports each once."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ from typing import Any
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
 from tts.engines.wire import Guide
-from tts.runs import events
-from tts.scheduling import Job, Prefetch, Scheduler
+from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import Expand, Score, quantise
 
-from .engine_load import Load
-from .problem_run import Answer, ProblemRun, Record
-
-WORK_NAMES: dict[type, events.WorkName] = {
-    Expand: "expand",
-    Score: "score",
-    Prefetch: "prefetch",
-}
-KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
-"""The log's name of each scheduling.Kind."""
+from .problem_run import ProblemRun
+from .records import ENGINES, Answer, CancelReason, Engine, Idle, Request, TakeRecord
 
 
 class Dispatcher:
@@ -36,9 +27,9 @@ class Dispatcher:
         verifier: Verifier,
         scheduler: Scheduler,
         *,
-        record: Record,
+        record: TakeRecord,
         clock: Callable[[], float],
-        on_end: Callable[[ProblemRun, Job, Answer | Exception], None],
+        on_end: Callable[[Job, Answer | Exception], None],
     ) -> None:
         self._generator = generator
         self._verifier = verifier
@@ -47,19 +38,20 @@ class Dispatcher:
         self._clock = clock
         self._on_end = on_end
         self._loads = (Load(), Load())
+        self._idle = IdleWatch(record)
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
         """The jobs in flight, with their tasks, by the number of their problem."""
-        self._cancelled: dict[Job, str] = {}
+        self._cancelled: dict[Job, CancelReason] = {}
         """Cancellation reasons of jobs whose tasks are still ending."""
         self._leaving: set[asyncio.Task[None]] = set()
         """The tasks of these jobs."""
 
     def send(self, run: ProblemRun, job: Job) -> None:
         """Start a request."""
-        request = self._request(run, job, KIND_NAMES[job.kind])
+        request = self._request(run, job, job.kind)
         self._in_flight[job.problem][job] = asyncio.create_task(request)
 
-    def cancel(self, job: Job, why: str) -> None:
+    def cancel(self, job: Job, why: CancelReason) -> None:
         """Cancel a request that was sent; its budget is returned at once."""
         task = self._in_flight[job.problem][job]
         self._give_back(job)
@@ -74,27 +66,23 @@ class Dispatcher:
             self.cancel(job, "ended")
 
     def observe_load(self, now: float) -> None:
-        """Tell the observers how much is in flight on both engines as of `now`."""
+        """Note how much is in flight and pending on both engines as of `now`."""
         for load, in_flight in zip(self._loads, self._scheduler.in_flight, strict=True):
             load.update(now, in_flight)
+        self._idle.update(now, self._scheduler.in_flight, self._scheduler.pending)
 
     async def aclose(self) -> None:
         """Cancel all requests and wait until they have ended."""
         while tasks := self._leaving.union(*(jobs.values() for jobs in self._in_flight.values())):
             await asyncio.wait(tasks)
+        self._idle.end(self._clock())
 
-    async def _request(self, run: ProblemRun, job: Job, kind: events.KindName) -> None:
+    async def _request(self, run: ProblemRun, job: Job, kind: Kind) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
         area = self._loads[engine].update(sent, in_flight[engine])
-        common: dict[str, Any] = {
-            "problem": run.problem_id,
-            "in_flight": in_flight,
-            "prompt_tokens": job.tokens,
-            "sent": sent,
-        }
-        trigger = self._scheduler.trigger(job)
+        ended = partial(Request, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
         error: Exception | None = None
         try:
             reply = await self._call(run, job.work)
@@ -108,9 +96,8 @@ class Dispatcher:
         else:
             wanted = self._give_back(job)
         done = self._clock()
-        common |= {"t": done, "done": done}
         if not wanted:
-            self._record_cancelled(job, kind, trigger, common)
+            self._record(ended(done, cancelled=self._cancelled[job]))
             return
         answer: Answer = None
         if error is None:
@@ -118,10 +105,11 @@ class Dispatcher:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
                 self._learn(job.work, area / (done - sent), reply, done - sent)
             try:
-                answer = self._record_answer(run, job.work, reply, kind, trigger, common)
+                answer, tokens = _answer(run, job.work, reply)
+                self._record(ended(done, answer, tokens))
             except Exception as failure:  # not what a verifier or a generator may answer
                 error = failure
-        self._on_end(run, job, error or answer)
+        self._on_end(job, error or answer)
 
     def _learn(self, work: Expand | Score | Prefetch, load: float, reply: Any, took: float) -> None:
         """How long a request took in seconds beside others, `load` in all on average."""
@@ -151,58 +139,6 @@ class Dispatcher:
             )
         )
 
-    def _record_answer(
-        self,
-        run: ProblemRun,
-        work: Expand | Score | Prefetch,
-        reply: Any,
-        kind: events.KindName,
-        trigger: str | None,
-        common: dict[str, Any],
-    ) -> Answer:
-        """Record a reply; returns the results for the search."""
-        if isinstance(work, Expand):
-            thoughts = run.context.models.thoughts(
-                reply, truncated=len(reply) >= _limit(run, work), whole=work.whole
-            )
-            logged = events.logged(thoughts)
-            self._record(
-                events.Generated(
-                    node=work.node, kind=kind, tokens=len(reply), thoughts=logged, **common
-                )
-            )
-            return thoughts
-        if isinstance(work, Score):
-            score = quantise(reply.score)
-            self._record(
-                events.Scored(
-                    node=work.node,
-                    kind=kind,
-                    score=score,
-                    cached=False,
-                    trigger=trigger,
-                    **common,
-                )
-            )
-            return score
-        self._record(events.Prefetched(**common))
-        return None
-
-    def _record_cancelled(
-        self, job: Job, kind: events.KindName, trigger: str | None, common: dict[str, Any]
-    ) -> None:
-        work = job.work
-        self._record(
-            events.Cancelled(
-                work=WORK_NAMES[type(work)],
-                node=work.node,
-                kind=kind,
-                why=self._cancelled[job],
-                trigger=trigger,
-                **common,
-            )
-        )
-
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""
         jobs = self._in_flight.get(job.problem)
@@ -219,6 +155,15 @@ class Dispatcher:
         del self._cancelled[job]
 
 
+def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tuple[Answer, int]:
+    """A reply as the search takes it, and the tokens that were generated for it."""
+    if isinstance(work, Expand):
+        truncated = len(reply) >= _limit(run, work)
+        models = run.context.models
+        return models.thoughts(reply, truncated=truncated, whole=work.whole), len(reply)
+    return (quantise(reply.score) if isinstance(work, Score) else None), 0
+
+
 def _guide(run: ProblemRun, work: Expand) -> Guide | None:
     """The grammar of the text below the parent, if the answer has a form."""
     sampling, context = work.sampling, run.context
@@ -231,3 +176,58 @@ def _guide(run: ProblemRun, work: Expand) -> Guide | None:
 def _limit(run: ProblemRun, work: Expand) -> int:
     """Most new tokens: what the search allows, and what the engine's context has left."""
     return min(work.sampling.max_tokens, run.context.room(work.node[:-1]))
+
+
+class IdleWatch:
+    """Reports every period in which nothing was in flight on an engine."""
+
+    def __init__(self, record: TakeRecord) -> None:
+        """`record` takes an `Idle` when a stretch ends, or its reason changes."""
+        self._record = record
+        self._idle: dict[Engine, tuple[float, str]] = {}
+
+    def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
+        """Take in what is in flight and pending on both engines as of `now`, generator first."""
+        for place, engine in enumerate(ENGINES):
+            why = None
+            if not in_flight[place]:
+                why = reason(pending[place], in_flight[1 - place])
+            self._set(now, engine, why)
+
+    def end(self, now: float) -> None:
+        """End the run."""
+        for engine in ENGINES:
+            self._set(now, engine, None)
+
+    def _set(self, now: float, engine: Engine, why: str | None) -> None:
+        since, before = self._idle.get(engine, (now, None))
+        if why == before:
+            return
+        if before is not None and since < now:
+            self._record(Idle(engine, since, now, before))
+        if why is None:
+            self._idle.pop(engine, None)
+        else:
+            self._idle[engine] = (now, why)
+
+
+class Load:
+    """Requests in flight on an engine, averaged over any period."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._in_flight = 0
+        self._sum = 0.0
+
+    def update(self, now: float, in_flight: int) -> float:
+        """Take in how many are in flight as of `now`; returns request-seconds so far."""
+        self._sum += self._in_flight * (now - self._now)
+        self._now, self._in_flight = now, in_flight
+        return self._sum
+
+
+def reason(pending: int, others: int) -> str:
+    """Why an engine idles; `others`: requests in flight on the other engine."""
+    if pending:
+        return "budget"
+    return "dependency" if others else "no work"

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -24,18 +24,17 @@ from tts.build.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Policy, Scheduler
-from tts.search import Generated, Scored, Search, SearchResult
+from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
-from .engine_load import IdleWatch
-from .problem_run import Answer, ProblemRun, Record, Runtime
-from .submission import Solved, Submission
+from .problem_run import ProblemRun, Runtime, Solved, Submission
+from .records import Answer, TakeRecord
+from .speculation import SpeculativeRun, Trust
 
 
 class Driver:
-    """Solves problems on two endpoints; an async context manager, and the scheduler's Supply.
+    """Solves problems on two endpoints; an async context manager.
 
     Leaving it cancels unsolved problems, and waits until nothing is in flight.
     """
@@ -47,10 +46,10 @@ class Driver:
         verifier: Verifier,
         policy: Policy,
         *,
-        record: Record,
+        record: TakeRecord,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`record` takes every event and must not raise; `clock` gives their times, in seconds.
+        """`record` takes every record and must not raise; `clock` gives their times, in seconds.
 
         On virtual time `clock` is the event loop's.
         """
@@ -68,16 +67,15 @@ class Driver:
         self._runtime = Runtime(
             self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
         )
-        self._idle = IdleWatch(record)
+        self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
+        """How far the guesses of each kind of search have come true."""
         self._queued: list[tuple[int, int, Submission]] = []
         """A heap: the highest priority first, then the oldest."""
-        self._running: dict[int, tuple[Submission, ProblemRun]] = {}
+        self._running: dict[int, SpeculativeRun] = {}
         self._submitted = 0
         self._unfinished: set[asyncio.Future[Solved]] = set()
         self._due: asyncio.Handle | None = None
         """A pump that is about to be made for what was submitted or answered."""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,9 +90,6 @@ class Driver:
             outcome.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
         await self._dispatcher.aclose()
-        if self._alarm:
-            self._alarm.cancel()
-        self._idle.end(self._clock())
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -151,91 +146,94 @@ class Driver:
         while self._unfinished:
             await asyncio.wait(self._unfinished)
 
-    def next_priority(self) -> int | None:
-        """See scheduling.Supply."""
-        while self._queued and self._queued[0][2].done:
-            heapq.heappop(self._queued)
-        return self._queued[0][2].priority if self._queued else None
-
-    def start_problem(self) -> None:
-        """See scheduling.Supply."""
-        _, number, submission = heapq.heappop(self._queued)
-        try:
-            context = Context.of(self._models, submission.problem)
-            submission.search = submission.new_search()
-            run = ProblemRun(
-                number,
-                submission.priority,
-                context,
-                submission.search,
-                submission.resumed,
-                submission.on_result,
-                self._runtime,
-            )
-        except Exception as error:
-            self._scheduler.problem_ended(number)
-            self._fail(submission, error)
-            return
-        self._running[number] = submission, run
-        self._advance(submission, run, run.start)
-
-    def guesses(self) -> Iterator[Job]:
-        """See scheduling.Supply: of all problems shallow first, then by chance."""
-        guesses = (run.guesses() for _, run in self._running.values())
-        return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
-
     def _pump_soon(self) -> None:
         """Pump once for all that is submitted or answered together."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Ask the scheduler what to do now, and do it."""
+        """Start problems and send jobs until the scheduler wants no more; then, guesses."""
         self._due = None
-        now = self._clock()
-        actions = self._scheduler.next(now, self)
-        for job in actions.cancel:
+        now, scheduler = self._clock(), self._scheduler
+        send: list[Job] = []
+        self._start_problems()
+        while jobs := scheduler.take():
+            send += jobs
+            self._start_problems()
+        overdrawn = scheduler.overdrawn()
+        for job in overdrawn:
             self._give_up(job)
-        for job in actions.send:
+        if not overdrawn:
+            send += scheduler.take_guesses(
+                self._guesses(), taken=any(job.generates for job in send)
+            )
+        for job in send:
             self._send(job)
-        self._set_alarm(now, actions.ask_again_at)
         self._dispatcher.observe_load(now)
-        self._idle.update(now, self._scheduler.in_flight, self._scheduler.pending)
         self._end_what_hangs()
 
+    def _start_problems(self) -> None:
+        """Start queued problems while the scheduler wants more."""
+        while self._queued:
+            submission = self._queued[0][2]
+            if not submission.done and not self._scheduler.wants_problem(submission.priority):
+                return
+            heapq.heappop(self._queued)
+            if not submission.done:
+                self._scheduler.problem_started()
+                self._start(submission)
+
+    def _start(self, submission: Submission) -> None:
+        try:
+            context = Context.of(self._models, submission.problem)
+            submission.search = submission.new_search()
+            trust = self._trust[type(submission.search)]
+            run = SpeculativeRun(submission, context, submission.search, self._runtime, trust)
+        except Exception as error:
+            self._scheduler.problem_ended(submission.number)
+            self._fail(submission, error)
+            return
+        self._running[submission.number] = run
+        self._advance(run, run.start)
+
+    def _guesses(self) -> Iterator[Job]:
+        """Speculative jobs that could be sent now: shallow first, then by chance."""
+        guesses = (run.guesses() for run in self._running.values())
+        return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
+
     def _send(self, job: Job) -> None:
-        _, run = self._running[job.problem]
+        run = self._running[job.problem]
         if job.kind is Kind.SPECULATIVE:
             run.speculator.sent(job)
         self._dispatcher.send(run, job)
 
     def _give_up(self, job: Job) -> None:
         """Cancel speculation whose slot is wanted for main or eager work."""
-        self._running[job.problem][1].speculator.give_up(job)
+        self._running[job.problem].speculator.give_up(job)
         self._dispatcher.cancel(job, "slot")
 
-    def _on_end(self, run: ProblemRun, job: Job, answer: Answer | Exception) -> None:
+    def _on_end(self, job: Job, answer: Answer | Exception) -> None:
         """A request is over: tell its search, or end it if the request failed."""
-        submission, _ = self._running[run.number]
+        run = self._running[job.problem]
         if isinstance(answer, Exception):
-            self._close(run.number)
-            self._fail(submission, answer)
+            self._close(job.problem)
+            self._fail(run.submission, answer)
         else:
-            self._advance(submission, run, partial(run.take_in, job, answer))
+            self._advance(run, partial(run.take_in, job, answer))
         self._pump_soon()
 
-    def _advance(self, submission: Submission, run: ProblemRun, step: Callable[[], None]) -> None:
+    def _advance(self, run: ProblemRun, step: Callable[[], None]) -> None:
         """Let a search take a step, and end its problem if it is done or fails."""
         try:
             step()
             result = run.search.result()
         except Exception as error:  # of a strategy or a callback that the user has written
             self._close(run.number)
-            self._fail(submission, error)
+            self._fail(run.submission, error)
             return
         if result:
             self._close(run.number)
-            self._solved(submission, run.search, result)
+            self._solved(run.submission, run.search, result)
 
     def _stop_search(self, submission: Submission, search: Search) -> SearchResult | None:
         """End a search now; returns its results so far, or None if that fails, which is then its
@@ -288,29 +286,16 @@ class Driver:
             self._close(number)
             self._pump()
 
-    def _set_alarm(self, now: float, when: float | None) -> None:
-        """Pump again at that time, even if nothing happens before."""
-        if when is None or when >= self._alarm_at:
-            return
-        if self._alarm:
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = asyncio.get_running_loop().call_later(max(0.0, when - now), self._ring)
-
-    def _ring(self) -> None:
-        self._alarm, self._alarm_at = None, math.inf
-        self._pump()
-
     def _end_what_hangs(self) -> None:
         """A search that wants nothing and is not done would wait for ever."""
         if self._scheduler.in_flight == (0, 0) and self._scheduler.pending == (0, 0):
-            for number, (submission, run) in list(self._running.items()):
-                name = type(run.search).__name__
-                self._close(number)
+            for run in list(self._running.values()):
+                self._close(run.number)
                 self._fail(
-                    submission,
+                    run.submission,
                     SearchError(
-                        f"The search of problem {submission.problem.id} ({name}) has no result "
+                        f"The search of problem {run.problem_id} "
+                        f"({type(run.search).__name__}) has no result "
                         "and asks for nothing.",
                         hint="A strategy must ask for work until it has its result.",
                     ),

@@ -21,8 +21,6 @@ def policy_of(
         verifier.in_flight_tokens,
         problems,
         speculation,
-        verifier.group_tokens,
-        verifier.group_wait_ms / 1e3,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
         shared=share_gpus(deployment),

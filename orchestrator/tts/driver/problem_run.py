@@ -1,50 +1,45 @@
-"""One problem's running search: its asks become jobs, answers become results. Pure.
+"""One problem's running search: its asks become jobs, answers become results.
 
-    search ──ask──► expand ─┬─ known already, or the context is full ──────────► tell at once
-                            ├─ sent ahead, in flight ─► promoted: its answer is told
+    search ──ask──► expand ─┬─ resumed, or the context is full ────────────────► tell at once
                             └─ else ────────────────► job ─► scheduler
                     score ──┬─ locked, resumed, or too long to be scored ──────► tell at once
                             ├─ equal to a pending one ─► waits for that answer
                             └─ else ────────────────► job ─► scheduler
 
-Token ids come from the problem's context, shared scores from its cache, and speculative answers
-from its speculator. The scheduler says when a job goes, the dispatcher sends it, and the driver
-hands its answer to `take_in`.
+Token ids come from the problem's context, and shared scores from its cache. The scheduler says when
+a job goes, the dispatcher sends it, and the driver hands its answer to `take_in`. What speculation
+adds is in `speculation`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from typing import Any
 
+from tts.problem import Problem
 from tts.prompting import Context
-from tts.runs import events
-from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import (
     Expand,
     Generated,
     NodePath,
+    ResumedWork,
     Score,
     Scored,
     Search,
+    SearchResult,
     Stop,
     Thought,
     Work,
 )
 
+from .records import Answer, CancelReason, SharedScore, Started, TakeRecord
 from .score_cache import ScoreCache
-from .speculation import Speculator, Trust
 
 FULL = (Thought((), "", Stop.LENGTH),)
 """The answer to a prompt that fills the engine's context."""
-
-Answer = tuple[Thought, ...] | float | None
-"""The result of a request: thoughts, a score, or nothing for a prefetch."""
-
-Record = Callable[[events.Event], None]
-"""Takes one event of the run log."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +47,70 @@ class Runtime:
     """The objects that all problems of a driver share."""
 
     scheduler: Scheduler
-    record: Record
+    record: TakeRecord
     clock: Callable[[], float]
-    cancel: Callable[[Job, str], None]
+    cancel: Callable[[Job, CancelReason], None]
     """Cancel a job that was sent, for this reason."""
     prefetch: bool
     """Whether prompts are sent ahead of the siblings that begin with them."""
-    trust: defaultdict[type[Search], Trust] = field(default_factory=lambda: defaultdict(Trust))
-    """How far the guesses of each kind of search have come true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished search; its result names the limit that ended it, if any."""
+
+    problem: Problem
+    search: Search
+    result: SearchResult
+
+
+@dataclass(eq=False)
+class Submission:
+    """Await it for the problem's result; cancelling the wait cancels the search.
+
+    `number` is unique within its driver; older problems have smaller ones.
+
+    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
+    """
+
+    number: int
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    resumed: ResumedWork
+    on_result: Callable[[Generated | Scored], None] | None
+    outcome: asyncio.Future[Solved]
+    search: Search | None = field(default=None, init=False)
+    """The search; None until the problem is started."""
+
+    def __await__(self) -> Generator[Any, None, Solved]:
+        return self.outcome.__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended: solved, failed or cancelled."""
+        return self.outcome.done()
+
+    def cancel(self) -> None:
+        """End the search; its requests in flight are cancelled on the engines."""
+        self.outcome.cancel()
 
 
 class ProblemRun:
-    """A started problem. `number` is unique within the driver; older problems have smaller ones."""
+    """A started problem."""
 
     def __init__(
-        self,
-        number: int,
-        priority: int,
-        context: Context,
-        search: Search,
-        resumed: ResumedWork,
-        on_result: Callable[[Generated | Scored], None] | None,
-        runtime: Runtime,
+        self, submission: Submission, context: Context, search: Search, runtime: Runtime
     ) -> None:
-        self.number = number
+        self.submission = submission
+        self.number = submission.number
         self.context = context
         self.search = search
-        self.speculator = Speculator(resumed.thoughts, runtime.trust[type(search)])
-        self._priority = priority
-        self._resumed = resumed
-        self._on_result = on_result
+        self._known = dict(submission.resumed.thoughts)
+        """Thoughts that the search may ask for and that need no request."""
+        self._priority = submission.priority
+        self._resumed = submission.resumed
+        self._on_result = submission.on_result
         self._runtime = runtime
         self._scores = ScoreCache(leader_first=runtime.prefetch)
         self._first_asks: list[Work] = []
@@ -94,15 +123,8 @@ class ProblemRun:
 
     def start(self) -> None:
         """Ask the search for its first work."""
-        runtime, problem = self._runtime, self.context.problem
-        runtime.record(
-            events.ProblemStarted(
-                t=runtime.clock(),
-                problem=problem.id,
-                question=problem.question,
-                history=problem.history,
-            )
-        )
+        runtime = self._runtime
+        runtime.record(Started(runtime.clock(), self.context.problem))
         asks = self.search.ask()
         runtime.scheduler.problem_asked(self.number, asks)
         if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
@@ -112,7 +134,7 @@ class ProblemRun:
             self._advance(asks, Kind.EAGER)
 
     def take_in(self, job: Job, answer: Answer) -> None:
-        """Give a job's answer to the search, or keep it until the search asks for it."""
+        """Give a job's answer to the search."""
         work = job.work
         if isinstance(work, Prefetch):
             asks, self._first_asks = self._first_asks, []
@@ -120,32 +142,12 @@ class ProblemRun:
             return
         if isinstance(work, Expand):
             assert isinstance(answer, tuple)
-            if job.kind is Kind.SPECULATIVE:
-                self.speculator.keep(job, answer)
-                return
             self._tell_generated(work.node, answer)
         else:
             assert isinstance(answer, float)
             self._share_score(work.node, answer)
             self._release(job)
         self._advance(self.search.ask(), Kind.MAIN)
-
-    def guesses(self) -> Iterator[Job]:
-        """Expansions that may be sent ahead now, best first, as speculative jobs."""
-        trust = self.speculator.trust
-        for guess in self.speculator.guesses(self.search):
-            parent = guess.work.node[:-1]
-            self._learn(parent)
-            if self.context.room(parent) > 0:
-                yield Job(
-                    self.number,
-                    guess.work,
-                    len(self.context.generator_ids(parent)),
-                    Kind.SPECULATIVE,
-                    self._priority,
-                    guess.level,
-                    trust * guess.chance,
-                )
 
     def _advance(self, asks: list[Work], kind: Kind) -> None:
         """Turn what the search asks for into jobs until it asks for nothing more."""
@@ -161,19 +163,11 @@ class ProblemRun:
         for node in self.search.needed():
             if job := self._scores.job(self.context.score_key(node)):
                 self._runtime.scheduler.needed(job)
-        if not self.speculator.idle and not self.search.done:
-            for job in self.speculator.drop_lost(self.search.expandable()):
-                self._runtime.cancel(job, "pruned")
 
     def _ask_expand(self, work: Expand, kind: Kind) -> None:
-        node, speculator = work.node, self.speculator
-        if thoughts := speculator.known.get(node):
-            if speculator.use_answer(node):
-                self._record_used(node)
+        node = work.node
+        if thoughts := self._known.get(node):
             self._tell_generated(node, thoughts)
-        elif sent_ahead := speculator.use_request(node):
-            self._runtime.scheduler.promote(sent_ahead)
-            self._record_used(node)
         elif self.context.room(node[:-1]) <= 0:
             self._tell_generated(node, FULL)
         else:
@@ -181,7 +175,6 @@ class ProblemRun:
 
     def _ask_score(self, work: Score, kind: Kind) -> None:
         node, cache = work.node, self._scores
-        self._runtime.scheduler.asked(self.number, work)
         if work.own_turn:
             self.context.give_own_turn(node)
         key = self.context.score_key(node)
@@ -218,20 +211,12 @@ class ProblemRun:
         """If this was the leader, the scores that begin with its prefix may go."""
         self._add_all(self._scores.follow(job))
 
-    def _learn(self, node: NodePath) -> None:
-        """Build the ids of a node that was answered, but not asked for yet."""
-        if node not in self.context:
-            self._learn(node[:-1])
-            self.context.add(node, self.speculator.known[node][0])
-
     def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
-        self._add_all([Job(self.number, work, tokens, kind, self._priority)])
+        self._runtime.scheduler.add(Job(self.number, work, tokens, kind, self._priority))
 
     def _add_all(self, jobs: list[Job]) -> None:
-        if jobs:
-            now = self._runtime.clock()
-            for job in jobs:
-                self._runtime.scheduler.add(job, now)
+        for job in jobs:
+            self._runtime.scheduler.add(job)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node
@@ -243,24 +228,11 @@ class ProblemRun:
     def _tell_scored(self, node: NodePath, score: float) -> None:
         """Tell a score that took no request of its own."""
         if node not in self._resumed.scores:
-            self._runtime.record(
-                events.Scored(
-                    t=self._runtime.clock(),
-                    problem=self.problem_id,
-                    node=node,
-                    score=score,
-                    cached=True,
-                )
-            )
+            now = self._runtime.clock()
+            self._runtime.record(SharedScore(now, self.problem_id, node, score))
         self._tell(Scored(node, score))
 
     def _tell(self, result: Generated | Scored) -> None:
         self.search.tell(result)
-        self.speculator.changed()
         if self._on_result:
             self._on_result(result)
-
-    def _record_used(self, node: NodePath) -> None:
-        self._runtime.record(
-            events.Used(t=self._runtime.clock(), problem=self.problem_id, node=node)
-        )

@@ -1,5 +1,9 @@
 """Speculation: work generated for one problem before its search asks for it. Pure.
 
+    search ──ask──► expand ─┬─ sent ahead, answered ──► tell at once
+                            ├─ sent ahead, in flight ─► promoted: its answer is told
+                            └─ else ──────────────────► as without speculation (problem_run)
+
 It is exact: the requests are those that the search itself would send, so an answer is the same
 whether it is generated before or after the search asks for it. Answers are never filtered by
 content or length. Engines answer in one piece and cannot hand over partial text, so a cancelled
@@ -8,10 +12,23 @@ request is discarded and, if needed later, generated from the start.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 
-from tts.scheduling import Job
-from tts.search import Guess, NodePath, Search, Thought
+from tts.prompting import Context
+from tts.scheduling import Job, Kind
+from tts.search import (
+    Expand,
+    Generated,
+    Guess,
+    NodePath,
+    Scored,
+    Search,
+    Thought,
+    Work,
+)
+
+from .problem_run import ProblemRun, Runtime, Submission
+from .records import Answer, Used
 
 
 class Trust:
@@ -55,13 +72,12 @@ class Foreseen:
 class Speculator:
     """The expansions sent ahead for one problem, and how many of them were used."""
 
-    def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]], trust: Trust) -> None:
-        """`resumed`: thoughts that an interrupted run has left, which need no request either.
+    def __init__(self, known: dict[NodePath, tuple[Thought, ...]], trust: Trust) -> None:
+        """`known`: thoughts that the search may ask for, to which answered guesses are added.
 
         `trust` is shared by all problems with the same kind of search.
         """
-        self.known = dict(resumed)
-        """Thoughts that the search may ask for and that need no request."""
+        self.known = known
         self._answered: dict[NodePath, None] = {}
         """The known nodes that were sent ahead, in the order of their answers."""
         self._in_flight: dict[NodePath, Job] = {}
@@ -141,3 +157,74 @@ class Speculator:
     def _count(self, node: NodePath, *, hit: bool) -> None:
         """A guess was asked for, or never will be."""
         self._trust.add(self._chances.pop(node), hit=hit)
+
+
+class SpeculativeRun(ProblemRun):
+    """A started problem whose expansions may be sent before its search asks for them."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        context: Context,
+        search: Search,
+        runtime: Runtime,
+        trust: Trust,
+    ) -> None:
+        super().__init__(submission, context, search, runtime)
+        self.speculator = Speculator(self._known, trust)
+
+    def guesses(self) -> Iterator[Job]:
+        """Expansions that may be sent ahead now, best first, as speculative jobs."""
+        trust = self.speculator.trust
+        for guess in self.speculator.guesses(self.search):
+            parent = guess.work.node[:-1]
+            self._learn(parent)
+            if self.context.room(parent) > 0:
+                yield Job(
+                    self.number,
+                    guess.work,
+                    len(self.context.generator_ids(parent)),
+                    Kind.SPECULATIVE,
+                    self._priority,
+                    guess.level,
+                    trust * guess.chance,
+                )
+
+    def take_in(self, job: Job, answer: Answer) -> None:
+        """Keep the answer to a guess until the search asks for it."""
+        if job.kind is Kind.SPECULATIVE:
+            assert isinstance(answer, tuple)
+            self.speculator.keep(job, answer)
+        else:
+            super().take_in(job, answer)
+
+    def _advance(self, asks: list[Work], kind: Kind) -> None:
+        super()._advance(asks, kind)
+        if not self.speculator.idle and not self.search.done:
+            for job in self.speculator.drop_lost(self.search.expandable()):
+                self._runtime.cancel(job, "pruned")
+
+    def _ask_expand(self, work: Expand, kind: Kind) -> None:
+        node, speculator = work.node, self.speculator
+        thoughts = self._known.get(node)
+        if thoughts and speculator.use_answer(node):
+            self._record_used(node)
+            self._tell_generated(node, thoughts)
+        elif sent_ahead := speculator.use_request(node):
+            self._runtime.scheduler.promote(sent_ahead)
+            self._record_used(node)
+        else:
+            super()._ask_expand(work, kind)
+
+    def _tell(self, result: Generated | Scored) -> None:
+        self.speculator.changed()
+        super()._tell(result)
+
+    def _learn(self, node: NodePath) -> None:
+        """Build the ids of a node that was answered, but not asked for yet."""
+        if node not in self.context:
+            self._learn(node[:-1])
+            self.context.add(node, self._known[node][0])
+
+    def _record_used(self, node: NodePath) -> None:
+        self._runtime.record(Used(self._runtime.clock(), self.problem_id, node))

@@ -27,7 +27,7 @@ from tts.build.errors import (
 )
 from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
-from tts.engines.async_client import AsyncEngineClient
+from tts.engines.engine_client import EngineClient
 from tts.engines.engine_messages import Open
 from tts.engines.generate_request import (
     GenerateRequest,
@@ -73,7 +73,7 @@ class EmbeddedEngine:
         self.listeners: list[Callable[[Statistics], None]] = []
         """They get the statistics of every step."""
         self._opening = opening
-        self._client: AsyncEngineClient | None = None
+        self._client: EngineClient | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._deaths = 0
         """How often it has died since it last answered."""
@@ -83,7 +83,7 @@ class EmbeddedEngine:
 
     async def open(self) -> None:
         """Start the process; raises EngineError if the engine cannot be opened."""
-        self._client = await AsyncEngineClient.open(
+        self._client = await EngineClient.open(
             self._opening, on_statistics=self._take_statistics, on_death=self._died
         )
 
@@ -155,7 +155,7 @@ class EmbeddedEngine:
             raise error_of_failure(self.model, wire.Failure.REFUSED, error.message) from None
 
     async def _answer_once(
-        self, client: AsyncEngineClient, request: GenerateRequest, cold: bool
+        self, client: EngineClient, request: GenerateRequest, cold: bool
     ) -> Response:
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
@@ -178,7 +178,7 @@ class EmbeddedEngine:
         self._deaths = 0
         return response
 
-    async def _open_client(self) -> AsyncEngineClient:
+    async def _open_client(self) -> EngineClient:
         """The process of the engine, which is waited for while it is started again."""
         while self._client is None:
             if self._gone:

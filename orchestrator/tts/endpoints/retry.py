@@ -5,7 +5,7 @@ server that went away under it, or one that was silent for too long (`silence`) 
 it has failed for PATIENCE_S, not counting the time in which a process of this machine starts the
 server again. That is long enough for a server behind a load balancer to be replaced, and short
 enough for an engine lost for good to end a run before its user gives up. A server of this machine
-that is not restarted is watched beside the run (tts.serving.server.health): its death ends the run
+that is not restarted is watched beside the run (tts.serving.server.lookup): its death ends the run
 within a second or two, whatever the patience here.
 """
 

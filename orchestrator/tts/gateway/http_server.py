@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import ConfigError
+from tts.build.resolve import open_deployment
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import Deployment
 from tts.endpoints.routing import PolicyName, routing_policy
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
@@ -107,7 +108,7 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
-        specs = [load_deployment(each).served_by(kind) for each in deployments]
+        specs = [open_deployment(each).served_by(kind) for each in deployments]
         names = _names(specs, alone=upstreams.named or verifier is not None)
         limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
@@ -241,9 +242,7 @@ async def _servers(
     if deployment.server.kind == "embedded" or not deployment.engines():
         yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
         return
-    if running := await require_engines(deployment, (), say):
-        yield dict.fromkeys(running, ""), lambda replicas: _watch()
-        return
+    await require_engines(deployment, (), say)
     server = await open_server(deployment, say, on_loading, lasting=True)
     try:
         yield {server.name: ""}, lambda replicas: _watch(*([server] if server.started else ()))

@@ -13,7 +13,8 @@ from tts.problem import Problem
 from tts.search import Thought
 
 from .chat import generator_prompt
-from .step_ends import StopWord, delimiter_stop_words, first_step, split_steps
+from .step_ends import first_step, split_steps
+from .stop_words import StopWord, delimiter_stop_words
 
 KEPT = 64
 """How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""

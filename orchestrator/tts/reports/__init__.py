@@ -7,9 +7,9 @@
 | waiting | what is waited for while engines load or are built |
 | live_tree | the tree of one problem while it grows, on as many lines as there are |
 | sheet | tables that are never cut, and bars for their cells |
-| runs, comparison | finished runs, groups of runs side by side, runs problem by problem |
+| comparison, runs | runs side by side and problem by problem; what a single one did |
 | listed_runs | the runs in a folder, a row each |
-| trace | a run's timeline for Perfetto |
+| trace | a run's timeline, as Chrome's trace JSON |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules and placements side by side |
 | memory_plan | the memory of each GPU and both engines' pools, or of a pair on a CPU |

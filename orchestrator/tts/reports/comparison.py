@@ -1,97 +1,125 @@
-"""Runs compared, for the terminal: strategies side by side, and runs problem by problem."""
+"""Runs in the terminal: one by itself, or several side by side and problem by problem."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tts.runs.compare import (
+    Comparison,
     NoCurve,
-    PairedRun,
     Row,
-    Setting,
     asked_alike,
-    in_order,
+    best_of,
     joined_curves,
     label,
-    read_rows,
     varying,
 )
-from tts.runs.groups import is_group
-from tts.runs.pooled import Budget, Pooled, best_at, pool
+from tts.runs.folder import has_finished
+from tts.runs.log import read_events
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.pairs import Gain, Pair, Setting
 from tts.runs.statistics import half_width
-from tts.runs.summary import read_summary
 
 from .console import consoles
-from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, warning_of
+from .runs import (
+    RULE_NAMES,
+    accuracy_cell,
+    engine_use,
+    limit_lines,
+    missed_lines,
+    remote_lines,
+    warning_of,
+    work_lines,
+)
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
 
-
+MOST_IDS = 20
+"""How many problems are named in a line; the others are counted."""
+MOST_PAIRS = 6
+"""Runs that are compared with the first problem by problem; of the others there are the rows."""
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
     "limits": "at its own n only, since its limits are those of whole problems",
-    "old_log": "at its own n only, since its log is from a version that did not keep each "
-    "completion's answer",
+}
+_UNITS = {"budget_tokens": "tokens", "deadline_s": "s"}
+_COSTS = {
+    "generated_tokens": "generated tokens",
+    "verifier_tokens": "verifier tokens",
+    "seconds": "seconds",
 }
 
 
-def report_comparison(folders: Sequence[Path]) -> None:
-    """Print the tables of groups, and of single runs beside them; keep each group's numbers."""
-    out, _ = consoles()
-    read = [read_rows(folder) for folder in folders]
-    if rows := in_order([row for found, _ in read for row in found]):
-        out.print(comparison_tables(rows))
-    for run in dict.fromkeys(Path(row.run) for row in rows):
-        if line := warning_of(read_summary(run)):
-            out.print(f"{run.name}: {line}", style="yellow", highlight=False, soft_wrap=True)
-    for folder, (_, unfinished) in zip(folders, read, strict=True):
-        kind = "group folder" if is_group(folder) else "run folder"
-        out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
-        for line in remote_lines(folder):
-            out.print(line, style="yellow", highlight=False, soft_wrap=True)
-        if unfinished:
-            left = ", ".join(unfinished)
-            way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
-            out.print(way_on, style="yellow", markup=False, soft_wrap=True)
+def print_report(found: Comparison, console: Console | None = None) -> None:
+    """Print the tables of runs, and where they are kept; without a console to stdout."""
+    console = console or consoles()[0]
+    if found.rows:
+        console.print(tables(found.rows))
+    if len(found.runs) == 1 and not found.unfinished:
+        (row,), folder = found.rows, found.runs[0].folder
+        console.print(engine_use(row.summary, read_events(folder)))
+        lines = limit_lines(row.summary) + work_lines(row.summary)
+        console.print("\n".join(lines), highlight=False)
+    if found.pairs:
+        names = found.names
+        console.print(settings_table(found.settings, names))
+        first = found.runs[0]
+        for place, pair in enumerate(found.pairs[:MOST_PAIRS], start=1):
+            both = (first, found.runs[place])
+            console.print(pair_report(pair, both, (names[0], names[place])))
+        if (more := len(found.pairs) - MOST_PAIRS) > 0:
+            console.print(f"{more} more runs are not compared with {names[0]} by problem.")
+    _print_folders(found, console)
 
 
-def comparison_tables(rows: Sequence[Row]) -> RenderableType:
-    """All tables of a comparison; at least one row."""
+def _print_folders(found: Comparison, console: Console) -> None:
+    """Where the runs are kept, what is left of them to do, and what to know of their numbers."""
+
+    def warn(line: str) -> None:
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+    for folder in found.folders:
+        kind = "group folder" if str(folder) in found.unfinished else "run folder"
+        console.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if left := found.unfinished.get(str(folder)):
+            warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
+    summaries = {row.run: row.summary for row in found.rows}
+    for run in found.runs:
+        lines = [*remote_lines(run.config), *missed_lines(run.folder)]
+        if line := warning_of(summaries[str(run.folder)]):
+            lines.append(line)
+        if not has_finished(run.folder):
+            lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
+        for line in lines:
+            warn(line if len(found.runs) == 1 else f"{run.folder.name}: {line}")
+
+
+def tables(rows: Sequence[Row]) -> RenderableType:
+    """All tables of at least one row."""
     also = varying(rows)
     names = [label(row, also) for row in rows]
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
     runs = list(by_run.values())  # strategies that share a run share its pass@n and votes
-    run_names = [_together(sharing, also) for sharing in runs]
-    parts = [
+    return Group(
         _header(rows),
         Text(),
-        _costs(rows, names),
-        *(Text(line, style="dim") for line in _shared(runs)),
-        *_per_problem(rows),
+        _numbers(rows, names),
+        *(Text(line, style="dim") for line in (*_shared(runs), *_tree_lines(rows))),
         *_levels(rows, names),
-        _rules(runs, run_names),
-        *_curves(rows, names, runs, run_names),
-    ]
-    if len(asked_alike(rows)) == 1:
-        entries = [
-            (name, row.accuracy, row.right)
-            for name, row in zip(_distinct(names, rows), rows, strict=True)
-        ]
-        if table := paired_table(entries):
-            parts += [_title("differences, problem by problem"), table]
-    return Group(*parts, Text())
+        *_rules(runs, also),
+        *_curves(rows, names),
+        Text(),
+    )
 
 
 def _header(rows: Sequence[Row]) -> Text:
@@ -99,76 +127,77 @@ def _header(rows: Sequence[Row]) -> Text:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
     return Text(
-        f"deployment {all_of(row.deployment for row in rows)}, "
-        f"dataset {all_of(Path(row.dataset).name for row in rows)}: "
-        f"{all_of(row.problems for row in rows)} problems, "
-        f"schedule {all_of(row.schedule for row in rows)}, "
-        f"seed {all_of(row.seed for row in rows)}",
+        f"deployment {all_of(row.summary.deployment for row in rows)}, "
+        f"dataset {all_of(Path(row.summary.dataset).name for row in rows)}: "
+        f"{all_of(row.summary.problems for row in rows)} problems, "
+        f"schedule {all_of(row.summary.schedule for row in rows)}, "
+        f"seed {all_of(row.summary.seed for row in rows)}",
         style="bold",
     )
 
 
-def _costs(rows: Sequence[Row], names: Sequence[str]) -> Sheet:
-    table = _table(
-        "n", "accuracy (95%)", "pass@n", "samples", "tokens", "verifier\ncalls", "wall s"
+def _numbers(rows: Sequence[Row], names: Sequence[str]) -> RenderableType:
+    """What each row is worth and what it took; columns that say nothing here are left out."""
+    budgets = [budget_in_words(row.budget) for row in rows]
+    speed_ups = [_speed_up(row, rows) for row in rows]
+    columns: dict[str, list[str]] = {
+        "n": [str(row.n) for row in rows],
+        "budget": budgets,
+        "accuracy (95%)": [accuracy_cell(row.accuracy, row.problems) for row in rows],
+        "against\nthe best (95%)": _against_the_best(rows),
+        "tokens": [f"{row.tokens_per_problem:,.0f}" for row in rows],
+        "verifier\ncalls": [f"{row.verifier_calls_per_problem:,.1f}" for row in rows],
+        "seconds": [_number(row.seconds_per_problem, 2) for row in rows],
+        "wall s\nof the run": [f"{row.wall_s:,.1f}" for row in rows],
+        "speed-up": speed_ups,
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    table = _table("strategy", *shown)
+    for name, *cells in zip(names, *shown.values(), strict=True):
+        table.add_row(Text(name), *cells)
+    note = (
+        "Tokens (without speculation in vain), verifier calls and seconds (from start to answer) "
+        "are means of a problem."
     )
-    for row, name in zip(rows, names, strict=True):
-        table.add_row(
-            Text(name),
-            str(row.n),
-            accuracy_cell(row.accuracy, row.problems),
-            _percent(row.pass_at_n),
-            f"{row.samples:,}",
-            f"{row.generated_tokens:,}",
-            f"{row.verifier_calls:,}",
-            f"{row.wall_s:,.1f}",
-        )
-    return Sheet(table)
+    return Group(Sheet(table), Text(note, style="dim"))
 
 
-def _per_problem(rows: Sequence[Row]) -> list[RenderableType]:
-    """What a problem took, and accuracy against the best at the same budget; seeds together."""
-    pooled = pool(rows)
-    if len(pooled) < 2:
-        return []
-    best = best_at(pooled)
-    comparable = len(asked_alike(rows)) == 1
-    table = _table("n", "budget", "tokens", "seconds", "accuracy", "against the best (95%)")
-    for each in pooled:
-        table.add_row(
-            Text(each.name),
-            each.n,
-            budget_in_words(each.budget) or "-",
-            f"{each.tokens:,.0f}",
-            "-" if each.seconds is None else f"{each.seconds:,.2f}",
-            _percent(each.accuracy),
-            _gain(each, best[each.budget]) if comparable else "-",
-        )
-    seeds = len({row.seed for row in rows})
-    notes = [
-        "Means of a problem: tokens that its search asked for, seconds from its start to its "
-        "answer. Differences are paired, in points" + (f"; {seeds} seeds." if seeds > 1 else ".")
-    ]
-    return [
-        _title("per problem"),
-        Sheet(table),
-        *(Text(line, style="dim") for line in notes),
-    ]
+def _against_the_best(rows: Sequence[Row]) -> list[str]:
+    """The gain of each row over the best at its budget, on the same problems."""
+    judged = [row for row in rows if row.right]
+    if len(judged) < 2 or len(asked_alike(rows)) > 1:
+        return [""] * len(rows)
+    best = {
+        budget: best_of(row for row in judged if tuple(row.budget) == budget)
+        for budget in {tuple(row.budget) for row in judged}
+    }
+    return [_gain_cell(row, best.get(tuple(row.budget))) for row in rows]
 
 
-def budget_in_words(budget: Budget) -> str:
-    """Such as `1,000 tokens`; empty without a budget."""
-    units = {"budget_tokens": "tokens", "deadline_s": "s"}
-    return ", ".join(f"{value:,g} {units[name]}" for name, value in budget)
-
-
-def _gain(one: Pooled, best: Pooled) -> str:
-    if one is best:
+def _gain_cell(row: Row, best: Row | None) -> str:
+    if row is best:
         return "best"
-    gain = one.gain_over(best)
-    if gain is None:
-        return "-"
-    return f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+    gain = row.gain_over(best) if best else None
+    return "-" if gain is None else _points(gain)
+
+
+def _points(gain: Gain, unit: str = "") -> str:
+    return f"{100 * gain.mean:+.1f}{unit} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+
+
+def budget_in_words(budget: Mapping[str, float]) -> str:
+    """Such as `1,000 tokens`; empty without a budget."""
+    return ", ".join(f"{value:,g} {_UNITS[name]}" for name, value in sorted(budget.items()))
+
+
+def _speed_up(row: Row, rows: Sequence[Row]) -> str:
+    """Against the lockstep run of the same search."""
+    if row.summary.schedule == "lockstep" or not row.wall_s:
+        return ""
+    for other in rows:
+        if other.summary.schedule == "lockstep" and other.summary.search == row.summary.search:
+            return f"{other.wall_s / row.wall_s:.2f}x"
+    return ""
 
 
 def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:
@@ -178,6 +207,22 @@ def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:
         if len(sharing) > 1
     ]
     return list(dict.fromkeys(lines))
+
+
+def _tree_lines(rows: Sequence[Row]) -> list[str]:
+    """Whether runs of one search under several schedules have the same trees, as they should."""
+    by_search: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        by_search.setdefault(row.summary.search, {}).setdefault(row.run, row)
+    lines = []
+    for runs in map(list, map(dict.values, by_search.values())):
+        if len(runs) > 1:
+            same = len({row.summary.tree_digest for row in runs}) == 1
+            schedules = " and ".join(row.summary.schedule for row in runs)
+            lines.append(
+                f"trees identical ({runs[0].strategy}: {schedules}): {'yes' if same else 'NO'}"
+            )
+    return lines
 
 
 def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
@@ -195,67 +240,53 @@ def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
     cells = [
         {level: entry["accuracy"] for level, entry in row.accuracy_by_level.items()} for row in rows
     ]
+    names = [f"{name}, n={row.n}" for name, row in zip(names, rows, strict=True)]
+    return [_title("accuracy by level (problems)"), _percentages(headings, names, cells)]
+
+
+def _rules(runs: Sequence[Sequence[Row]], also: Sequence[str]) -> list[RenderableType]:
+    table = _table("strategy", "n", *RULE_NAMES.values(), "any of n\n(pass@n)")
+    if all(sharing[0].accuracy is None for sharing in runs):
+        return []
+    for sharing in runs:
+        row, own = sharing[0], {each.vote for each in sharing}
+        by_rule = {str(rule): share for rule, share in row.summary.accuracy_by_rule.items()}
+        cells = [
+            accuracy_cell(by_rule.get(rule), row.problems) + (" *" if rule in own else "  ")
+            for rule in RULE_NAMES
+        ]
+        name = ", ".join(label(each, also) for each in sharing)
+        table.add_row(Text(name), str(row.n), *cells, accuracy_cell(row.pass_at_n, row.problems))
+    undecided = sum(sharing[0].summary.undecided for sharing in runs)
+    notes = ["* the strategy's own rule"]
+    if undecided:
+        notes.append(f"{undecided} comparisons undecided, counted as wrong")
     return [
-        _title("accuracy by level (problems)"),
-        _percentages(headings, _distinct(names, rows), cells),
+        _title("accuracy by rule (95%)"),
+        Sheet(table),
+        *(Text(line, style="dim") for line in notes),
     ]
 
 
-def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableType:
-    table = _table("n", *RULE_NAMES.values())
-    for name, sharing in zip(names, runs, strict=True):
-        row = sharing[0]
-        own = {each.vote for each in sharing}
-        cells = [
-            accuracy_cell(row.accuracy_by_rule.get(rule), row.problems)
-            + (" *" if rule in own else "  ")
-            for rule in RULE_NAMES
-        ]
-        table.add_row(Text(name), str(row.n), *cells)
-    return Group(
-        _title("accuracy by rule (95%)"),
-        Sheet(table),
-        Text("* the strategy's own rule", style="dim"),
-    )
-
-
-def _curves(
-    rows: Sequence[Row],
-    names: Sequence[str],
-    runs: Sequence[Sequence[Row]],
-    run_names: Sequence[str],
-) -> list[RenderableType]:
-    accuracy = joined_curves(names, rows)
-    sizes = sorted({size for points in accuracy.values() for size in points})
-    if not sizes:
+def _curves(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
+    curves = joined_curves(names, rows)
+    sizes = sorted({size for points in curves.values() for size in points})
+    if all(len(points) < 2 for points in curves.values()):
         return []
-    headings = {size: str(size) for size in sizes}
-    passes = joined_curves(run_names, [sharing[0] for sharing in runs])
+    shares = [{n: p.accuracy for n, p in points.items()} for points in curves.values()]
     return [
         _title("accuracy over n"),
-        _percentages(
-            headings,
-            list(accuracy),
-            [{n: p.accuracy for n, p in points.items()} for points in accuracy.values()],
-        ),
-        _title("pass@n over n: any of n completions is right"),
-        _percentages(
-            headings,
-            list(passes),
-            [{n: p.pass_at_n for n, p in points.items()} for points in passes.values()],
-        ),
-        Text(),
+        _percentages({size: str(size) for size in sizes}, list(curves), shares),
         *(Text(line, style="dim") for line in _curve_notes(rows)),
     ]
 
 
 def _curve_notes(rows: Sequence[Row]) -> list[str]:
     widest = max(half_width(p.accuracy, row.problems) for row in rows for p in row.curve)
-    notes = [f"95% intervals: at most ±{100 * widest:.1f} points (Wilson, by problems)."]
-    if any(len(row.curve) > 1 for row in rows):
-        notes.append(
-            "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees."
-        )
+    notes = [
+        f"95% intervals: at most ±{100 * widest:.1f} points (Wilson, by problems). Below a run's "
+        "own n: averages over its disjoint blocks of chains or whole subtrees."
+    ]
     for reason, why in _WHY_NO_CURVE.items():
         having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
         if having:
@@ -269,53 +300,18 @@ def _percentages(
     shares: Sequence[Mapping[Column, float | None]],
 ) -> Sheet:
     """A row of percentages for each name."""
-    table = _table(*headings.values())
+    table = _table("strategy", *headings.values())
     for name, row in zip(names, shares, strict=True):
         cells = [_percent(row[column]) if column in row else "" for column in headings]
         table.add_row(Text(name), *cells)
     return Sheet(table)
 
 
-def _distinct(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """The names, with n where several rows bear one."""
-    count = Counter(names)
-    return [
-        name if count[name] == 1 else f"{name}, n={row.n}"
-        for name, row in zip(names, rows, strict=True)
-    ]
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("strategy", overflow="fold")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _title(text: str) -> Text:
-    return Text(f"\n{text}\n", style="bold")
-
-
-def _together(sharing: Sequence[Row], also: Sequence[str]) -> str:
-    """The name of strategies that share a run, and thus what is special about them."""
-    strategies = ", ".join(row.strategy for row in sharing)
-    return label(replace(sharing[0], strategy=strategies), also)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
-
-
-MOST_IDS = 20
-"""How many problems are named in a line; the others are counted."""
-
-
 def settings_table(settings: Sequence[Setting], names: Sequence[str]) -> RenderableType:
     """The differences between the runs' configurations, a row each."""
     if not settings:
         return Text("The runs were asked for the same.")
-    table = _runs_table("what differs", *names)
+    table = _table("what differs", *names)
     for setting in settings:
         table.add_row(setting.name, *map(setting_cell, setting.values))
     return Sheet(table)
@@ -327,37 +323,47 @@ def setting_cell(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def paired_report(pair: PairedRun, baseline: str, other: str) -> RenderableType:
-    """A run against the baseline: accuracy, costs, and the problems on which they disagree."""
-    table = _runs_table("mean per problem", baseline, other, "difference (95%)")
+def pair_report(
+    pair: Pair, runs: tuple[MeasuredRun, MeasuredRun], names: tuple[str, str]
+) -> RenderableType:
+    """A run against the first: accuracy, costs, trees, the problems on which they disagree."""
+    baseline, other = names
+    table = _table("mean per problem", baseline, other, "difference (95%)")
     if pair.gain is not None and pair.gain_95 is not None:
-        low, high = pair.gain_95
         table.add_row(
             "accuracy",
-            *(f"{100 * right / pair.judged:.1f}%" for right in pair.right),
-            f"{100 * pair.gain:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})",
+            *(_percent(right / pair.judged) for right in pair.right),
+            _points(Gain(pair.gain, *pair.gain_95), " points"),
         )
     for cost in pair.costs:
-        low, high = cost.difference.interval_95
+        low, high = cost.difference_95
         digits = 2 if cost.name == "seconds" else 0
         table.add_row(
-            cost.name,
+            _COSTS[cost.name],
             f"{cost.baseline:,.{digits}f}",
             f"{cost.other:,.{digits}f}",
-            f"{cost.difference.mean:+,.{digits}f} ({low:+,.{digits}f} to {high:+,.{digits}f})",
+            f"{cost.difference:+,.{digits}f} ({low:+,.{digits}f} to {high:+,.{digits}f})",
         )
-    walls = (pair.baseline.measures.wall_s, pair.other.measures.wall_s)
-    table.add_row("wall s of the run", *(f"{wall:,.1f}" for wall in walls), _ratio(*walls))
-    lines = [f"\n{other} against {baseline}, on {_problems(pair)}\n"]
+    walls = [run.measures.wall_s for run in runs]
+    ratio = f"{walls[1] / walls[0]:.2f} times" if walls[0] else ""
+    table.add_row("wall s of the run", *(f"{wall:,.1f}" for wall in walls), ratio)
+    solved = [len(run.measures.problems) for run in runs]
     return Group(
-        *(Text(line, style="bold") for line in lines),
+        _title(f"{other} against {baseline}, on {_common(len(pair.common), solved)}"),
         Sheet(table),
-        *(Text(line) for line in _disagreements(pair, baseline, other)),
-        *(Text(line) for line in _tree_lines(pair, baseline, other)),
+        *map(Text, (*_disagreements(pair, names), *_parting(pair, names))),
     )
 
 
-def _tree_lines(pair: PairedRun, baseline: str, other: str) -> list[str]:
+def _common(count: int, solved: Sequence[int]) -> str:
+    words = "the problem" if count == 1 else f"the {count:,} problems"
+    if max(solved) == count:
+        return f"{words} of both"
+    return f"{words} that both have solved (of {solved[0]:,} and {solved[1]:,})"
+
+
+def _parting(pair: Pair, names: Sequence[str]) -> list[str]:
+    """Whether runs that were asked for the same have the same trees, and where they part."""
     if pair.trees is None:
         return []
     if not pair.trees.differ:
@@ -369,12 +375,12 @@ def _tree_lines(pair: PairedRun, baseline: str, other: str) -> list[str]:
     where = f"problem {first.problem}, step {'.'.join(map(str, first.node))}, token {first.token}"
     said = [
         f"{'the end' if token is None else token} in {name}"
-        for token, name in zip(first.ids, (baseline, other), strict=True)
+        for token, name in zip(first.ids, names, strict=True)
     ]
     return [*lines, f"The first parts by rounding at {where}: {', '.join(said)}."]
 
 
-def _disagreements(pair: PairedRun, baseline: str, other: str) -> list[str]:
+def _disagreements(pair: Pair, names: Sequence[str]) -> list[str]:
     if not pair.judged:
         return ["The problems have no reference answers, so there are no accuracies."]
     lines = [
@@ -382,7 +388,7 @@ def _disagreements(pair: PairedRun, baseline: str, other: str) -> list[str]:
         f"{pair.right[0] - len(pair.only_baseline):,}, in neither: "
         f"{pair.judged - pair.right[0] - len(pair.only_other):,}"
     ]
-    for name, ids in ((baseline, pair.only_baseline), (other, pair.only_other)):
+    for name, ids in zip(names, (pair.only_baseline, pair.only_other), strict=True):
         lines.append(f"right in {name} only, {len(ids):,}{': ' if ids else ''}{_listed(ids)}")
     return lines
 
@@ -392,22 +398,21 @@ def _listed(ids: Sequence[str]) -> str:
     return f"{', '.join(ids[:MOST_IDS])}{more}"
 
 
-def _problems(pair: PairedRun) -> str:
-    solved = [len(run.measures.problems) for run in (pair.baseline, pair.other)]
-    count = len(pair.common)
-    words = "the problem" if count == 1 else f"the {count:,} problems"
-    if max(solved) == count:
-        return f"{words} of both"
-    return f"{words} that both have solved (of {solved[0]:,} and {solved[1]:,})"
-
-
-def _ratio(baseline: float, other: float) -> str:
-    return f"{other / baseline:.2f} times" if baseline else ""
-
-
-def _runs_table(*headings: str) -> Table:
+def _table(first: str, *headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(headings[0], overflow="fold")
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column(first, overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold", no_wrap=True)
     return table
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}\n", style="bold")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
 from tts.build.errors import RunError
 from tts.build.tensorrt import contract
-from tts.checks.first_run.excerpts import scrubbed
-from tts.checks.first_run.outcomes import Outcome, State
-from tts.checks.first_run.steps import FirstRun
-from tts.checks.machine import Observation
-from tts.serving.contract import Finding
 
-from .memory_plan import print_memory_plan
+if TYPE_CHECKING:
+    from tts.checks.first_run.outcomes import Outcome, State
+    from tts.checks.first_run.steps import FirstRun
+    from tts.checks.machine import Observation
+    from tts.serving.repository.check import Finding
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _STATES = {"ok": "green", "note": "yellow", "missing": "red"}
@@ -141,6 +141,8 @@ def first_run_report(run: FirstRun, now: datetime | None = None) -> str:
     ]
     for name, lines in run.excerpts.items():
         parts += [f"## Of {name}", _fenced(lines)]
+    from tts.checks.first_run.excerpts import scrubbed
+
     return scrubbed("\n\n".join(parts) + "\n", run.deployment)
 
 
@@ -180,6 +182,8 @@ def _settings(run: FirstRun) -> list[str]:
 def _plan(run: FirstRun) -> list[str]:
     if run.plan is None:
         return []
+    from .memory_plan import print_memory_plan
+
     console = Console(width=_WIDTH, color_system=None)
     with console.capture() as captured:
         print_memory_plan(console, run.plan)

@@ -1,83 +1,26 @@
-"""Tables of finished runs, for the terminal."""
+"""What a run did, for the terminal: its engines, its work, its limits, what to know of them."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
-from tts.runs.compare import Agreement, correct_by_problem
-from tts.runs.config import NOT_REPRODUCIBLE, read_run_config
+from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.events import AnyEvent
-from tts.runs.groups import is_group
-from tts.runs.log import read_events
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
 from tts.runs.statistics import half_width
 from tts.runs.summary import Summary
 
-from .console import consoles
 from .sheet import Sheet, sparkline
 
 RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
 """How people call the votes."""
-
-
-def comparison(summaries: Sequence[Summary]) -> RenderableType:
-    """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("strategy", no_wrap=True)
-    table.add_column("schedule", no_wrap=True)
-    for heading in (
-        "n",
-        "accuracy (95%)",
-        "wall s",
-        "problems\nper s",
-        "tokens\nper s",
-        "verifier\ncalls",
-        "in flight\ngen / ver",
-        "speed-up",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for summary in summaries:
-        in_flight = summary.mean_in_flight
-        table.add_row(
-            _named(summary) if len(summaries) > 1 else summary.strategy,
-            summary.schedule,
-            str(summary.n),
-            accuracy_cell(summary.accuracy, _judged(summary)),
-            _number(summary.wall_s, 1),
-            _number(summary.problems_per_s, 2),
-            _number(summary.tokens_per_s, 0),
-            _number(summary.verifier_calls, 0),
-            f"{_number(in_flight.generator, 1)} / {_number(in_flight.verifier, 1)}",
-            _speed_up(summary, summaries),
-        )
-    lines = [Text(line) for line in _tree_lines(summaries)]
-    return Group(Sheet(table, keys=2), *lines)
-
-
-def details(summary: Summary) -> RenderableType:
-    """One run: accuracy by rule and by level."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("accuracy by")
-    table.add_column("", justify="right")
-
-    for rule, share in summary.accuracy_by_rule.items():
-        chosen = " (the answer)" if rule == summary.vote else ""
-        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, _judged(summary)))
-    table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, _judged(summary)))
-    for level, entry in summary.accuracy_by_level.items():
-        table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))
-    if summary.undecided:
-        table.caption = f"{summary.undecided} comparisons undecided, counted as wrong"
-    return table
 
 
 def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -> RenderableType:
@@ -107,9 +50,12 @@ def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -
 
 
 def work_lines(summary: Summary) -> list[str]:
-    """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
+    """One run: throughput, the time of a problem, and what speculation and waste came to."""
     latency, ahead, waste = summary.latency_s, summary.speculation, summary.waste
-    lines = []
+    lines = [
+        f"{_number(summary.problems_per_s, 2)} problems and {_number(summary.tokens_per_s, 0)} "
+        "generated tokens per second"
+    ]
     if summary.mean_completions is not None:
         of = "" if summary.n is None else f" of n={summary.n:,}"  # a function's searches have no n
         lines.append(f"completions per problem: {summary.mean_completions:,.1f}{of}")
@@ -134,12 +80,6 @@ def work_lines(summary: Summary) -> list[str]:
             + (f"{waste.lost_tokens:,} beyond the budget, " if waste.lost_tokens else "")
             + f"and about {waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
         )
-    if batches := summary.verifier_batches:
-        each = ", ".join(
-            f"{name} {batch.batches:,} (of {batch.tokens / batch.batches:,.0f} tokens)"
-            for name, batch in batches.items()
-        )
-        lines.append(f"verifier batches by trigger: {each}")
     return lines
 
 
@@ -185,75 +125,6 @@ def _cancelled(by_why: Mapping[str, int]) -> str:
     return f"; cancelled: {reasons}" if reasons else ""
 
 
-def paired_table(
-    entries: Sequence[tuple[str, float | None, Mapping[str, bool | None]]],
-) -> Table | None:
-    """Each entry against the next one down in accuracy, on the problems that both solved.
-
-    An entry is a name, an accuracy, and of each problem whether its answer is right. None if
-    there is nothing to compare.
-    """
-    ranked = sorted(entries, key=lambda entry: entry[1] or 0.0, reverse=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("better", "than"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("by (paired, standard error)", justify="right", no_wrap=True)
-    for (better, _, ours), (worse, _, theirs) in itertools.pairwise(ranked):
-        if found := Agreement.of(theirs, ours).difference:
-            points = f"{100 * found.mean:+.1f} points ±{100 * found.error:.1f}"
-            points += f" on {found.count:,} problems"
-            table.add_row(Text(better), Text(worse), points)
-    return table if table.row_count else None
-
-
-def print_report(
-    folders: Sequence[Path], summaries: Sequence[Summary], console: Console | None = None
-) -> None:
-    """Print runs side by side, or one run with its details, and where they are kept.
-
-    Without a console to stdout.
-    """
-    console = console or consoles()[0]
-    console.print(comparison(summaries))
-    if len(summaries) == 1:
-        console.print(details(summaries[0]))
-        console.print(engine_use(summaries[0], read_events(folders[0])))
-        if summaries[0].waste:  # not in one of an older version
-            lines = limit_lines(summaries[0]) + work_lines(summaries[0])
-            console.print("\n".join(lines), highlight=False)
-    else:
-        distinct = {s.search: (f, s) for f, s in zip(folders, summaries, strict=True)}
-        entries = [
-            (_named(summary), summary.accuracy, correct_by_problem(folder, summary.vote))
-            for folder, summary in distinct.values()
-        ]
-        alike = len({summary.asked for summary in summaries}) == 1
-        if alike and (table := paired_table(entries)):
-            console.print(table)
-    for folder, summary in zip(folders, summaries, strict=True):
-        console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
-        if line := warning_of(summary):
-            console.print(line, style="yellow", highlight=False, soft_wrap=True)
-        for line in [*remote_lines(folder), *_missed_lines(folder)]:
-            console.print(line, style="yellow", highlight=False, soft_wrap=True)
-
-
-def _named(summary: Summary) -> str:
-    """A run's strategy, and the limits of its problems."""
-    limits = summary.limits or {}
-    named = [summary.strategy]
-    if tokens := limits.get("budget_tokens"):
-        named.append(f"{tokens:,} tokens")
-    if "deadline_s" in limits:
-        named.append(f"{limits['deadline_s']:g} s")
-    return ", ".join(named)
-
-
-def _judged(summary: Summary) -> int:
-    """How many problems accuracies are about."""
-    return summary.problems if summary.judged is None else summary.judged
-
-
 def accuracy_cell(share: float | None, problems: int) -> str:
     """`82.5% ±5.4`: the Wilson 95% interval's half width, which is sane at 0 and 1 too."""
     if share is None or not problems:
@@ -261,7 +132,7 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
-def _missed_lines(folder: Path) -> list[str]:
+def missed_lines(folder: Path) -> list[str]:
     """A warning of a pool that dropped prefixes which the run came back to."""
     missed = prefixes_missed(folder, "generator")
     if not missed:
@@ -272,44 +143,14 @@ def _missed_lines(folder: Path) -> list[str]:
     ]
 
 
-def remote_lines(folder: Path) -> list[str]:
-    """Lines that say which engines of a run ran already; none of a group."""
-    if is_group(folder):
-        return []
-    remotes = read_run_config(folder).remotes
+def remote_lines(config: RunConfig) -> list[str]:
+    """Lines that say which engines of a run ran already."""
     lines = [
         f"{role} at {', '.join(each.url)}" + (f": {each.servers[0]}" if each.servers else "")
-        for role, each in remotes.items()
+        for role, each in config.remotes.items()
     ]
-    if any(each.reproducible is False for each in remotes.values()):
+    if any(each.reproducible is False for each in config.remotes.values()):
         lines.append(NOT_REPRODUCIBLE)
-    return lines
-
-
-def _speed_up(summary: Summary, summaries: Sequence[Summary]) -> str:
-    for other in summaries:
-        if (
-            summary.wall_s
-            and summary.schedule != "lockstep"
-            and other.schedule == "lockstep"
-            and other.search == summary.search
-        ):
-            return f"{other.wall_s / summary.wall_s:.2f}x"
-    return ""
-
-
-def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
-    by_search: dict[tuple[Hashable, ...], list[Summary]] = {}
-    for summary in summaries:
-        by_search.setdefault(summary.search, []).append(summary)
-    lines = []
-    for equal in by_search.values():
-        if len(equal) > 1:
-            same = len({summary.tree_digest for summary in equal}) == 1
-            schedules = " and ".join(summary.schedule for summary in equal)
-            lines.append(
-                f"trees identical ({equal[0].strategy}: {schedules}): " + ("yes" if same else "NO")
-            )
     return lines
 
 

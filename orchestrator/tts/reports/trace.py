@@ -305,8 +305,6 @@ class _Trace:
             "generator in flight": request.in_flight[0],
             "verifier in flight": request.in_flight[1],
         }
-        if request.trigger:
-            sent["trigger"] = request.trigger
         self._decide(f"send {request.engine}", request.sent, *key, sent)
         scored = request.engine == "verifier" and not request.cancelled and key in self._values
         if scored:
@@ -376,8 +374,6 @@ def _details(request: EngineRequest) -> Details:
         details["tokens"] = request.tokens
     if request.cancelled:
         details["cancelled"] = request.cancelled
-    if request.trigger:
-        details["trigger"] = request.trigger
     return details
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from tts.serving.server.loading import Loading
-
 from .console import consoles, say
+
+if TYPE_CHECKING:
+    from tts.serving.server.loading import Loading
 
 PLAIN_INTERVAL_S = 10.0
 """Seconds between lines in a pipe."""

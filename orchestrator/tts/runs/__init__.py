@@ -18,12 +18,12 @@ The log is the single source: results, what a resumed run goes on from, measures
 | state | the one fold of a log: the run so far, and each problem when it is solved |
 | run, records | a run folder for programs: `Run.load`, problems and requests as plain data |
 | requests, token_requests | requests and their order; the same with token ids |
-| utilization | what the requests add up to: idle time, speculation, waste, batches |
+| utilization | what the requests add up to: idle time, speculation, waste |
 | summary | summary.json, typed: made from the log, and read back |
 | measures, measured_run, named_measures | all that is measured of a run, and the table of it |
 | calibration | how well scores tell right completions from wrong ones |
 | paged_cache | what a KV cache of any size makes of a run's requests |
-| compare, curves | runs side by side and problem by problem; accuracy over n |
+| compare, pairs, curves | runs side by side; problem by problem; accuracy over n |
 | statistics | quantiles, intervals, paired differences, pass@k, the Pareto front |
 | replay | a recorded run as a script, which answers in the engines' place |
 """

@@ -8,7 +8,7 @@ is drawn at random: the same log gives the same curve.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -63,40 +63,26 @@ def sizes(n: int, unit: int) -> list[int]:
     return [*found, n]
 
 
-Shares = list[tuple[float, float]]
-"""A problem's shares at each n of the curve: of its blocks that are right by the rule, and of those
-that hold a right completion."""
-
-
-def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
-    """What one problem with a reference adds to a curve; None in logs without groups."""
-    if event.groups is None:
+def points(
+    solved: Iterable[ProblemSolved], n: int, unit: int, rule: str
+) -> tuple[Point, ...] | None:
+    """Averages over the problems with a reference, at each n; None without any."""
+    count = 0
+    totals = {size: [0.0, 0.0] for size in sizes(n, unit)}
+    for event in solved:
+        if event.correct is None or event.groups is None:
+            continue
+        count += 1
+        for size, total in totals.items():
+            votes = block_votes(event, size, n // size, rule)
+            total[0] += sum(right for right, _ in votes) / len(votes)
+            total[1] += sum(anything for _, anything in votes) / len(votes)
+    if not count:
         return None
-    found = []
-    for size in sizes(n, unit):
-        blocks = n // size
-        right, anything = zip(*block_votes(event, size, blocks, rule), strict=True)
-        found.append((sum(right) / blocks, sum(anything) / blocks))
-    return found
-
-
-def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
-    """Averages of all problems' shares; None without problems, or where one has no shares."""
-    known = [each for each in shares if each is not None]
-    if not known or len(known) < len(shares):
-        return None
-    found = []
-    for place, size in enumerate(sizes(n, unit)):
-        right, anything = zip(*(each[place] for each in known), strict=True)
-        found.append(
-            Point(
-                size,
-                round(sum(right) / len(known), 4),
-                round(sum(anything) / len(known), 4),
-                n // size,
-            )
-        )
-    return found
+    return tuple(
+        Point(size, round(right / count, 4), round(anything / count, 4), n // size)
+        for size, (right, anything) in totals.items()
+    )
 
 
 def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:

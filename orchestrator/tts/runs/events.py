@@ -115,8 +115,6 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     done: Seconds = 0.0
     prompt_tokens: Count = 0
     in_flight: InFlight = (0, 0)
-    trigger: str | None = None
-    """The reason that a batch was sent, where verifier work is held back for one."""
     server: str = ""
     """See `Request`."""
 
@@ -136,7 +134,6 @@ class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
     kind: KindName
     why: str | None = None
     """`ended`, `pruned` or `slot`; older logs do not say."""
-    trigger: str | None = None
 
 
 class Used(Event, frozen=True, kw_only=True, tag="used"):

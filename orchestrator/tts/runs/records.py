@@ -91,8 +91,6 @@ class EngineRequest:
     """Requests on the generator and the verifier when it was sent, itself included."""
     cancelled: str | None = None
     """Why it was cancelled; None if it was answered."""
-    trigger: str | None = None
-    """The reason that a verifier request was sent, where they are held back for batches."""
 
     @property
     def seconds(self) -> float:

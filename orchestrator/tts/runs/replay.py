@@ -20,12 +20,12 @@ from tts.build.user_paths import is_folder, is_there
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.search import NodePath, Stop, Thought, node_seed
+from tts.search import NodePath, ResumedWork, Stop, Thought, node_seed
 
 from .config import RunConfig, read_run_config
 from .folder import GROUP
 from .log import read_events
-from .resume import ResumedWork
+from .resume import resumed_work
 from .state import ProblemState, RunState, solved_problems
 from .summary import read_summary
 
@@ -137,13 +137,13 @@ def read_recording(
     scores: dict[bytes, float] = {}
     for problem in problems:
         state = recorded.get(problem.id, ProblemState(problem.id))
-        work = ResumedWork.of(state)
+        work = resumed_work(state)
         context = _context(folder, config, problem, state, work, models)
         for node, thoughts in work.thoughts.items():
             answers[node_seed(config.seed, problem.id, node)] = _joined(thoughts)
         for node, score in work.scores.items():
             scores[_key(context.verifier_ids(node))] = score
-    work_of_all = (ResumedWork.of(state) for state in recorded.values())
+    work_of_all = (resumed_work(state) for state in recorded.values())
     generated = [thoughts for work in work_of_all for thoughts in work.thoughts.values()]
     whole = [t for t in generated if t[-1].stop is not Stop.STEP] or generated
     if not generated:

@@ -48,7 +48,6 @@ def request_of(event: Event, began: float) -> EngineRequest | None:
         tokens,
         event.in_flight,
         event.why or "ended" if isinstance(event, Cancelled) else None,
-        event.trigger if isinstance(event, Scored | Cancelled) else None,
     )
 
 

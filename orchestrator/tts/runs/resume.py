@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Self
 
 from tts.build.errors import RunError
-from tts.search import Decision, NodePath, Thought
+from tts.search import Decision, ResumedWork
 
 from .checksums import Chain
 from .durable import replacing, write_copy
@@ -35,28 +34,6 @@ from .state import ProblemState, RunState, solved_problems
 
 
 @dataclass
-class ResumedWork:
-    """What earlier sessions computed for one problem, by node."""
-
-    thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
-    """The node is the first thought's; each further one is child 0 of the one before."""
-    scores: dict[NodePath, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, problem: ProblemState) -> Self:
-        """The results computed for a problem so far."""
-        return cls(
-            {event.node: thoughts_of(event) for _, event in problem.generated},
-            {event.node: event.score for _, event in problem.scored},
-        )
-
-    @property
-    def size(self) -> int:
-        """How many requests it saves."""
-        return len(self.thoughts) + len(self.scores)
-
-
-@dataclass
 class ResumePoint:
     """Where an interrupted run goes on."""
 
@@ -66,6 +43,14 @@ class ResumePoint:
     """The problems that are not solved and for which something was generated or scored."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """The decisions of `auto` on the solved problems."""
+
+
+def resumed_work(problem: ProblemState) -> ResumedWork:
+    """The results computed for a problem so far."""
+    return ResumedWork(
+        {event.node: thoughts_of(event) for _, event in problem.generated},
+        {event.node: event.score for _, event in problem.scored},
+    )
 
 
 def read_resume_point(folder: Path, vote: str) -> ResumePoint:

@@ -145,7 +145,6 @@ def _request_columns(requests: Sequence[EngineRequest]) -> dict[str, list[Any]]:
         "generator_in_flight": [request.in_flight[0] for request in requests],
         "verifier_in_flight": [request.in_flight[1] for request in requests],
         "cancelled": [request.cancelled for request in requests],
-        "trigger": [request.trigger for request in requests],
     }
 
 

@@ -77,14 +77,6 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     none."""
 
 
-class BatchCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The verifier's batches that went out for one reason."""
-
-    batches: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-    requests: Count = 0
-    tokens: Count
-
-
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one of several servers did."""
 
@@ -100,7 +92,7 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-_LATER = ("waste", "latency_s", "speculation", "verifier_batches")
+_LATER = ("waste", "latency_s", "speculation")
 """Fields that came with one version."""
 
 
@@ -142,8 +134,6 @@ class Summary(Mapping[str, Any]):
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
     speculation: SpeculationCounts | None = None
     waste: Waste | None = None
-    verifier_batches: dict[str, BatchCounts] | None = None
-    """By trigger."""
     strategy: str
     schedule: str
     seed: int
@@ -184,9 +174,7 @@ class Summary(Mapping[str, Any]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", strategy_name(self.strategy))
         if len({getattr(self, name) is None for name in _LATER}) > 1:
-            raise ValueError(
-                "one of `waste`, `latency_s`, `speculation` and `verifier_batches` is missing"
-            )
+            raise ValueError("one of `waste`, `latency_s` and `speculation` is missing")
         if self.idle_s is not None and len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
 
@@ -248,7 +236,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
     """The summary of a run that was asked to be `config`, from its log, which is read once.
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
-    latency, idle time, speculation, waste and batches are those of `utilization`.
+    latency, idle time, speculation and waste are those of `utilization`.
     """
     use = Utilization()
     solved_by_id: dict[str, _Solved] = {}

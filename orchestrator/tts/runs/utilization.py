@@ -1,4 +1,4 @@
-"""How well a run used its engines, from its events alone: idle time, waste, batches, latencies.
+"""How well a run used its engines, from its events alone: idle time, waste, latencies.
 
 Nothing here is measured anew: events are added up as they come, and what needs the order in which
 requests were sent looks at a window of them. So memory grows with the problems, by a number each,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tts.search import NodePath
@@ -19,42 +19,6 @@ from .records import ENGINES, Engine, EngineRequest
 from .requests import InOrderOfSending, request_of
 from .state import ProblemState, RunState, WorkCounts
 from .statistics import quantile, rounded
-
-BATCH_GAP_S = 1e-3
-"""Verifier requests sent no further apart than this count as one batch."""
-
-
-@dataclass(slots=True)
-class Batches:
-    """The verifier batches that went out for one reason."""
-
-    batches: int = 0
-    requests: int = 0
-    tokens: int = 0
-
-
-class BatchCounter:
-    """Counts verifier batches, from requests in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self.by_trigger: dict[str, Batches] = {}
-        self._before: EngineRequest | None = None
-
-    def add(self, request: EngineRequest) -> None:
-        """Take in the next request; one that was not held back for a batch does not count."""
-        if request.trigger is None:
-            return
-        before, self._before = self._before, request
-        together = (
-            before is not None
-            and before.trigger == request.trigger
-            and request.sent - before.sent <= BATCH_GAP_S
-        )
-        count = self.by_trigger.setdefault(request.trigger, Batches())
-        count.batches += not together
-        count.requests += 1
-        count.tokens += request.prompt_tokens
-
 
 _EACH_SIDE = 8  # answered requests, sent before and after a cancelled one, that it is compared with
 
@@ -194,7 +158,6 @@ class Utilization:
         """Generated tokens for which budgets had no room."""
         self._idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
         self._cancelled = CancelledTokens()
-        self._batches = BatchCounter()
         self._order = InOrderOfSending()
 
     @classmethod
@@ -241,11 +204,6 @@ class Utilization:
         }
 
     @property
-    def batches(self) -> dict[str, Batches]:
-        """The verifier's batches by trigger; empty where requests were not held back."""
-        return dict(sorted(self._batches.by_trigger.items()))
-
-    @property
     def cancelled_tokens(self) -> float:
         """Estimated tokens of cancelled requests, which the client does not see."""
         return self._cancelled.estimate
@@ -284,7 +242,6 @@ class Utilization:
                 "cancelled_tokens_estimated": round(self.cancelled_tokens),
                 "share": rounded(self.waste, 4),
             },
-            "verifier_batches": {name: asdict(batches) for name, batches in self.batches.items()},
         }
 
     def _add_request(self, request: EngineRequest) -> None:
@@ -292,13 +249,11 @@ class Utilization:
             self.answered_s[request.engine] += request.seconds
         if request.kind == "speculative" and request.engine == "generator":
             self.speculation.add(request)
-        if next_sent := self._order.add(request):
+        if request.engine == "generator" and (next_sent := self._order.add(request)):
             self._in_order(next_sent)
 
     def _in_order(self, request: EngineRequest) -> None:
-        if request.engine == "verifier":
-            self._batches.add(request)
-        elif request.cancelled is None:
+        if request.cancelled is None:
             self._cancelled.answered(request)
         elif request.kind != "prefetch":  # which generates a token at most
             self._cancelled.cancelled(request)

@@ -2,21 +2,18 @@
 
 | module | job |
 |---|---|
-| scheduler | `Scheduler.next`: what to send, what to cancel, when to ask again |
+| scheduler | `Scheduler`: what to send, what to cancel, whether to start a problem |
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
-| verifier_batching | verifier work held back until a batch is worth an engine step |
 | open_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
 | load_curve | throughput over load, its saturation point, the cost of one more request |
 """
 
 from .queue import Job, Kind, Prefetch
-from .scheduler import Actions, Policy, Scheduler, SpeculationName, Supply
+from .scheduler import Policy, Scheduler, SpeculationName
 from .schedules import ScheduleName
-from .verifier_batching import Trigger
 
 __all__ = [
-    "Actions",
     "Job",
     "Kind",
     "Policy",
@@ -24,6 +21,4 @@ __all__ = [
     "ScheduleName",
     "Scheduler",
     "SpeculationName",
-    "Supply",
-    "Trigger",
 ]

@@ -1,23 +1,22 @@
 """One budget per model; main work before eager work before speculative work.
 
 The scheduler holds the work that running searches ask for and decides what to send next. It knows
-neither engines nor a clock: the driver adds jobs, calls `next`, and reports the jobs that have
-ended. Schedules change only the order in which work is sent, never the trees.
+neither engines nor a clock: the driver adds jobs, sends those that it is given, and reports the
+jobs that have ended. Schedules change only the order in which work is sent, never the trees.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from tts.search import Expand, Score, Work
 
 from .open_scores import OpenScores
 from .queue import Job, Kind, Queue
 from .schedules import ScheduleName, new_schedule
-from .verifier_batching import Trigger, VerifierBatching
 
 SpeculationName = Literal["off", "auto", "always"]
 
@@ -33,10 +32,6 @@ class Policy:
     """Most problems that run at the same time; None: as many as the schedule wants."""
     speculation: SpeculationName = "auto"
     """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
-    group_tokens: int | None = None
-    """Tokens of verifier work that are gathered before it is sent; None: none is held back."""
-    group_wait_s: float = 0.01
-    """The longest that verifier work is held, in seconds."""
     prefetch: bool = False
     """Send a problem's prompts ahead of the siblings that begin with them."""
     shared: bool = False
@@ -45,46 +40,14 @@ class Policy:
     """Most tokens that the verifier computes in a step; None: not known."""
 
 
-class Supply(Protocol):
-    """The scheduler's source of more work when it has room."""
-
-    def next_priority(self) -> int | None:
-        """Priority of the queued problem that would start next; None if none is queued."""
-
-    def start_problem(self) -> None:
-        """Start the next problem: its first work is in the scheduler before this returns."""
-
-    def guesses(self) -> Iterator[Job]:
-        """Speculative jobs that could be sent now, best first; not yet in flight."""
-
-
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """The next actions: cancel, then send; call `next` again by `ask_again_at` at the latest.
-
-    Jobs to send are charged to their budgets until `ended`; cancelled jobs still are.
-    """
-
-    cancel: list[Job]
-    send: list[Job]
-    ask_again_at: float | None
-
-
 class Scheduler:
     """Queues and budgets of both models under one policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._schedule = new_schedule(
-            policy.schedule, shared=policy.shared, grouped=bool(policy.group_tokens)
-        )
+        self._schedule = new_schedule(policy.schedule, shared=policy.shared)
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
-        self._batching = (
-            VerifierBatching(policy.group_tokens, policy.group_wait_s)
-            if policy.group_tokens and policy.schedule == "decoupled"
-            else None
-        )
         self._open = OpenScores(
             policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
             shared=policy.shared,
@@ -93,7 +56,6 @@ class Scheduler:
         self._widths: dict[int, int] = {}
         self._width = 0
         self._speculative: set[Job] = set()
-        self._triggers: dict[Job, Trigger] = {}
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -103,60 +65,82 @@ class Scheduler:
     @property
     def pending(self) -> tuple[int, int]:
         """The backlog, jobs that wait to be sent: generator, verifier."""
-        held = self._open.held + (self._batching.held if self._batching else 0)
-        return self._generator.pending, self._verifier.pending + held
+        return self._generator.pending, self._verifier.pending + self._open.held
 
     @property
     def saturation_point(self) -> int | None:
         """Requests in flight beyond which the generator gains little; None if not yet known."""
         return self._generator.curve.saturation_point()
 
-    def trigger(self, job: Job) -> Trigger | None:
-        """The reason why a job in flight was released, if it was held back for a batch."""
-        return self._triggers.get(job)
+    def wants_problem(self, priority: int) -> bool:
+        """Whether a queued problem of this priority should start now."""
+        most = self._policy.problems
+        if most is not None and self._running >= most:
+            return False
+        self._verifier.held_cost = self._open.crowded_out(priority)
+        return self._schedule.wants_problem(
+            self._generator,
+            self._verifier,
+            running=self._running,
+            width=self._width,
+            priority=priority,
+        )
 
-    def next(self, now: float, supply: Supply) -> Actions:
-        """What to do at the time `now`, in seconds.
+    def problem_started(self) -> None:
+        """A problem starts: its first work follows at once."""
+        self._running += 1
 
-        Starts problems and takes jobs until the schedule wants no more. Then speculation fills the
-        slots that are left, or gives up those that main and eager work has taken.
+    def take(self) -> list[Job]:
+        """Jobs to send now; they are charged to their budgets until they have `ended`."""
+        return self._schedule.take(self._generator, self._verifier)
+
+    def overdrawn(self) -> list[Job]:
+        """The least promising guesses in flight, as many as certain work has taken the slots of."""
+        queue = self._generator
+        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
+        if count <= 0:
+            return []
+        return heapq.nlargest(
+            count,
+            self._speculative,
+            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
+        )
+
+    def take_guesses(self, guesses: Iterable[Job], *, taken: bool) -> list[Job]:
+        """Guesses to send now, of those that could be sent, which come best first.
+
+        `taken`: whether the generator has just been given other work.
         """
-        send: list[Job] = []
-        while True:
-            self._start_problems(supply)
-            jobs = self._take(now)
-            if not jobs:
-                break
-            send += jobs
-        cancel = self._overdrawn()
-        if not cancel:
-            send += self._guess_jobs(supply, taken=any(job.generates for job in send))
-        return Actions(cancel, send, self._batching.due() if self._batching else None)
+        slots = self._slots(taken=taken)
+        jobs: list[Job] = []
+        if slots > 0:
+            for job in guesses:
+                if not self.pays(job.chance):
+                    break
+                self._generator.started(job)
+                self._speculative.add(job)
+                jobs.append(job)
+                if len(jobs) == slots:
+                    break
+        return jobs
 
-    def add(self, job: Job, now: float) -> None:
-        """Take in work that a search asks for at the time `now`, in seconds."""
-        if self._batching and isinstance(job.work, Score):
-            self._batching.add(job, now)
+    def add(self, job: Job) -> None:
+        """Take in work that a search asks for, or hold it back while it may not be needed."""
+        if isinstance(job.work, Score) and job.work.need_open:
+            self._open.add(job)
+            self._release()
         else:
-            self._push(job)
-
-    def asked(self, problem: int, work: Score) -> None:
-        """A search has asked for this score; it may be known already and never become a job."""
-        if self._batching:
-            self._batching.asked(problem, work)
+            self._queue(job).push(job)
 
     def ended(self, job: Job) -> None:
         """A job that was sent has been answered, has failed or was cancelled."""
         self._queue(job).ended(job)
         self._speculative.discard(job)
-        self._triggers.pop(job, None)
         self._open.ended(job)
         self._release()
 
     def drop(self, job: Job) -> bool:
         """Forget a job that has not been sent; False if it has been."""
-        if self._batching and self._batching.drop_job(job):
-            return True
         if self._open.drop_job(job):
             return True
         if not self._queue(job).drop_job(job):
@@ -195,8 +179,6 @@ class Scheduler:
         self._verifier.drop(problem)
         self._open.drop(problem)
         self._release()
-        if self._batching:
-            self._batching.drop(problem)
 
     def learn(self, load: float, tokens: int, seconds: float) -> None:
         """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
@@ -222,69 +204,10 @@ class Scheduler:
         slowed = 2 if self._policy.shared and self._verifier.jobs else 1
         return share is not None and slowed * share < chance
 
-    def _start_problems(self, supply: Supply) -> None:
-        while (priority := supply.next_priority()) is not None:
-            most = self._policy.problems
-            if most is not None and self._running >= most:
-                return
-            self._verifier.held_cost = self._open.crowded_out(priority)
-            if not self._schedule.wants_problem(
-                self._generator,
-                self._verifier,
-                running=self._running,
-                width=self._width,
-                priority=priority,
-            ):
-                return
-            self._running += 1
-            supply.start_problem()
-
-    def _take(self, now: float) -> list[Job]:
-        if self._batching:
-            for job, trigger in self._batching.release(now):
-                self._triggers[job] = trigger
-                self._push(job)
-        return self._schedule.take(self._generator, self._verifier)
-
-    def _push(self, job: Job) -> None:
-        """Queue a job, or hold it back while it may not be needed."""
-        if isinstance(job.work, Score) and job.work.need_open:
-            self._open.add(job)
-            self._release()
-        else:
-            self._queue(job).push(job)
-
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""
         for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
             self._verifier.push(job)
-
-    def _overdrawn(self) -> list[Job]:
-        """The least promising guesses, as many as main and eager work has taken the slots of."""
-        queue = self._generator
-        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
-        if count <= 0:
-            return []
-        return heapq.nlargest(
-            count,
-            self._speculative,
-            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
-        )
-
-    def _guess_jobs(self, supply: Supply, *, taken: bool) -> list[Job]:
-        """Guesses for the slots that are left: of all problems shallow first, then by chance."""
-        slots = self._slots(taken=taken)
-        jobs: list[Job] = []
-        if slots > 0:
-            for job in supply.guesses():
-                if not self.pays(job.chance):
-                    break
-                self._generator.started(job)
-                self._speculative.add(job)
-                jobs.append(job)
-                if len(jobs) == slots:
-                    break
-        return jobs
 
     def _slots(self, *, taken: bool) -> int:
         """Generator slots that speculation may take now."""

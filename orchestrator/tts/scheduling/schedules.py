@@ -120,13 +120,9 @@ class Decoupled:
     started to fill a step rather than a single free slot.
     """
 
-    def __init__(self, *, shared: bool, grouped: bool) -> None:
-        """`shared`: whether both engines compute on the same device.
-
-        `grouped`: whether scores have waited for each other already.
-        """
+    def __init__(self, *, shared: bool) -> None:
+        """`shared`: whether both engines compute on the same device."""
         self._shared = shared
-        self._grouped = grouped
 
     def wants_problem(
         self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
@@ -172,7 +168,7 @@ class Decoupled:
         for; and not beside scores in flight, as the engine coalesces them by itself. Until both
         models have shown how long they take nothing waits.
         """
-        if not self._shared or self._grouped or verifier.empty or verifier.jobs:
+        if not self._shared or verifier.empty or verifier.jobs:
             return False
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds
         step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
@@ -203,8 +199,8 @@ def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
     return scores * (scores + 1) / 2 * gap_s < step_s
 
 
-def new_schedule(name: ScheduleName, *, shared: bool = False, grouped: bool = False) -> Schedule:
-    """The schedule with this name at the start of a run; the other arguments are for Decoupled."""
+def new_schedule(name: ScheduleName, *, shared: bool = False) -> Schedule:
+    """The schedule with this name at the start of a run; `shared` is for Decoupled."""
     match name:
         case "lockstep":
             return Phased(batched=False)
@@ -213,4 +209,4 @@ def new_schedule(name: ScheduleName, *, shared: bool = False, grouped: bool = Fa
         case "alternating":
             return Alternating()
         case "decoupled":
-            return Decoupled(shared=shared, grouped=grouped)
+            return Decoupled(shared=shared)

@@ -2,16 +2,15 @@
 
 | module | job |
 |---|---|
-| thought | values: thoughts, node paths, fates, scores and how they aggregate |
+| thought | values: thoughts, node paths, their seeds, fates, scores and how they aggregate |
 | tree | the nodes of one problem by path, their digest, and the completions of a search cut short |
-| seeds | a seed for every node |
 | protocol | `Search`: ask, tell, result, and the optional parts |
-| config | what the parameters of the strategies have in common |
+| base | what strategies share: their parameters, and a search that grows a tree |
 | budget | a search whose tokens are limited |
 | votes | the weight of each answer so far |
-| candidates | the candidates of a tree strategy, and the requests that make one |
-| tree_search | base of the strategies: collecting asks, building the result |
+| candidates | the candidates of a tree strategy |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
+| pruning | candidates pruned before they are scored |
 | foresight | which expansions may be asked for next |
 | auto | the search for any budget, as it is advised |
 | advice | what a search is advised, and what came of it |
@@ -24,9 +23,9 @@ from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
 from .advice import Advice, Decision
 from .allocation import Allocation
 from .auto import AutoConfig, AutoSearch
+from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
-from .config import SearchConfig, StepConfig
 from .dvts import DvtsConfig, DvtsSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
@@ -35,6 +34,7 @@ from .protocol import (
     Generated,
     Guess,
     Limit,
+    ResumedWork,
     Score,
     Scored,
     Search,
@@ -43,7 +43,6 @@ from .protocol import (
 )
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
-from .seeds import SeedOf, node_seed, unit_interval
 from .step_search import StepSearch
 from .thought import (
     Aggregation,
@@ -51,10 +50,13 @@ from .thought import (
     Fate,
     NodePath,
     Sampling,
+    SeedOf,
     Stop,
     Thought,
+    node_seed,
     quantise,
     significant,
+    unit_interval,
 )
 from .tree import Node, Tree
 from .votes import AnswerForm, AnswerOf
@@ -89,6 +91,7 @@ __all__ = [
     "ParticleSearch",
     "RebaseConfig",
     "RebaseSearch",
+    "ResumedWork",
     "SampleSearch",
     "SampleSearchConfig",
     "Sampling",

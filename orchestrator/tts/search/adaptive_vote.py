@@ -25,8 +25,7 @@ from pydantic import Field
 
 from .protocol import Search
 from .sampling import SampleSearch, SampleSearchConfig
-from .seeds import SeedOf
-from .thought import significant
+from .thought import SeedOf, significant
 from .votes import AnswerOf, Votes
 
 

@@ -25,14 +25,13 @@ from pydantic import Field
 
 from .adaptive_vote import chance_of_reversal
 from .advice import Advice, Agreement, Decision, EndedBy
+from .base import SearchConfig
 from .candidates import Candidate
-from .config import SearchConfig
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
-from .seeds import SeedOf
-from .thought import Completion, Fate, NodePath, Thought, significant
+from .thought import Completion, Fate, NodePath, SeedOf, Thought, significant
 from .tree import Node, Tree, completions_so_far
 from .votes import AnswerForm, AnswerOf, Votes
 

@@ -22,13 +22,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from .candidates import UNREACHABLE, Candidate, Pool, State
-from .config import StepConfig, check_width
-from .contenders import best_first
+from .base import StepConfig, check_width
+from .candidates import Candidate, Pool, State
 from .protocol import Search
-from .seeds import SeedOf
-from .step_search import StepSearch
-from .thought import Fate, NodePath
+from .pruning import PruningSearch, best_first
+from .thought import Fate, NodePath, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
 
@@ -53,15 +51,17 @@ class BeamSearchConfig(StepConfig):
         return BeamSearch(self, seed)
 
 
-class BeamSearch(StepSearch[BeamSearchConfig]):
+UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
+"""A rank that is better than that of any candidate."""
+
+
+class BeamSearch(PruningSearch[BeamSearchConfig]):
     """Keeps the n/beam_width best of each iteration's n candidates."""
 
     def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed)
+        super().__init__(config, seed, kept=config.n // config.beam_width)
         self._completed: list[Node] = []
-        self._width = config.n // config.beam_width
-        """Number of beams that are kept."""
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
@@ -82,20 +82,18 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
         self._finish(self._completed[: self.config.n])
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        return [
-            self.config.beam_width if place < self._width else 0 for place in range(len(scores))
-        ]
+        return [self.config.beam_width if place < self._kept else 0 for place in range(len(scores))]
 
     def _cutoff(self, pool: Pool) -> Rank | None:
         """The rank of the last beam that will be kept, if no better ones come."""
         if self._enough(pool.ended):
             return UNREACHABLE
-        if len(pool.ranked_active) < self._width:
+        if len(pool.ranked_active) < self._kept:
             return None
         if not self.config.filter_duplicates:
-            return pool.ranked_active[self._width - 1].rank
+            return pool.ranked_active[self._kept - 1].rank
         active = (candidate.end for candidate in pool.ranked_active)
-        last_kept = next(islice(self._eligible(active), self._width - 1, None), None)
+        last_kept = next(islice(self._eligible(active), self._kept - 1, None), None)
         return self._rank(last_kept) if last_kept else None
 
     def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
@@ -125,14 +123,11 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
     def _may_be_outranked(self, candidate: Candidate) -> bool:
         return candidate.active
 
-    def _kept(self) -> int:
-        return self._width
-
     def _can_outrank(self, pool: Pool) -> bool:
         """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
         if self._enough(pool.ended):
             return True
-        ranked, last = pool.ranked_active, self._width - 1
+        ranked, last = pool.ranked_active, self._kept - 1
         return len(ranked) > last and ranked[last].expected_score >= pool.min_upper_bound
 
     def _enough(self, ended: int = 0) -> bool:
@@ -141,7 +136,7 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
         return complete and not self.config.sort_completed
 
     def _keep(self, ranked: list[Node]) -> list[Node]:
-        return list(islice(self._eligible(ranked), self._width))
+        return list(islice(self._eligible(ranked), self._kept))
 
     def _eligible(self, ranked: Iterable[Node]) -> Iterator[Node]:
         """The ranked beams that may be kept: all of them, or the first of each text."""

@@ -1,21 +1,12 @@
-"""Candidates and pools, which the tree strategies grow, score and decide on.
-
-`Growth` says how a candidate is asked for, and foreseen.
-"""
+"""Candidates and pools, which the tree strategies grow, score and decide on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from .config import StepConfig
-from .protocol import Expand
-from .seeds import SeedOf
 from .thought import MAX_SCORE, NodePath, Thought
 from .tree import Node, Rank
-
-UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
-"""A rank that is better than that of any candidate."""
 
 
 class State(Enum):
@@ -52,10 +43,7 @@ class Pool:
     min_upper_bound: float = 0.0
     """The smallest of the candidates' upper bounds."""
     within_reach: list[Candidate] | None = None
-    """Candidates by the best rank that each could reach when it was opened, without those from the
-    end on that a cutoff has passed; None until there is a cutoff."""
-    unasked: dict[NodePath, int] = field(default_factory=dict)
-    """By group: how many of its candidates have not asked for their score."""
+    """Candidates not yet ruled out, best possible rank first; None until there is a cutoff."""
 
     @property
     def ends(self) -> list[Node]:
@@ -98,27 +86,6 @@ class Candidate:
     def expected_score(self) -> float:
         """The score of its path, or the prior before it is ready."""
         return -self.rank[0] if self.rank else self.prior
-
-
-class Growth:
-    """The request of a candidate: one step, or in the last iteration perhaps all that follow."""
-
-    def __init__(self, config: StepConfig, seed: SeedOf) -> None:
-        self.config = config
-        self._seed = seed
-        self._sampling = config.sampling
-
-    def is_last(self, iteration: int) -> bool:
-        """Whether this is the last iteration."""
-        return iteration == self.config.num_iterations
-
-    def is_whole(self, iteration: int) -> bool:
-        """Whether this iteration generates to the end of the sequence."""
-        return self.config.finish == "eos" and self.is_last(iteration)
-
-    def request(self, path: NodePath, *, whole: bool) -> Expand:
-        """The request of a candidate that starts at `path`."""
-        return Expand(path, self._seed(path), self._sampling, whole)
 
 
 def goes_on(thought: Thought | None) -> bool:

@@ -20,12 +20,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from .base import StepConfig, check_width
 from .candidates import Candidate, Pool, State
-from .config import StepConfig, check_width
 from .protocol import Search
-from .seeds import SeedOf
-from .step_search import StepSearch
-from .thought import Fate
+from .pruning import PruningSearch
+from .thought import Fate, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
 
@@ -49,12 +48,12 @@ class DvtsConfig(StepConfig):
         return DvtsSearch(self, seed)
 
 
-class DvtsSearch(StepSearch[DvtsConfig]):
+class DvtsSearch(PruningSearch[DvtsConfig]):
     """One pool per subtree, whose best candidate alone is expanded."""
 
     def __init__(self, config: DvtsConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed)
+        super().__init__(config, seed, kept=1)
         self._finished: dict[int, list[Node]] = {}
         """The completions of each finished subtree."""
         width = config.beam_width
@@ -103,6 +102,3 @@ class DvtsSearch(StepSearch[DvtsConfig]):
 
     def _may_be_outranked(self, candidate: Candidate) -> bool:
         return True
-
-    def _kept(self) -> int:
-        return 1

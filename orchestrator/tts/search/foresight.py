@@ -3,7 +3,7 @@
 The candidates of the pools that are not decided yet are *prospects*: each may be kept and then
 expanded. Children are shared out among prospects as if no further score were to come (`Shares`); a
 child that an engine has already answered becomes a prospect of the next level. A guess is exact:
-the request is the one that the search itself would send (`Growth`).
+the request is the one that the search itself would send.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .candidates import Candidate, Growth, Pool, State, goes_on
-from .protocol import Guess
+from .base import StepConfig
+from .candidates import Candidate, Pool, State, goes_on
+from .protocol import Expand, Guess
 from .thought import NodePath, Thought
 from .tree import Rank
 
@@ -68,10 +69,14 @@ def prospects(pool: Pool, cutoff: Rank | None, shares: Shares) -> Iterator[Prosp
 def foresee(
     roots: Iterable[Prospect],
     answered: Mapping[NodePath, tuple[Thought, ...]],
-    growth: Growth,
+    config: StepConfig,
+    request: Callable[[NodePath, bool], Expand],
     shares: Shares,
 ) -> Iterator[Guess]:
-    """Expansions that may be asked for below the prospects; see `Search.foresee`."""
+    """Expansions that may be asked for below the prospects; see `Search.foresee`.
+
+    `request` is that of a candidate by its first node, and whether it is a whole chain.
+    """
     level = 1
     ahead = list(roots)
     while ahead:
@@ -80,16 +85,12 @@ def foresee(
         for prospect, children in _ration(ahead, shares):
             for child in range(children):
                 path = (*prospect.node, child)
-                whole = growth.is_whole(prospect.iteration + 1)
+                whole = config.is_whole(prospect.iteration + 1)
                 if (thoughts := answered.get(path)) is None:
-                    yield Guess(growth.request(path, whole=whole), level, prospect.chance)
-                elif (
-                    not whole
-                    and goes_on(thoughts[0])
-                    and not growth.is_last(prospect.iteration + 1)
-                ):
+                    yield Guess(request(path, whole), level, prospect.chance)
+                elif goes_on(thoughts[0]) and not config.is_last(prospect.iteration + 1):
                     answered_above.append((path, prospect))
-        ahead, level = _below(answered_above, growth.config.n, shares), level + 1
+        ahead, level = _below(answered_above, config.n, shares), level + 1
 
 
 def _ration(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:

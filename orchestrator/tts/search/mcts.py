@@ -29,12 +29,11 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from .base import StepConfig
 from .candidates import Pool
-from .config import StepConfig
 from .protocol import Search
-from .seeds import SeedOf
 from .step_search import StepSearch
-from .thought import MAX_SCORE, Fate, NodePath, significant
+from .thought import MAX_SCORE, Fate, NodePath, SeedOf, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
 

@@ -19,12 +19,11 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from .base import StepConfig
 from .candidates import Pool
-from .config import StepConfig
 from .protocol import Search
-from .seeds import SEED_BITS, SeedOf
 from .step_search import StepSearch
-from .thought import SCORE_UNIT, Fate, NodePath
+from .thought import SCORE_UNIT, SEED_BITS, Fate, NodePath, SeedOf
 from .tree import Node
 from .votes import AnswerOf
 
@@ -52,7 +51,6 @@ class ParticleSearch(StepSearch[ParticleConfig]):
     def __init__(self, config: ParticleConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample, and (-1, iteration) to that of a draw."""
         super().__init__(config, seed)
-        self._seed = seed
         self._particles: list[Node | None] = [None] * config.n
         """Last steps in list order; None while its candidate grows."""
         self._log_weights = [0.0] * config.n

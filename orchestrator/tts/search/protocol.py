@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .advice import Decision
@@ -39,16 +39,13 @@ class Expand:
 class Score:
     """Score the path that ends in `node` (the score of its last step).
 
-    `group` names the siblings among which it will be compared; `completes` says that no score of
-    the group will be asked for after this one. The verifier reads the steps of the path that have
-    text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node
-    need not have been generated. `need_open` says that the score may turn out not to be needed
-    (`Search.unwanted`), because siblings may outrank the node whatever its score is.
+    The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
+    last step is a turn even without text. Such a node need not have been generated. `need_open`
+    says that the score may turn out not to be needed (`Search.unwanted`), because siblings may
+    outrank the node whatever its score is.
     """
 
     node: NodePath
-    group: NodePath = ()
-    completes: bool = True
     own_turn: bool = False
     need_open: bool = False
 
@@ -70,6 +67,20 @@ class Scored:
 
     node: NodePath
     score: float
+
+
+@dataclass
+class ResumedWork:
+    """What is known of one problem by node before its search asks: the work of earlier sessions."""
+
+    thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
+    """The node is the first thought's; each further one is child 0 of the one before."""
+    scores: dict[NodePath, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many requests it saves."""
+        return len(self.thoughts) + len(self.scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from .base import StepConfig
 from .candidates import Pool
-from .config import StepConfig
 from .protocol import Search
-from .seeds import SeedOf
 from .step_search import StepSearch
-from .thought import Fate
+from .thought import Fate, SeedOf
 from .tree import Node
 from .votes import AnswerOf
 

@@ -9,11 +9,9 @@ how the answer is chosen. `adaptive_vote` samples the same chains in rounds.
 
 from __future__ import annotations
 
-from .config import SearchConfig
+from .base import SearchConfig, TreeSearch
 from .protocol import Expand, Generated, Score, Scored, Search
-from .seeds import SeedOf
-from .thought import Completion, Fate, NodePath
-from .tree_search import TreeSearch
+from .thought import Completion, Fate, NodePath, SeedOf
 from .votes import AnswerOf
 
 
@@ -84,18 +82,11 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             node = self.tree.get(path) or self.tree.add(path)
             node.thought, node.fate = thought, Fate.EXPANDED
         self.tree[paths[-1]].fate = Fate.COMPLETED
-        asks: list[Score] = []
-        if self.config.scored:
-            wanted = paths[-1:] if self._scores_last_only else paths
-            asks = [Score(path, result.node, path is paths[-1]) for path in wanted]
-            asks[-1] = self._last_score(asks[-1])
+        wanted = paths[-1:] if self._scores_last_only else paths
+        asks = [Score(path) for path in wanted] if self.config.scored else []
         self._asks += asks
         self._generated[result.node[0]] = paths[-1]
         self._unscored[result.node[0]] = {ask.node for ask in asks}
-
-    def _last_score(self, ask: Score) -> Score:
-        """How the last step of a chain is asked to be scored."""
-        return ask
 
     def _complete(self, chain: int) -> None:
         """The chain waits for nothing more; so the search may be over, or ask for further ones."""

@@ -5,13 +5,14 @@ chain, or with `finish="eos"` in the last iteration the rest of the chain; then 
 states (`candidates.State`):
 
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
-                             │                    COMPLETED or SURPLUS
-                             │
-                             └────► _outranked: its end is PRUNED, without a score
+                                                  COMPLETED or SURPLUS
 
-`_decide` is called when every candidate that is left in the pool is READY. `_finish` ends the whole
-search, whatever state the candidates of other pools are in. Pending requests are kept by node, so a
-late, unknown or duplicate result matches none and changes nothing.
+`_decide` is called when every candidate of the pool is READY. `_finish` ends the whole search,
+whatever state the candidates of other pools are in. Pending requests are kept by node, so a late,
+unknown or duplicate result matches none and changes nothing.
+
+Two differences stand beside it: `pruning` prunes candidates whose score cannot matter any more, and
+`foresight` says which candidates may be asked for next.
 """
 
 from __future__ import annotations
@@ -23,14 +24,11 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from . import foresight
-from .candidates import Candidate, Growth, Pool, State, goes_on
-from .config import StepConfig
-from .contenders import Contenders
-from .protocol import Generated, Guess, Score, Scored
-from .seeds import SeedOf
-from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate
+from .base import StepConfig, TreeSearch
+from .candidates import Candidate, Pool, State, goes_on
+from .protocol import Expand, Generated, Guess, Score, Scored
+from .thought import MAX_SCORE, Completion, Fate, NodePath, SeedOf, Thought, aggregate
 from .tree import Node, Rank
-from .tree_search import TreeSearch
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
@@ -43,19 +41,14 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
     the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
-    choose. Optional: `_shares` for foresight, `_cutoff` for foresight and early pruning,
-    `_outranked` and `_may_be_outranked` for early pruning, `_is_active` for chains that end in ways
-    of their own.
+    choose. Optional: `_is_active` for chains that end in ways of their own; `_shares`, `_cutoff`
+    and `_foreseeable` for foresight.
     """
 
     def __init__(self, config: Config, seed: SeedOf) -> None:
         super().__init__(config)
-        self._growth = Growth(config, seed)
-        self._unwanted: list[NodePath] = []
-        self._needed: list[NodePath] = []
+        self._seed, self._sampling = seed, config.sampling
         self._undecided: dict[int, Pool] = {}
-        self._contenders: dict[int, Contenders] = {}
-        """Of each undecided pool, where some scores may not be needed."""
         self._awaiting_step: dict[NodePath, Candidate] = {}
         self._awaiting_score: dict[NodePath, Candidate] = {}
 
@@ -75,21 +68,6 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """The rank that a candidate must reach to be expanded, as far as it is known."""
         return None
 
-    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
-        """Candidates in state SCORING that will be pruned whatever their score is.
-
-        It is asked for after every step and score, that of `latest`, so it must be cheap.
-        """
-        return []
-
-    def _may_be_outranked(self, candidate: Candidate) -> bool:
-        """Whether a candidate that is about to ask for its score may be pruned without it."""
-        return False
-
-    def _kept(self) -> int:
-        """How many candidates of a pool are kept; 0 if none is ever outranked."""
-        return 0
-
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         return not pool.last and goes_on(node.thought)
@@ -103,16 +81,6 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             self.tree.lock_score(result.node, result.score)
             self._take_score(self._awaiting_score.pop(result.node))
 
-    def unwanted(self) -> list[NodePath]:
-        """Nodes that were pruned after their score was asked for; each is returned once."""
-        nodes, self._unwanted = self._unwanted, []
-        return nodes
-
-    def needed(self) -> list[NodePath]:
-        """See Search; each node is returned once, unless it was answered or pruned before."""
-        nodes, self._needed = self._needed, []
-        return [node for node in nodes if node in self._awaiting_score]
-
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """Expansions that may be asked for later, best first; see the module foresight."""
         prospects = [
@@ -120,7 +88,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             for pool in self._foreseeable()
             for prospect in foresight.prospects(pool, self._cutoff(pool), self._shares)
         ]
-        return foresight.foresee(prospects, answered, self._growth, self._shares)
+        return foresight.foresee(prospects, answered, self.config, self._request, self._shares)
 
     def expandable(self) -> set[NodePath]:
         """Nodes that await their pool's decision and may yet be expanded."""
@@ -137,7 +105,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         after: Pool | None = None,
         key: int | None = None,
         whole: bool = False,
-    ) -> None:
+    ) -> Pool:
         """Begin the iteration after that of `after` with candidates that start at new nodes.
 
         The pool has the key of `after` unless it is given one. With `whole` the candidates are the
@@ -146,8 +114,8 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         iteration = after.iteration + 1 if after else 1
         if key is None:
             key = after.key if after else 0
-        last = whole or self._growth.is_last(iteration)
-        whole = whole or self._growth.is_whole(iteration)
+        last = whole or self.config.is_last(iteration)
+        whole = whole or self.config.is_whole(iteration)
         pool = Pool(key, iteration, last, whole)
         scores: dict[NodePath, tuple[float, float]] = {}
         for path in starts:
@@ -157,14 +125,16 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             node = self.tree.add(path)
             candidate = Candidate(pool, len(path), node, *scores[parent])
             pool.candidates.append(candidate)
-            pool.unasked[parent] = pool.unasked.get(parent, 0) + 1
             self._awaiting_step[path] = candidate
-            self._asks.append(self._growth.request(path, whole=whole))
+            self._asks.append(self._request(path, whole))
         pool.unready = len(pool.candidates)
         pool.min_upper_bound = min((bound for bound, _ in scores.values()), default=0.0)
-        if kept := self._kept():
-            self._contenders[pool.key] = Contenders(pool.candidates, kept)
         self._undecided[pool.key] = pool
+        return pool
+
+    def _request(self, path: NodePath, whole: bool) -> Expand:
+        """The request of a candidate that starts at `path`: one step, or the rest of its chain."""
+        return Expand(path, self._seed(path), self._sampling, whole)
 
     def _finish(self, completed: Sequence[Node]) -> None:
         """The search is over with these completions, each given as its last step."""
@@ -179,10 +149,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
     def _end(self, completions: tuple[Completion, ...]) -> None:
         """See TreeSearch; nothing is awaited any more."""
         super()._end(completions)
-        self._unwanted.clear()
-        self._needed.clear()
         self._undecided.clear()
-        self._contenders.clear()
         self._awaiting_step.clear()
         self._awaiting_score.clear()
 
@@ -221,18 +188,15 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         pool.ended += not candidate.active
         candidate.state = State.SCORING
         self._ask_scores(candidate)
-        self._prune_and_decide(candidate)
+        self._advanced(candidate)
 
     def _ask_scores(self, candidate: Candidate) -> None:
         """Ask for the score of the last step, or where the aggregation needs it of every one."""
-        pool, end, group = candidate.pool, candidate.end.path, candidate.group
-        every_step = pool.whole and self.config.agg_strategy != "last"
-        pool.unasked[group] -= 1
-        completes, need_open = not pool.unasked[group], self._may_be_outranked(candidate)
+        end = candidate.end.path
+        every_step = candidate.pool.whole and self.config.agg_strategy != "last"
         for depth in range(candidate.start if every_step else len(end), len(end) + 1):
             self._awaiting_score[end[:depth]] = candidate
-            is_last = completes and depth == len(end)
-            self._asks.append(Score(end[:depth], group, is_last, need_open=need_open))
+            self._asks.append(self._score(candidate, end[:depth]))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:
@@ -246,36 +210,15 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         insort(pool.ranked, candidate, key=BY_RANK)
         if candidate.active:
             insort(pool.ranked_active, candidate, key=BY_RANK)
-        self._prune_and_decide(candidate)
+        self._advanced(candidate)
 
-    def _prune_and_decide(self, latest: Candidate) -> None:
-        """After a step or score of `latest`: prune what is outranked, decide once all are ready."""
-        pool = latest.pool
-        for candidate in self._outranked(pool, latest):
-            candidate.end.fate = Fate.PRUNED
-            pool.candidates.remove(candidate)
-            pool.unready -= 1
-            self._withdraw_score(candidate.end.path)
-        if contenders := self._contenders.get(pool.key):
-            for candidate in contenders.after(latest):
-                if self._may_be_outranked(candidate):
-                    self._needed += self._awaited(candidate)
+    def _score(self, candidate: Candidate, node: NodePath) -> Score:
+        """The request for a score that the candidate waits for."""
+        return Score(node)
+
+    def _advanced(self, candidate: Candidate) -> None:
+        """A candidate has got its step or its score: decide once the whole pool is ready."""
+        pool = candidate.pool
         if not pool.unready:
             del self._undecided[pool.key]
-            self._contenders.pop(pool.key, None)
             self._decide(pool)
-
-    def _awaited(self, candidate: Candidate) -> Iterator[NodePath]:
-        """The nodes whose scores a candidate waits for."""
-        end = candidate.end.path
-        for depth in range(candidate.start, len(end) + 1):
-            if self._awaiting_score.get(end[:depth]) is candidate:
-                yield end[:depth]
-
-    def _withdraw_score(self, node: NodePath) -> None:
-        """The score of `node` is not needed any more."""
-        del self._awaiting_score[node]
-        asks = [work for work in self._asks if work.node != node]
-        if len(asks) == len(self._asks):
-            self._unwanted.append(node)  # it has been handed out
-        self._asks = asks

@@ -1,15 +1,22 @@
-"""The values of a search: thoughts, paths, fates, scores."""
+"""The values of a search: thoughts, paths, seeds, fates, scores."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 NodePath = tuple[int, ...]
 """A node's name: the child indices from the root, which is the empty tuple."""
+
+SeedOf = Callable[[NodePath], int]
+"""The seed of the sample that becomes a node."""
+
+SEED_BITS = 63
+"""Seeds are below 2**63."""
 
 Aggregation = Literal["last", "min", "prod", "mean"]
 """How the step scores along a path become the score of the path."""
@@ -124,3 +131,15 @@ def significant(score: float) -> float:
     Rounds through decimal text, so the result does not depend on a platform's logarithm.
     """
     return float(f"{score:.{AGGREGATE_DIGITS}g}")
+
+
+def node_seed(run_seed: int, problem_id: str, node: NodePath) -> int:
+    """A 63-bit seed for the sample that becomes `node` (BLAKE2b of run seed, problem, path)."""
+    text = f"{run_seed}\x1f{problem_id}\x1f{'.'.join(map(str, node))}"
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def unit_interval(seed: int) -> float:
+    """A seed as a number in (0, 1], uniform over all seeds."""
+    return (seed + 1) / (1 << SEED_BITS)

@@ -101,12 +101,12 @@ def _path(value: Any) -> bool:
 
 
 def _addresses(value: Any) -> bool:
-    """Those of a replica on this machine, such as demo@2, included."""
+    """The name of this machine's server, such as demo@local, is one as well."""
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)
         and all(
-            isinstance(each, str) and re.fullmatch(rf"{ENDPOINT}|\S+@\d+", each) for each in value
+            isinstance(each, str) and re.fullmatch(rf"{ENDPOINT}|\S+@local", each) for each in value
         )
     )
 

@@ -19,14 +19,13 @@ from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
-from tts.serving.server.health import ReplicaHealth
-from tts.serving.server.replicas import running_replicas
-from tts.serving.server.supervisor import comes_back
+from tts.serving.server.lookup import LocalHealth
+from tts.serving.server.state import comes_back
 
 from .endpoints import Own, endpoints_on
 from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
-from .server import Server
+from .server import Server, local_name
 
 
 def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
@@ -81,12 +80,6 @@ def use(replicas: Replicas, pairs: Iterable[EnginePair]) -> None:
             replicas.lose(pair, EndpointUnavailable(f"The {silent[0]}."))
 
 
-def local_pairs(deployment: Deployment) -> list[str]:
-    """The servers of `tts serve --replicas` here, `demo@1` and so on; none if there is only one."""
-    found = running_replicas(deployment)
-    return [f"{each.name}@{each.number}" for each in found] if len(found) > 1 else []
-
-
 async def build_if_quick(deployment: Deployment, say: Callable[[str], None]) -> None:
     """Build what is not built if that takes seconds, beside the loop; `say` gets a line then."""
     loop = asyncio.get_running_loop()
@@ -101,23 +94,20 @@ async def require_engines(
     deployment: Deployment,
     addresses: Sequence[str],
     say: Callable[[str], None] = lambda line: None,
-) -> Sequence[str]:
-    """Where the deployment is served: at these addresses, or by several servers of this machine.
+) -> None:
+    """Raise a TtsError for engines that are out of date, or that this machine cannot run.
 
-    Engines of this machine that are not built are, if that takes seconds; `say` gets a line then.
-
-    Empty: by one server of this machine, or by none yet. Raises a TtsError for engines that are out
-    of date, or that this machine cannot run where it would have to. Where only their manifests are
-    there is nothing to compare: the servers are recognised by the digest, which is made of these.
+    They need not run here where servers at `addresses` do. Engines of this machine that are not
+    built are, if that takes seconds; `say` gets a line then. Where only their manifests are there
+    is nothing to compare: the servers are recognised by the digest, which is made of these.
     """
     folders = [paths.engine_dir(deployment.name, role) for role in deployment.engines()]
     if addresses and all(map(is_only_described, folders)):
-        return addresses
+        return
     if not addresses:  # else they may run elsewhere
         require_gpu(deployment)
         await build_if_quick(deployment, say)
     require_current(deployment)
-    return addresses or await asyncio.to_thread(local_pairs, deployment)
 
 
 async def connect(
@@ -129,7 +119,7 @@ async def connect(
     remotes: Remotes | None = None,
     number: int = 0,
 ) -> EnginePair:
-    """The engines at `host:port` or `unix:path`, or of a replica on this machine by its name.
+    """The engines at `host:port` or `unix:path`, or of this machine's server by its name.
 
     `number` is which replica it is, counted from 0. Raises ServerError if they do not answer, or
     are not the deployment's.
@@ -221,18 +211,17 @@ def _replica(
     remotes: Remotes | None,
     number: int,
 ) -> EnginePair:
-    if not address.startswith(f"{deployment.name}@"):
+    if address != local_name(deployment):
         connection = triton_connection(deployment, address)
         pair = _pair(address, connection, models, own, remotes, number)
         pair.probe = partial(_probe, address, deployment, pair.probe)
         return pair
-    replica = deployment.replica(int(address.partition("@")[2]))
-    health = ReplicaHealth(replica)
+    health = LocalHealth(deployment)
     connection = triton_connection(deployment, health.address)
     pair = _pair(address, connection, models, own, remotes, number)
     pair.probe = partial(_probe, health.address, deployment, pair.probe)
     pair.check = health.check
-    pair.comes_back = partial(comes_back, replica.server_name)
+    pair.comes_back = partial(comes_back, deployment.name)
     return pair
 
 

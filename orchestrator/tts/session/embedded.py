@@ -8,22 +8,18 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.openvino.memory import require_memory, shortage
-from tts.build.openvino.threads import threads_of
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Deployment, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
 from tts.engines import wire
-from tts.engines.engine_messages import Open
-from tts.engines.generate_request import Limits
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
+from tts.engines.opening import opening_of
 from tts.engines.statistics import Statistics
 from tts.serving.server.loading import Loading
 
@@ -92,40 +88,6 @@ async def embedded_engines(
             await asyncio.wait(opening)
         say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
         yield EmbeddedEngines(connection, partial(_every_step, deployment, engines))
-
-
-def opening_of(deployment: Deployment, role: Role) -> Open:
-    """The message that opens an engine as the model repository of target openvino does."""
-    spec = deployment.engines()[role]
-    folder = paths.engine_dir(deployment.name, role)
-    engine = read_engine_config(folder)
-    guided = role == "generator" and deployment.generator.guided_decoding
-    guided_end_id = engine.eos_token_ids[0] if guided else None
-    return Open(
-        folder,
-        limits_of(spec, engine, guided_end_id=guided_end_id),
-        threads=threads_of(deployment)[role],
-        statistics_s=0.0,
-        iteration_log=None,
-        tokenizer_dir=spec.checkpoint if guided else None,
-    )
-
-
-def limits_of(spec: EngineSpec, engine: EngineConfig, **changes: Any) -> Limits:
-    """The limits of an engine as in its deployment, with `changes` applied."""
-    limits = Limits(
-        vocab_size=engine.vocab_size,
-        max_seq_len=spec.max_seq_len,
-        max_num_tokens=spec.max_num_tokens,
-        block_size=spec.kv_cache.block_size,
-        blocks=spec.kv_cache.blocks,
-        max_active=spec.max_batch_size,
-        chunked_context=spec.chunked_context,
-        kv_reuse=spec.kv_cache.reuse,
-        labels=len(engine.label_token_ids or ()),
-        host=True,
-    )
-    return replace(limits, **changes)
 
 
 async def _open(

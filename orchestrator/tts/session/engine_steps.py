@@ -24,7 +24,7 @@ from tts.runs.engine_steps import EngineStep, StepLog, StepSession, of_iteration
 from tts.runs.events import EngineName
 from tts.runs.log import RunLog
 from tts.serving.command.ports import Addresses
-from tts.serving.repository.render import iteration_logs
+from tts.serving.repository.model_configs import iteration_logs
 
 logger = logging.getLogger(__name__)
 

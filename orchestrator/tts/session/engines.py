@@ -235,8 +235,9 @@ class Engines:
             self.steps = engines.steps
             use(replicas, embedded_pairs(engines.connection, self.models, own, remotes))
             return
-        if addresses := await require_engines(self.deployment, self._addresses, self._say):
-            await open_pairs(replicas, *opened, addresses, self._groups, self._say, remotes)
+        await require_engines(self.deployment, self._addresses, self._say)
+        if self._addresses:
+            await open_pairs(replicas, *opened, self._addresses, self._groups, self._say, remotes)
             return
         self.server = await open_server(self.deployment, self._say, self._on_loading)
         self.steps = self.server.steps

@@ -1,20 +1,30 @@
-"""Distributes the events of a session's drivers: to the state of their problem, and to a log."""
+"""Turns what a session's drivers report into events: for their problem's state, and for a log."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-
-import msgspec
+from typing import Any
 
 from tts.build.errors import TtsError
-from tts.runs.events import Event, Generated, Idle, ProblemStarted, Request, Scored
+from tts.driver import Idle, Record, Request, SharedScore, Started, Used
+from tts.runs import events
 from tts.runs.log import RunLog
-from tts.runs.resume import ResumedWork
+from tts.runs.resume import resumed_work
 from tts.runs.state import ProblemState
+from tts.scheduling import Prefetch
+from tts.search import Expand, ResumedWork, Score
 
 from .outcome import Outcome
 from .result import Usage
+
+_WORK_NAMES: dict[type, events.WorkName] = {
+    Expand: "expand",
+    Score: "score",
+    Prefetch: "prefetch",
+}
+_KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
+"""The log's name of each scheduling.Kind."""
 
 
 class Journal:
@@ -36,7 +46,7 @@ class Journal:
 
         With `keep`, all results are kept, because the problem may move to another server.
         """
-        self._known[problem] = ResumedWork.of(resumed) if resumed else ResumedWork()
+        self._known[problem] = resumed_work(resumed) if resumed else ResumedWork()
         state = ProblemState(problem, keeps_events=keep)
         if resumed:
             state.work = resumed.work
@@ -47,7 +57,7 @@ class Journal:
         before, state = self._known[problem], self._problems[problem]
         if not state.keeps_events:
             return before
-        now = ResumedWork.of(state)
+        now = resumed_work(state)
         return ResumedWork(before.thoughts | now.thoughts, before.scores | now.scores)
 
     def usage(self, problem: str, now: float, completion_tokens: int) -> Usage:
@@ -64,12 +74,19 @@ class Journal:
         self._problems.pop(problem, None)
         self._known.pop(problem, None)
 
-    def record(self, event: Event) -> None:
-        """Take one event; if the log cannot be written, the run fails, but this call does not."""
-        self.answers += isinstance(event, Generated) or (
-            isinstance(event, Scored) and not event.cached
-        )
-        if state := self._problems.get(getattr(event, "problem", "")):
+    def record(self, record: Record, server: str = "") -> None:
+        """Take what a driver reports; if the log cannot be written, the run fails, but not this.
+
+        `server` is the driver's of several; a problem that moves from one to another starts once.
+        """
+        event = event_of(record, server)
+        state = self._problems.get(getattr(event, "problem", ""))
+        if isinstance(record, Started) and state and state.keeps_events:
+            if state.started is not None:
+                return
+        elif isinstance(record, Request) and record.answer is not None:
+            self.answers += 1
+        if state:
             state.apply(event)
         if self._log and not self._failure.done():
             try:
@@ -77,16 +94,6 @@ class Journal:
             except TtsError as error:
                 self._failure.set_exception(error)
                 self._failure.exception()  # seen, whether or not somebody watches
-
-    def record_of(self, server: str, event: Event) -> None:
-        """Take one event of one of several servers; a problem that moves starts once."""
-        if isinstance(event, ProblemStarted):
-            state = self._problems.get(event.problem)
-            if state and state.keeps_events and state.started is not None:
-                return
-        if isinstance(event, Request | Scored | Idle) and server:
-            event = msgspec.structs.replace(event, server=server)
-        self.record(event)
 
     def solved(self, outcome: Outcome, now: float) -> None:
         """A problem has its outcome: it is on disk when this returns."""
@@ -97,3 +104,60 @@ class Journal:
     async def watch(self) -> None:
         """Wait for ever; raises RunError when the log cannot be written."""
         await asyncio.shield(self._failure)
+
+
+def event_of(record: Record, server: str = "") -> events.Event:
+    """The log's event for what the driver of a `server` reports; no name where there is one."""
+    match record:
+        case Request():
+            return _request_event(record, server)
+        case Started(at, problem):
+            return events.ProblemStarted(
+                t=at, problem=problem.id, question=problem.question, history=problem.history
+            )
+        case SharedScore(at, problem, node, score):
+            return events.Scored(
+                t=at, problem=problem, node=node, score=score, cached=True, server=server
+            )
+        case Used(at, problem, node):
+            return events.Used(t=at, problem=problem, node=node)
+        case Idle(engine, since, until, why):
+            return events.Idle(
+                t=until, engine=engine, since=since, until=until, why=why, server=server
+            )
+
+
+def _request_event(request: Request, server: str) -> events.Event:
+    """The event of a request that was answered or cancelled."""
+    work = request.work
+    common: dict[str, Any] = {
+        "t": request.done,
+        "problem": request.problem,
+        "sent": request.sent,
+        "done": request.done,
+        "prompt_tokens": request.prompt_tokens,
+        "in_flight": request.in_flight,
+        "server": server,
+    }
+    kind = _KIND_NAMES[request.kind]
+    if request.cancelled:
+        return events.Cancelled(
+            work=_WORK_NAMES[type(work)],
+            node=work.node,
+            kind=kind,
+            why=request.cancelled,
+            **common,
+        )
+    if isinstance(request.answer, tuple):
+        return events.Generated(
+            node=work.node,
+            kind=kind,
+            tokens=request.tokens,
+            thoughts=events.logged(request.answer),
+            **common,
+        )
+    if isinstance(request.answer, float):
+        return events.Scored(
+            node=work.node, kind=kind, score=request.answer, cached=False, **common
+        )
+    return events.Prefetched(**common)

@@ -13,7 +13,8 @@ import msgspec
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
-from tts.build.spec import Deployment, load_deployment, read_deployment
+from tts.build.resolve import resolve_models
+from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
 from tts.problem import Problem, digest_of
@@ -140,13 +141,17 @@ def _prompting(deployment: Deployment) -> dict[str, Any]:
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:
-    """A deployment, its strategies' parameters checked; raises ConfigError."""
+    """A deployment, its models at hand and its strategies' parameters checked.
+
+    Raises ConfigError, CheckpointError.
+    """
     if not isinstance(deployment, str | Path | Deployment):
         raise ConfigError(
             f"The deployment is {deployment!r:.200}.",
             hint="Give a bundled name such as 'demo', the path of a file, or a Deployment.",
         )
     loaded = deployment if isinstance(deployment, Deployment) else load_deployment(deployment)
+    loaded = resolve_models(loaded)
     check_blocks(loaded)
     return loaded
 
@@ -162,7 +167,7 @@ def leads_elsewhere(deployment: str) -> bool:
     Nothing is asked of them. No for a deployment that cannot be read, which whoever loads it says.
     """
     try:
-        spec = read_deployment(deployment)
+        spec = load_deployment(deployment)
     except ConfigError:
         return False
     urls = [urlsplit(url).hostname for each in spec.remotes().values() for url in each.url]

@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 
 from tts.build.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
-from tts.serving.server.health import ReplicaHealth, watch
 from tts.serving.server.loading import Loading
-from tts.serving.server.lookup import find_server
+from tts.serving.server.lookup import LocalHealth, find_server, watch
+from tts.serving.server.state import Supervised, comes_back
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
-from tts.serving.server.supervisor import Supervised, comes_back
 
 from .engine_steps import OpenSteps, steps_of
 
@@ -48,8 +47,13 @@ class Server:
     steps: OpenSteps | None = None
     """Opens what can be read of its engines' steps, if anything can be."""
     name: str = ""
-    """As one of several servers: `demo@1`, by which it is seen to die and to be started again, or
-    its address if no process of ours has started it."""
+    """`demo@local`, by which it is seen to die and to be started again, or its address if no
+    process of ours has started it."""
+
+
+def local_name(deployment: Deployment) -> str:
+    """What stands for the address of a deployment's server on this machine: `demo@local`."""
+    return f"{deployment.name}@local"
 
 
 async def open_server(
@@ -115,12 +119,12 @@ def _open(
     if not found.server:  # of one that is not ours we see no process: the requests tell
         return Server(address, lambda: None, leave, steps=steps, name=address)
     try:
-        health = ReplicaHealth(deployment)
+        health = LocalHealth(deployment)
     except BaseException:
         leave()
         raise
-    back = partial(comes_back, deployment.server_name)
-    name = f"{deployment.name}@1"
+    back = partial(comes_back, deployment.name)
+    name = local_name(deployment)
     return Server(address, health.check_from_outside, leave, False, back, steps, name)
 
 
@@ -142,9 +146,7 @@ def _start(
         if not own.ready.is_set():  # later a run has the screen
             on_loading(loading)
 
-    own = BackgroundServer(
-        deployment, over, say_until_over, tell_at_first, lasting=lasting, shared=True
-    )
+    own = BackgroundServer(deployment, over, say_until_over, tell_at_first, lasting=lasting)
 
     def stop() -> None:
         over.set()
@@ -162,7 +164,7 @@ def _start(
         stop()
         raise
     steps = steps_of(deployment, found.addresses, ours=True)
-    address, name = found.addresses.grpc, f"{deployment.name}@1"
+    address, name = found.addresses.grpc, local_name(deployment)
     return Server(address, own.check, stop, True, own.comes_back, steps, name)
 
 

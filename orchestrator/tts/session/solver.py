@@ -328,9 +328,7 @@ class Drivers:
                 self._models,
                 *own_endpoints(pair),
                 self._share(),
-                record=partial(self._journal.record_of, pair.name)
-                if several
-                else self._journal.record,
+                record=partial(self._journal.record, server=pair.name if several else ""),
                 clock=self._journal.clock,
             )
         return self._drivers[pair]

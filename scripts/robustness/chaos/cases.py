@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from scripts.robustness.commands import start
+from scripts.robustness.commands import serve
 from tts.strategies.names import STRATEGY_NAMES
 
 from .faults import FAULTS, Scene
@@ -83,7 +83,10 @@ def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
         variables={"TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(around.sockets)},
     )
     scene = Scene(run, freeze_s=freeze_s)
-    serving = serve(run) if case.served else None
+    serving = None
+    if case.served:
+        said = run.folder.with_suffix(".serve.err")
+        serving = serve(run.home, run.deployment, said, run.variables)
     moments = ["at once", "starting", "running", "running", "running"]
     if fault.needs == "proxy":
         scene.proxy = Proxy(around.served_socket())
@@ -114,20 +117,6 @@ def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
         wrong = "it did not end right by itself"
     wrong = wrong or what_is_wrong([run, *scene.others], clean, temporary, around.sockets, known)
     return Verdict(wrong, resumes, hit)
-
-
-def serve(run: Run) -> subprocess.Popen[bytes]:
-    """Start `tts serve` for a run, and wait until it serves."""
-    said = run.folder.with_suffix(".serve.err")
-    with said.open("wb") as err:
-        serving = start(run.home, "serve", run.deployment, variables=run.variables, stderr=err)
-    deadline = time.monotonic() + LONGEST_S
-    while b"Press Ctrl-C" not in said.read_bytes():
-        if serving.poll() is not None or time.monotonic() > deadline:
-            serving.kill()
-            raise RuntimeError(f"tts serve failed: {said.read_text()}")
-        time.sleep(0.1)
-    return serving
 
 
 def see_through(

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import psutil
@@ -52,62 +53,27 @@ def terminate(scene: Scene, rng: random.Random) -> None:
     scene.run.process.terminate()
 
 
-def kill_server(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL tritonserver."""
-    return _kill(scene.run.server)
+def victims(scene: Scene, name: str, rng: random.Random) -> list[psutil.Process]:
+    """The processes that a fault may be done to, by the name of their kind."""
+    run = scene.run
+    if name == "bench":
+        return [psutil.Process(run.process.pid)]
+    if name in ("server", "guard"):
+        return run.server if name == "server" else run.guard
+    if name in ENGINES:
+        return run.engine(name)
+    model = rng.choice(ENGINES)
+    return run.stub(model) if name == "stub" else run.engine(model)
 
 
-def kill_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process of one model."""
-    return _kill(scene.run.stub(rng.choice(ENGINES)))
+def kill(scene: Scene, rng: random.Random, name: str) -> bool:
+    """SIGKILL a process of the server: tritonserver, a model, an engine or the guard."""
+    return send(victims(scene, name, rng), signal.SIGKILL) is not None
 
 
-def kill_generator(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process of the generator's engine."""
-    return _kill(scene.run.engine("generator"))
-
-
-def kill_verifier(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process of the verifier's engine."""
-    return _kill(scene.run.engine("prm"))
-
-
-def kill_guard(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process that stops the server when its parent is gone."""
-    return _kill(scene.run.guard)
-
-
-def _kill(candidates: list[psutil.Process]) -> bool:
-    return send(candidates, signal.SIGKILL) is not None
-
-
-def freeze_server(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP tritonserver for a while."""
-    return _freeze(scene, scene.run.server)
-
-
-def freeze_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the process of one model for a while."""
-    return _freeze(scene, scene.run.stub(rng.choice(ENGINES)))
-
-
-def freeze_engine(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the process of an engine for a while."""
-    return _freeze(scene, scene.run.engine(rng.choice(ENGINES)))
-
-
-def freeze_guard(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the process that stops the server for a while."""
-    return _freeze(scene, scene.run.guard)
-
-
-def freeze_bench(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the command itself for a while."""
-    return _freeze(scene, [psutil.Process(scene.run.process.pid)])
-
-
-def _freeze(scene: Scene, candidates: list[psutil.Process]) -> bool:
-    if frozen := send(candidates, signal.SIGSTOP):
+def freeze(scene: Scene, rng: random.Random, name: str) -> bool:
+    """SIGSTOP a process for a while."""
+    if frozen := send(victims(scene, name, rng), signal.SIGSTOP):
         time.sleep(scene.freeze_s)
         send([frozen], signal.SIGCONT)
     return frozen is not None
@@ -115,12 +81,13 @@ def _freeze(scene: Scene, candidates: list[psutil.Process]) -> bool:
 
 def two_at_once(scene: Scene, rng: random.Random) -> bool:
     """Two of the above, each to a process of the server, the second within two seconds."""
-    first, second = rng.sample((kill_server, kill_stub, kill_generator, kill_verifier), 2)
+    first, second = rng.sample(("server", "stub", *ENGINES), 2)
+    act = kill
     if rng.random() < 0.5:
-        second = rng.choice((freeze_stub, freeze_engine))
-    hit = first(scene, rng)
+        act, second = freeze, rng.choice(("stub", "engine"))
+    hit = kill(scene, rng, first)
     time.sleep(rng.choice([0, rng.uniform(0, 2)]))
-    return second(scene, rng) or hit
+    return act(scene, rng, second) or hit
 
 
 def second_run(scene: Scene, rng: random.Random) -> None:
@@ -155,14 +122,11 @@ def limit_file_size(scene: Scene, rng: random.Random) -> None:
 
 def limit_memory(scene: Scene, rng: random.Random) -> bool:
     """Nothing is left of the memory for the command, the server, a model or an engine."""
-    run = scene.run
-    bench = [psutil.Process(run.process.pid)]
-    models = [run.stub(rng.choice(ENGINES)), run.engine(rng.choice(ENGINES))]
-    victims = rng.choice([bench, run.server, *models])
-    for process in victims:
+    found = victims(scene, rng.choice(("bench", "server", "stub", "engine")), rng)
+    for process in found:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
-    return bool(victims)
+    return bool(found)
 
 
 def cut_log(scene: Scene, rng: random.Random) -> None:
@@ -182,21 +146,15 @@ def jump_clock(scene: Scene, rng: random.Random) -> None:
         time.sleep(rng.uniform(0, 2))
 
 
-def cut_connection(scene: Scene, rng: random.Random) -> None:
-    """The connection ends in the middle of a message; a new one cannot be made for a while."""
-    _cut(scene, rng, reset=False)
+def cut(scene: Scene, rng: random.Random, *, reset: bool) -> None:
+    """The connection ends in the middle of a message; a new one cannot be made for a while.
 
-
-def reset_connection(scene: Scene, rng: random.Random) -> None:
-    """The connection is reset in the middle of a message; a new one fails for a while."""
-    _cut(scene, rng, reset=True)
-
-
-def _cut(scene: Scene, rng: random.Random, *, reset: bool) -> None:
+    `reset`: by RST, not FIN.
+    """
     assert scene.proxy
     for _ in range(rng.randint(1, 3)):
         away_s = rng.choice([0, rng.uniform(0, 10)])
-        scene.proxy.cut(rng.random(), reset=reset, away_s=away_s)
+        scene.proxy.do(scene.proxy.cut(rng.random(), reset=reset, away_s=away_s))
         time.sleep(rng.uniform(0, 2))
 
 
@@ -204,9 +162,9 @@ def delay_connection(scene: Scene, rng: random.Random) -> None:
     """Nothing passes for a while, or everything does later."""
     assert scene.proxy
     if rng.random() < 0.5:
-        scene.proxy.hold(rng.uniform(0.5, 20))
+        scene.proxy.do(scene.proxy.hold(rng.uniform(0.5, 20)))
     else:
-        scene.proxy.delay(rng.uniform(0.02, 0.5), rng.uniform(1, 10))
+        scene.proxy.do(scene.proxy.delay(rng.uniform(0.02, 0.5), rng.uniform(1, 10)))
 
 
 Promise = Literal["survived", "survived by a run", "resumed"]
@@ -227,36 +185,26 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {
-    fault.happen.__name__.replace("_", "-"): fault
-    for fault in (
-        Fault(kill_bench),
-        Fault(interrupt),
-        Fault(terminate),
-        *(
-            Fault(kill, "survived by a run", of_server=True)
-            for kill in (
-                kill_server,
-                kill_stub,
-                kill_generator,
-                kill_verifier,
-                kill_guard,
-                two_at_once,
-            )
-        ),
-        *(
-            Fault(freeze, "survived", of_server=True)
-            for freeze in (freeze_server, freeze_stub, freeze_engine, freeze_guard)
-        ),
-        Fault(freeze_bench, "survived"),
-        Fault(second_run),
-        Fault(two_resumes),
-        Fault(two_runs),
-        Fault(limit_file_size),
-        Fault(limit_memory),
-        Fault(cut_log),
-        Fault(jump_clock, "survived", needs="clock"),
-        Fault(cut_connection, "survived", needs="proxy"),
-        Fault(reset_connection, "survived", needs="proxy"),
-        Fault(delay_connection, "survived", needs="proxy"),
-    )
+    "kill-bench": Fault(kill_bench),
+    "interrupt": Fault(interrupt),
+    "terminate": Fault(terminate),
+    **{
+        f"kill-{name}": Fault(partial(kill, name=name), "survived by a run", of_server=True)
+        for name in ("server", "stub", *ENGINES, "guard")
+    },
+    "two-at-once": Fault(two_at_once, "survived by a run", of_server=True),
+    **{
+        f"freeze-{name}": Fault(partial(freeze, name=name), "survived", of_server=name != "bench")
+        for name in ("server", "stub", "engine", "guard", "bench")
+    },
+    "second-run": Fault(second_run),
+    "two-resumes": Fault(two_resumes),
+    "two-runs": Fault(two_runs),
+    "limit-file-size": Fault(limit_file_size),
+    "limit-memory": Fault(limit_memory),
+    "cut-log": Fault(cut_log),
+    "jump-clock": Fault(jump_clock, "survived", needs="clock"),
+    "cut-connection": Fault(partial(cut, reset=False), "survived", needs="proxy"),
+    "reset-connection": Fault(partial(cut, reset=True), "survived", needs="proxy"),
+    "delay-connection": Fault(delay_connection, "survived", needs="proxy"),
 }

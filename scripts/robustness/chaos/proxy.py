@@ -18,52 +18,34 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: closing sends RST, see
 
 
 class Proxy:
-    """Passes connections to a port of loopback on to a socket, in a thread of its own."""
+    """Passes connections to a port of loopback on to a socket, in a thread of its own.
+
+    What can go wrong is a coroutine for `do`, which waits for its end.
+    """
 
     def __init__(self, target: Path) -> None:
         self._target = target
         self._links: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
+        self._flowing.set()
         self._delay_s = 0.0
         self._cut: float | None = None
-        self._reset = False
-        self._away = False
+        self._reset = self._away = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
         self._thread.start()
-        self._server = self._do(self._open())
+        self._server = self.do(asyncio.start_server(self._connected, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
-    def cut(self, share: float, *, reset: bool, away_s: float) -> None:
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the proxy's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def cut(self, share: float, *, reset: bool, away_s: float) -> None:
         """End all connections, in the middle of their next messages; new ones after `away_s`.
 
         `share` is how much of a message is still passed on, 0 to 1. `reset`: by RST, not FIN.
         """
-        self._do(self._end_links(share, reset, away_s))
-
-    def hold(self, seconds: float) -> None:
-        """Pass nothing on for some seconds."""
-        self._do(self._hold(seconds))
-
-    def delay(self, each_s: float, seconds: float) -> None:
-        """Pass everything on `each_s` later, for some seconds."""
-        self._do(self._slow_down(each_s, seconds))
-
-    def close(self) -> None:
-        """End all connections and the thread."""
-        self._do(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _open(self) -> asyncio.Server:
-        self._flowing.set()
-        return await asyncio.start_server(self._connected, "127.0.0.1", 0)
-
-    async def _end_links(self, share: float, reset: bool, away_s: float) -> None:
         self._cut, self._reset, self._away = share, reset, True
         if self._links:
             await asyncio.wait(self._links, timeout=_TRAFFIC_S)
@@ -72,20 +54,25 @@ class Proxy:
         await asyncio.sleep(away_s)
         self._away = self._reset = False
 
-    async def _hold(self, seconds: float) -> None:
+    async def hold(self, seconds: float) -> None:
+        """Pass nothing on for some seconds."""
         self._flowing.clear()
         await asyncio.sleep(seconds)
         self._flowing.set()
 
-    async def _slow_down(self, each_s: float, seconds: float) -> None:
+    async def delay(self, each_s: float, seconds: float) -> None:
+        """Pass everything on `each_s` later, for some seconds."""
         self._delay_s = each_s
         await asyncio.sleep(seconds)
         self._delay_s = 0.0
 
-    async def _close(self) -> None:
+    def close(self) -> None:
+        """End all connections and the thread."""
         self._server.close()
-        await self._cancel_links()
-        await self._server.wait_closed()
+        self.do(self._cancel_links())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     async def _cancel_links(self) -> None:
         for link in self._links:
@@ -109,10 +96,8 @@ class Proxy:
         except OSError:  # no server: refused, as far as a proxy can
             writer.transport.abort()
             return
-        pumps = {
-            asyncio.ensure_future(self._pump(reader, there[1])),
-            asyncio.ensure_future(self._pump(there[0], writer)),
-        }
+        ways = ((reader, there[1]), (there[0], writer))
+        pumps = {asyncio.ensure_future(self._pump(*way)) for way in ways}
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -11,19 +11,17 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from scripts.robustness.commands import build_demo, processes, start
+from scripts.robustness.commands import build_demo, processes, serve
 from tts.build import paths
 
 from .runs import Run, leftovers, send
 
 DEPLOYMENT = "demo"
-START_S = 600.0
 STOP_S = 120.0
 
 
@@ -97,18 +95,10 @@ class Surroundings:
         built.mkdir(parents=True)
         for role in ("generator", "verifier"):
             (built / role).symlink_to(self.home / "built" / DEPLOYMENT / role)
-        said = self._folder / "serve.err"
-        with said.open("wb") as err:
-            variables = {"XDG_RUNTIME_DIR": str(self._folder)}
-            self._server = start(home, "serve", DEPLOYMENT, variables=variables, stderr=err)
-        state = built / "server" / "server.json"
-        deadline = time.monotonic() + START_S
-        while not state.exists():
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                self._server.send_signal(signal.SIGTERM)
-                raise RuntimeError(f"the server beside the cases failed: {said.read_text()}")
-            time.sleep(0.1)
-        return Path(json.loads(state.read_text())["addresses"]["socket"])
+        variables = {"XDG_RUNTIME_DIR": str(self._folder)}
+        self._server = serve(home, DEPLOYMENT, self._folder / "serve.err", variables)
+        state = json.loads((built / "server" / "server.json").read_text())
+        return Path(state["addresses"]["socket"])
 
 
 def build_clock(folder: Path) -> Path | None:

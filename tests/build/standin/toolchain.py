@@ -115,10 +115,11 @@ def nvidia_smi(arguments):
     if text := wrong().get("smi"):
         print(text)
         sys.exit(9)
-    if arguments != ["--query-gpu=index,name,compute_cap", "--format=csv,noheader"]:
+    if not arguments[0].startswith("--query-gpu=index,name,memory.total,memory.used,"):
         refuse(f"nvidia-smi {arguments}")
     for index in range(4):
-        print(f"{index}, NVIDIA H100 80GB HBM3, {wrong().get('capability', '9.0')}")
+        capability = wrong().get("capability", "9.0")
+        print(f"{index}, NVIDIA H100 80GB HBM3, 81559, 0, 590.44.01, {capability}")
 
 
 def python3(arguments):
@@ -131,7 +132,9 @@ def python3(arguments):
 
 def trtllm_build(arguments):
     sys.path.insert(0, str(SOURCE))
-    from tts.build.tensorrt.contract import build_flags, check_build_arguments
+    from build_arguments import check_build_arguments
+
+    from tts.build.tensorrt.contract import build_flags
 
     if arguments == ["--help"]:
         print(wrong().get("help") or help_text(build_flags()))

@@ -10,7 +10,6 @@ from tests.checks.faults.site import Kind
 KINDS: list[Kind] = [
     of_deployment.verifier_shorter_than_the_generator,
     of_deployment.verifier_budget,
-    of_deployment.verifier_batch,
     of_deployment.more_requests_than_run,
     of_deployment.strategy,
     of_deployment.host,
@@ -32,7 +31,6 @@ KINDS: list[Kind] = [
     of_engines.engine_file_missing,
     of_engines.another_rank,
     of_engines.repository_file_kind,
-    of_engines.compiled_code,
     of_manifests.shared_memory,
     of_manifests.probe,
     of_manifests.gpu_count,

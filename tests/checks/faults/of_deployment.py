@@ -39,12 +39,6 @@ def verifier_budget(site: Site, rng: random.Random) -> str:
     return setting(site, "verifier.in_flight_tokens", rng.choice([few, many]))
 
 
-def verifier_batch(site: Site, rng: random.Random) -> str:
-    budget = site.data["verifier"]["in_flight_tokens"]
-    value = rng.choice([1, budget + 1, budget * rng.randrange(2, 50)])
-    return setting(site, "verifier.group_tokens", value)
-
-
 def more_requests_than_run(site: Site, rng: random.Random) -> str:
     most = site.data["generator"]["max_batch_size"]
     return setting(site, "generator.in_flight_requests", most + rng.randrange(1, 1000))

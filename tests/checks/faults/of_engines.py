@@ -55,27 +55,3 @@ def repository_file_kind(site: Site, rng: random.Random) -> str:
     need_contract(site)
     folder = site.built / "model_repository"
     return other_kind(rng.choice([folder, *sorted(folder.rglob("*"))]))
-
-
-def compiled_code(site: Site, rng: random.Random) -> str:
-    models = sorted((site.built / "model_repository").glob("*/1/model.py"))
-    source = rng.choice(models)
-    made_from = source.stat().st_mtime_ns // 10**9, source.stat().st_size
-    folder = source.parent / "__pycache__"
-    what = rng.choice(["older", "smaller", "by another hash", "cut short", "orphan", "misplaced"])
-    name = "model.cpython-311.pyc"
-    flags, fields = 0, list(made_from)
-    if what == "older":
-        fields[0] -= rng.randrange(1, 10**6)
-    elif what == "smaller":
-        fields[1] -= rng.randrange(1, 100)
-    elif what == "by another hash":
-        flags = rng.choice([1, 3])
-    elif what == "orphan":
-        name = "helper.cpython-311.pyc"
-    elif what == "misplaced":
-        folder = rng.choice([source.parents[2], source.parents[1]]) / "__pycache__"
-    header = b"".join(n.to_bytes(4, "little") for n in (3495, flags, *fields))
-    folder.mkdir()
-    (folder / name).write_bytes(header[:9] if what == "cut short" else header + b"code")
-    return f"{folder}: {what}"

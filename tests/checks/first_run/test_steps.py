@@ -18,8 +18,8 @@ from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.checks.first_run import steps
 from tts.cli import app
-from tts.serving.contract import Finding
 from tts.serving.repository import render as repository
+from tts.serving.repository.check import Finding
 
 PLAY = Path(__file__).parents[2] / "serving" / "stand_ins" / "play.py"
 SMI = "#!/bin/sh\necho '0, NVIDIA GeForce RTX 4090, 24564, 300, {driver}, {capability}'\n"

@@ -205,7 +205,6 @@ CASES = {
     "one-step-link": link("engine-steps/generator.jsonl"),
     "figures-link": link("figures", folder=True),
     "figure-link": link("figures/accuracy.csv"),
-    "trees-link": link("report-files", folder=True),
     "log-hard-link": hard_link(EVENTS),
     "lock-hard-link": hard_link(".lock"),
     "folder-link": moved,
@@ -324,7 +323,7 @@ def test_a_hostile_run(tts, bases, tmp_path, name):
     code, said = tts("runs", "list", tmp_path / "runs")
     assert code == 0, said
     tts("report", run, "--format", "csv", "--format", "tex")
-    tts("runs", "compare", good, run)
+    tts("report", good, run)
     tts("runs", "trace", run)
     tts("runs", "merge", shard, bases / "shard", "--out", tmp_path / "merged")
     tts("bench", "--resume", cut)
@@ -347,7 +346,7 @@ def test_a_hostile_group(tts, bases, tmp_path, name):
     for command in (
         ("report",),
         ("runs", "trace"),
-        ("runs", "compare", bases / "run"),
+        ("report", bases / "run"),
         ("bench", "--resume"),
     ):
         assert tts(*command, group)[0] == 1

@@ -84,7 +84,6 @@ def test_of_a_recorded_run_only_the_system_may_be_another(tiny_deployment, tmp_p
 
     assert "seed is 7, but" in str(said_to("--seed", "7").exception)
     assert "n is 3, but" in str(said_to("--n", "3").exception)
-    assert "give one of the two" in said_to("--traces", "x").stderr
 
 
 def test_a_deployment_is_simulated_as_its_file_has_it():

@@ -4,11 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.model_shape import known_names, shape_of
-from tts.engines.simulated import GPUS, LLAMA_1B, LLAMA_8B_VERIFIER
+from tts.engines.simulated import GPUS
 from tts.lab.simulation.pairs import shapes_of, simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical

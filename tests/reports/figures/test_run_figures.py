@@ -57,7 +57,7 @@ def test_readings_carry_the_numbers_of_the_run():
             started(name, begun),
             written((0,), begun, begun + 2, 30, name),
             written((1,), begun, begun + 2, 10, name, kind="speculative"),
-            scoring([0], begun + 2, begun + 3, problem=name, trigger="group"),
+            scoring([0], begun + 2, begun + 3, problem=name),
             idle("verifier", begun, begun + 2, "dependency"),
             solved(
                 name,
@@ -74,7 +74,7 @@ def test_readings_carry_the_numbers_of_the_run():
     check_all(list(found.values()))
     for name, part in {
         "measures": "2 problems in 10 s, 50.0% of them right",
-        "accuracy-by-level": "from 100.0% at level 1 down to 0.0% at level 2",
+        "accuracy-by-level": "are right, 100.0% at level 1, 0.0% at level 2",
         "accuracy-by-rule": "Chosen by the best score, 50.0%",
         "pass-at-k": "among 1 of the completions for 25.0% of the problems, among 2 for 50.0%",
         "scores": "in 75.0% of all pairs",
@@ -86,7 +86,6 @@ def test_readings_carry_the_numbers_of_the_run():
         "requests-by-kind": "The generator answered 4 requests, the verifier 2",
         "speculation": "2 expansions were sent before their search asked for them; 50.0% were",
         "tokens-per-generator-request": "Of 4 requests half scheduled 15",
-        "verifier-batches": "2 batches of 5 tokens",
         "tree-shape": "A tree has 1.5 steps in the mean and is 1 deep in the median",
     }.items():
         assert part in found[name].reading, found[name].reading
@@ -125,19 +124,13 @@ def calibration_of(*bins):
     return next(figure for figure in found if figure.name == "calibration")
 
 
-def test_the_caption_of_the_calibration_says_where_the_completions_are_and_which_bins_are_off():
+def test_the_calibration_says_how_many_bins_are_off():
     """Nearly all completions lie at the ends, where the scores fit; some between are far off."""
     figure = calibration_of(
         (0.01, 10, 990), (0.25, 30, 10), (0.45, 3, 2), (0.65, 6, 24), (0.99, 990, 10)
     )
     assert "Over 2,075 completions the score is 1.7 points away" in figure.reading
-    assert "chance alone gives about 0.5)" in figure.reading
-    assert "96.4% of the completions are scored 0.0 to 0.1 and 0.9 to 1.0." in figure.reading
-    assert (
-        "Of 4 bins with at least 20 completions 2 are off beyond the noise (0.2 to 0.3: 50 points "
-        "too low, 40 completions; 0.6 to 0.7: 45 points too high, 30 completions). 1 more "
-        "holds too few to say."
-    ) in figure.reading
+    assert "Of 4 bins with at least 20 completions 2 are off beyond the noise." in figure.reading
     assert [(row["completions"], row["the scores are"]) for row in figure.rows] == [
         (1000, "within the noise"),
         (40, "too low"),
@@ -147,12 +140,6 @@ def test_the_caption_of_the_calibration_says_where_the_completions_are_and_which
     ]
     sizes = [layer["encoding"].get("size", {}).get("field") for layer in figure.chart["layer"]]
     assert "completions" in sizes
-
-
-def test_of_few_completions_the_caption_of_the_calibration_says_that_they_are_few():
-    figure = calibration_of((0.1, 9, 10), (0.9, 1, 0))
-    assert "Each of the 2 bins with completions holds fewer than 20: too few" in figure.reading
-    assert {row["the scores are"] for row in figure.rows} == {"too few to say"}
 
 
 @settings(max_examples=amount(7, 25))
@@ -166,17 +153,6 @@ def test_a_calibrated_verifier_is_hardly_ever_called_uncalibrated(seed):
         bins.append((score, right, 200 - right))
     verdicts = [row["the scores are"] for row in calibration_of(*bins).rows]
     assert verdicts.count("within the noise") >= 3
-
-
-def test_accuracies_of_a_few_problems_are_not_told_apart():
-    log = [SESSION]
-    for place in range(4):
-        log += [
-            started(str(place), 0.0),
-            solved(str(place), 1.0, level=place % 2, correct={"best": place != 1}),
-        ]
-    reading = next(f for f in figures(log) if f.name == "accuracy-by-level").reading
-    assert "(of 2 and 2 problems, too few to tell the two apart)" in reading
 
 
 def test_of_few_values_no_tail_is_claimed():

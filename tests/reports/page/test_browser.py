@@ -82,9 +82,7 @@ def opened(browser):
 def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(opened, tmp_path):
     run = write_run(tmp_path / "a run", problems=3, step=HOSTILE)
     figure = Figure("by-level", "By level", HOSTILE, ROWS, CHART)
-    file = write_page(
-        run / "report.html", "T", {"F": {"a": HOSTILE}}, [figure], [run], inline_bytes=0
-    )
+    file = write_page(run / "report.html", "T", {"F": {"a": HOSTILE}}, [figure], [run])
     opened.open(file)
     page = opened.page
     assert opened.listed("3 of 3 problems") == ["What is p0?", "What is p1?", "What is p2?"]
@@ -148,12 +146,11 @@ def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(o
     assert Path(download.value.path()).read_text().startswith("<svg")
 
     assert opened.said == []
-    folder = file.parent.as_uri()
     loaded = [url for url in opened.asked if not url.startswith("blob:")]
-    assert loaded == [file.as_uri(), f"{folder}/report-files/001.js"]
+    assert loaded == [file.as_uri()]
 
 
-def test_two_runs_stand_side_by_side_on_a_phone_and_a_missing_file_is_named(opened, tmp_path):
+def test_two_runs_stand_side_by_side_on_a_phone(opened, tmp_path):
     runs = [write_run(tmp_path / name, problems=2) for name in ("one", "two")]
     figure = Figure("some", "Some", "Read.", ROWS, CHART)
     file = write_page(tmp_path / "p.html", "T", {}, [figure], runs)
@@ -169,15 +166,6 @@ def test_two_runs_stand_side_by_side_on_a_phone_and_a_missing_file_is_named(open
     opened.listed("1 of 2 problems")
     sync_api.expect(page.locator(".pane")).to_have_count(1)
     assert opened.said == []
-
-    write_page(file, "T", {}, [figure], runs, inline_bytes=0)
-    shutil.rmtree(tmp_path / "p-files")
-    page.goto(file.as_uri())
-    page.wait_for_selector(".problem")
-    assert (
-        "p-files/001.js, which is not beside this page"
-        in page.locator(".problem").first.inner_text()
-    )
 
 
 def test_a_tree_opens_fitted_and_takes_another_size_by_buttons_keys_and_wheel(opened, tmp_path):

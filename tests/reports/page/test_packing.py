@@ -1,4 +1,4 @@
-"""Trees in a page: packed one by one, wrong answers first, none lost."""
+"""Trees in a page: packed one by one, and which is shown first."""
 
 import base64
 import gzip
@@ -7,17 +7,12 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.reports.page.packing import PackedTree, first_shown, lay_out, pack, packed_text
+from tts.reports.page.packing import PackedTree, first_shown, pack
 from tts.reports.page.trees import CancelledRecord, ProblemTree, ThoughtRecord
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.search import Fate, Stop
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs included
-TREES = st.builds(
-    PackedTree,
-    st.fixed_dictionaries({"correct": st.sampled_from([True, False, None])}),
-    st.integers(0, 50).map("x".__mul__),
-)
 
 
 def unpack(packed):
@@ -69,28 +64,6 @@ def test_a_score_of_zero_is_kept():
     record.fate, record.decided = Fate.PRUNED, 0.0
     (thought,) = unpack(pack(ProblemTree("p", thoughts=[record])).packed)["thoughts"]
     assert (thought["score"], thought["sent"], thought["decided"]) == (0.0, 0, 0)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.lists(TREES, max_size=8), max_size=3), st.integers(0, 200), st.integers(1, 80))
-def test_every_tree_has_one_place_within_the_budget(runs, inline_bytes, file_bytes):
-    layout = lay_out(runs, inline_bytes, file_bytes)
-    places = [*layout.inline, *(place for file in layout.files for place in file)]
-    everything = [(run, place) for run, trees in enumerate(runs) for place in range(len(trees))]
-    assert sorted(places) == everything
-
-    def size(some):
-        return sum(map(len, packed_text(runs, some).values()))
-
-    assert size(layout.inline) <= inline_bytes
-    for file in layout.files:
-        assert file
-        assert size(file) <= file_bytes or len(file) == 1
-    wrong = [at for at in everything if runs[at[0]][at[1]].entry["correct"] is False]
-    if any(runs[run][place].entry["correct"] is not False for run, place in layout.inline):
-        free = inline_bytes - size([at for at in layout.inline if at in wrong])
-        for at in set(wrong) - set(layout.inline):  # none gave way to a right one
-            assert size([at]) > free
 
 
 def shown(name, correct, teaches=0, level=None, thoughts=3):

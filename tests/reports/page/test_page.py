@@ -72,7 +72,7 @@ def test_hostile_text_stays_text_everywhere(tmp_path):
     assert data_of(page, "figure-data")[0]["rows"] == [[HOSTILE, 1]]
     (entry,) = data_of(page, "tree-data")["runs"][0]["problems"]
     assert (entry["question"], entry["answer"]) == (HOSTILE, HOSTILE)
-    packed = data_of(page, "packed-trees")["0/0"]
+    packed = data_of(page, "packed-trees")[0][0]
     tree = json.loads(gzip.decompress(base64.b64decode(packed)))
     assert tree["thoughts"][0]["text"] == HOSTILE
 
@@ -92,25 +92,6 @@ def test_a_page_without_trees_or_charts_has_no_scripts_of_third_parties(tmp_path
     page = write_page(tmp_path / "p.html", "T", {}, [figure()]).read_text()
     assert len(page) < 60_000
     assert "Search trees" not in page
-
-
-def test_what_does_not_fit_lies_beside_and_what_is_left_over_is_removed(tmp_path):
-    run = write_run(tmp_path / "a", problems=3)
-    beside = tmp_path / "p-files"
-    page = write_page(tmp_path / "p.html", "T", {}, [], [run], inline_bytes=0).read_text()
-    assert [file.name for file in beside.iterdir()] == ["001.js"]
-    assert data_of(page, "packed-trees") == {}
-    files = [entry["file"] for entry in data_of(page, "tree-data")["runs"][0]["problems"]]
-    assert files == ["001.js"] * 3
-    assert "file: &#39;self&#39;" in page
-    text = (beside / "001.js").read_text()
-    packed = json.loads(re.fullmatch(r"ttsReport.addTrees\((.*)\);\n", text)[1])
-    assert list(packed) == ["0/0", "0/1", "0/2"]
-    (beside / "002.js").write_text("of a larger page")
-    (beside / "notes.txt").write_text("mine")
-    page = write_page(tmp_path / "p.html", "T", {}, [], [run]).read_text()
-    assert [file.name for file in beside.iterdir()] == ["notes.txt"]
-    assert "file:" not in re.findall(r'content="(default[^"]*)"', page)[0]
 
 
 def test_a_folder_that_cannot_be_written_gets_a_sentence(run, tmp_path):

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
-from scripts.bench.schedules.replaying import ReplayGenerator, ReplayVerifier
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
@@ -16,7 +15,7 @@ from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.events import encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
-from tts.runs.replay import read_recording
+from tts.runs.replay import Script, read_recording
 from tts.runs.summary import summarise
 
 PROMPTING = {
@@ -51,6 +50,32 @@ class Endless:
             await asyncio.sleep(0)
         self.scored += 1
         return VerifierResult(0.5)
+
+
+@dataclass(frozen=True)
+class ReplayGenerator:
+    """An engine that does the work, while a recording answers."""
+
+    inner: Endless
+    script: Script
+
+    async def generate(self, call):
+        ids = self.script.generate(call)
+        tokens = len(ids) + self.script.ended(call, ids)
+        await self.inner.generate(replace(call, max_new_tokens=tokens, stop_at_step=False))
+        return ids
+
+
+@dataclass(frozen=True)
+class ReplayVerifier:
+    """The same of the verifier."""
+
+    inner: Endless
+    script: Script
+
+    async def score(self, call):
+        await self.inner.score(call)
+        return VerifierResult(self.script.score(call.input_ids))
 
 
 def config_of(deployment, parameters):

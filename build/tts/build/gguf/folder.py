@@ -10,19 +10,19 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from .. import paths
 from ..errors import BuildError, CheckpointError
 from ..input_files import Unreadable, is_file, parse_json, read_text
 from ..staging import build_lock, disk_errors, staged
-from ..weights import WEIGHTS
-from .file import SUFFIX, GgufFile, library
+from ..weights import TYPES, WEIGHTS, Array, write_safetensors
+from . import SUFFIX
+from .file import GgufFile, library
 from .model import GgufModel, read_model
 from .tokenizer import tokenizer_config, tokenizer_json
 
@@ -30,12 +30,6 @@ SOURCE = "source.json"
 """Beside the checkpoint: which file it was made from, and by which version of this package."""
 _RULES = 1
 """Raised where a folder becomes another than before."""
-_TYPES = {
-    "F32": np.dtype(np.float32),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F16": np.dtype(np.float16),
-}
-
 Say = Callable[[str], None]
 
 
@@ -79,13 +73,14 @@ def _source_of(folder: Path) -> Any:
 
 def _write(model: GgufModel, folder: Path) -> None:
     name = _type_name(model)
-    kind = _TYPES[name]
+    kind = TYPES[name]
     _require_space(model, kind, folder)
     fields = model.fields | {"torch_dtype": kind.name}
     _write_json(folder / "config.json", fields)
     _write_json(folder / "tokenizer.json", tokenizer_json(model.file))
     _write_json(folder / "tokenizer_config.json", tokenizer_config(model.file))
-    _write_weights(model, name, folder / WEIGHTS)
+    layout = {tensor: (name, model.shape(tensor)) for tensor in model.tensors}
+    write_safetensors(folder / WEIGHTS, layout, _values(model, kind))
 
 
 def _type_name(model: GgufModel) -> str:
@@ -101,30 +96,19 @@ def _type_name(model: GgufModel) -> str:
     return "F32" if names & {"F32", "BF16"} else "F16"
 
 
-def _write_weights(model: GgufModel, name: str, file: Path) -> None:
-    """A safetensors file: the size of its header, the header, then each tensor in turn."""
-    kind, at = _TYPES[name], 0
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+def _values(model: GgufModel, kind: np.dtype[Any]) -> Iterator[Array]:
+    """The values of all tensors, some rows at a time."""
     for tensor in model.tensors:
-        shape = model.shape(tensor)
-        end = at + math.prod(shape) * kind.itemsize
-        header[tensor] = {"dtype": name, "shape": shape, "data_offsets": [at, end]}
-        at = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with file.open("wb") as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
-        for tensor in model.tensors:
-            for values in model.values(tensor):
-                with np.errstate(over="ignore"):  # looked at below
-                    written = values.astype(kind)
-                if not np.isfinite(written).all():
-                    raise CheckpointError(
-                        f"{model.file.path}: tensor {model.tensors[tensor]!r} holds values that "
-                        f"are no numbers in {kind.name}.",
-                        hint="The file is damaged: download it again.",
-                    )
-                stream.write(written.tobytes())
+        for values in model.values(tensor):
+            with np.errstate(over="ignore"):  # looked at below
+                written = values.astype(kind)
+            if not np.isfinite(written).all():
+                raise CheckpointError(
+                    f"{model.file.path}: tensor {model.tensors[tensor]!r} holds values that "
+                    f"are no numbers in {kind.name}.",
+                    hint="The file is damaged: download it again.",
+                )
+            yield written
 
 
 def _require_space(model: GgufModel, kind: np.dtype[Any], folder: Path) -> None:

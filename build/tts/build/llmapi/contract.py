@@ -48,8 +48,6 @@ class Contract(_Fact):
     completion_output: list[str]
     """Fields of CompletionOutput."""
     finish_reasons: list[str]
-    refused_architectures: dict[str, str]
-    """Architectures that the backend knows and the toolkit does not serve, and why."""
     behaviour: dict[str, str]
 
 

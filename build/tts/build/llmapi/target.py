@@ -13,32 +13,30 @@ from pydantic import JsonValue
 
 from .. import paths
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
-from ..checkpoint import FileStamp, open_checkpoint
-from ..checkpoint_files import read_json_object
-from ..errors import BuildError, CheckpointError
+from ..checkpoint import FileStamp
+from ..errors import BuildError
+from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
-from ..tensorrt import model_shape
 from ..tensorrt.feasibility import check_parallelism, check_precision
 from ..tensorrt.heads import require_convertible
 from ..tensorrt.memory_plan import KV_FRACTION, check_pools
-from ..weights import Weights
 from .contract import contract
 from .version import check_version
 
 PACKAGE = "tensorrt_llm"
 
 
-def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """The settings that the manifest of a role would record now, beside the checkpoint."""
-    spec = deployment.engines()[role]
+def settings_for(inputs: EngineInputs) -> Settings:
+    """The settings that the manifest would record now, beside the checkpoint."""
+    spec = inputs.spec
     labels: JsonValue = None
     if isinstance(spec, VerifierSpec):
         labels = [spec.labels.positive, spec.labels.negative]
     return {
-        "target": deployment.target,
-        "role": role,
+        "target": inputs.deployment.target,
+        "role": inputs.role,
         "precision": spec.precision,
         "labels": labels,
         "tensor_parallel": spec.placement.tensor_parallel,
@@ -47,34 +45,12 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     }
 
 
-def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
+def plan_engine(inputs: EngineInputs) -> BuildPlan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
-    spec = deployment.engines()[role]
-    model = read_model(spec.checkpoint)
-    check_engine(deployment, role, model)
-    check_length(deployment, role, model.max_position_embeddings)
-    if model.experts:
-        Weights(spec.checkpoint).require_ends()  # not that they are all: the engine checks that
-    else:
-        open_checkpoint(spec.checkpoint)
-    return new_plan(deployment, role, model, settings_for(deployment, role))
-
-
-def read_model(checkpoint: Path) -> ModelConfig:
-    """The shape of a checkpoint that exists, or of the published model of its name.
-
-    Raises CheckpointError for what TensorRT-LLM could load and the toolkit does not serve.
-    """
-    file = checkpoint / "config.json"
-    named = read_json_object(file).get("architectures") if file.is_file() else None
-    for architecture, reason in contract().refused_architectures.items():
-        if named == [architecture]:
-            raise CheckpointError(
-                f"{file}: architectures is {named!r}, a reward model with a head of its own. "
-                f"{reason}.",
-                hint="Use a verifier that answers with label tokens (docs/reference/verifiers.md).",
-            )
-    return model_shape.read_model(checkpoint)
+    check_engine(inputs.deployment, inputs.role, inputs.shape)
+    check_length(inputs)
+    inputs.require_weights()
+    return new_plan(inputs, settings_for(inputs))
 
 
 def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
@@ -85,7 +61,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     check_parallelism(deployment, role, model)
 
 
-def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
     """The configuration of the engine that `folder` describes."""
     return read_engine_config(folder)
 
@@ -116,11 +92,11 @@ def make_engine(
     return VerificationOutcome(None, "TensorRT-LLM loads the checkpoint as it is")
 
 
-def preview(deployment: Deployment, role: Role) -> list[str]:
+def preview(inputs: EngineInputs) -> list[str]:
     """No command to run, only the checks, and the file in which they are recorded."""
-    spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
-    model = read_model(spec.checkpoint)
-    check_length(deployment, role, model.max_position_embeddings)
+    role, spec = inputs.role, inputs.spec
+    folder = paths.engine_dir(inputs.deployment.name, role)
+    check_length(inputs)
     return [
         f"# {role}: nothing to compile: TensorRT-LLM loads {spec.checkpoint} in {spec.precision}",
         f"# {role}: the checkpoint is checked, and recorded in {folder}",

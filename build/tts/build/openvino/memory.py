@@ -25,12 +25,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
-from ..engine_shape import engine_shape, is_likelihood, judged_by, read_engine_shape
 from ..errors import ConfigError
+from ..inputs import Inputs, is_likelihood, judged_by
 from ..machine_memory import memory_available, memory_limit
-from ..model_config import ModelConfig, parse_model_config
+from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
-from ..tensorrt.model_shape import known_model
 from .likelihood import likelihood_columns
 from .transformer import label_precision
 
@@ -90,7 +89,7 @@ class HostMemoryPlan:
         return self.server + sum(engine.resident for engine in self.engines.values())
 
 
-def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
+def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
     """The memory that a deployment for target openvino takes on its machine.
 
     Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
@@ -101,18 +100,10 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
             "the memory of GPUs."
         )
     specs = deployment.engines()
-    shapes = {role: shape_before_build(spec) for role, spec in specs.items()}
+    shapes = (inputs or Inputs(deployment)).shapes()
     engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
     judge = judged_by(shapes["verifier"], specs["verifier"]) if "verifier" in specs else None
     return HostMemoryPlan(deployment, engines, judge)
-
-
-def shape_before_build(spec: EngineSpec) -> ModelConfig:
-    """The shape of a checkpoint, or before its download that of the published one of its name."""
-    file = spec.checkpoint / "config.json"
-    if file.is_file() or not (known := known_model(spec.checkpoint)):
-        return read_engine_shape(spec)
-    return engine_shape(parse_model_config(file, known.config), spec)
 
 
 def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
@@ -191,13 +182,13 @@ _FIX = (
 )
 
 
-def require_memory(deployment: Deployment) -> HostMemoryPlan:
+def require_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
     """Raise ConfigError, with the figures, for engines that this machine's memory cannot hold.
 
     Pages of the weight files are not counted: the kernel takes them back when it has to. Raises
     CheckpointError for a config.json that cannot be used.
     """
-    plan, limit = plan_host_memory(deployment), memory_limit()
+    plan, limit = plan_host_memory(deployment, inputs), memory_limit()
     if limit is not None and plan.needed > limit.size:
         raise ConfigError(f"{_needs(plan)}; there are {gib(limit.size)} in {limit.of}.", hint=_FIX)
     return plan

@@ -11,11 +11,11 @@ from pydantic import JsonValue
 from .. import paths
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
-from ..engine_shape import is_likelihood, judged_by, open_engine_checkpoint
 from ..errors import BuildError
 from ..extras import how_to_install
+from ..inputs import EngineInputs, is_likelihood
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
-from ..spec import Deployment, Role, VerifierSpec
+from ..spec import VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
@@ -25,9 +25,9 @@ VERIFY_BY_DEFAULT_BELOW = 200_000_000
 """Parameters. A larger model is verified only when asked: transformers needs it in fp32 as well."""
 
 
-def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """The settings that the engine of a role would be built with now."""
-    spec = deployment.engines()[role]
+def settings_for(inputs: EngineInputs) -> Settings:
+    """The settings that the engine would be built with now."""
+    spec = inputs.spec
     labels: JsonValue = None
     stated: Settings = {}
     if isinstance(spec, VerifierSpec):
@@ -37,8 +37,8 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
         else:
             stated = {"output": spec.facts.output}
     return {
-        "target": deployment.target,
-        "role": role,
+        "target": inputs.deployment.target,
+        "role": inputs.role,
         "precision": spec.precision,
         "labels": labels,
         "exporter_version": EXPORTER_VERSIONS[spec.precision],
@@ -47,18 +47,15 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     }
 
 
-def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
+def plan_engine(inputs: EngineInputs) -> BuildPlan:
     """Check everything that can be known without building; raises CheckpointError, ConfigError."""
-    spec = deployment.engines()[role]
-    require_precision(role, spec.precision)
-    model = open_engine_checkpoint(spec).config
-    check_length(deployment, role, model.max_position_embeddings)
-    judges = judged_by(model, spec) if role == "verifier" else None
-    settings = settings_for(deployment, role)
-    return new_plan(deployment, role, model, settings, judged_by=judges)
+    require_precision(inputs.role, inputs.spec.precision)
+    _ = inputs.checkpoint
+    check_length(inputs)
+    return new_plan(inputs, settings_for(inputs))
 
 
-def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
     """The configuration of the engine in `folder`."""
     return read_engine_config(folder)
 
@@ -80,7 +77,7 @@ def make_engine(
     say: Callable[[str], None],
 ) -> VerificationOutcome:
     """Export the checkpoint to `folder`, and compare it with transformers."""
-    checkpoint = open_engine_checkpoint(plan.spec)
+    checkpoint = plan.inputs.checkpoint
     precision, labels = plan.config.precision, plan.config.label_token_ids
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
@@ -97,9 +94,10 @@ def make_engine(
     )
 
 
-def preview(deployment: Deployment, role: Role) -> list[str]:
+def preview(inputs: EngineInputs) -> list[str]:
     """The export that would happen; it runs in this process, so there is no command to paste."""
-    spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
+    role, spec = inputs.role, inputs.spec
+    folder = paths.engine_dir(inputs.deployment.name, role)
     return [f"# {role}: export {spec.checkpoint} to OpenVINO in {spec.precision}, as {folder}"]
 
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine_shape import is_likelihood
+from ..inputs import EngineInputs, Inputs, is_likelihood
 from ..machine_cores import usable_cores
-from ..spec import Deployment, EngineSpec, Role
+from ..spec import Deployment, Role
 from ..tensorrt.engine_memory import parameters
-from .memory import shape_before_build
 
 GENERATED = 3
 """How much longer a search takes per weight of the generator than per weight of the verifier.
@@ -32,19 +31,21 @@ Below it a layer's matrices take a thread a few microseconds, as long as handing
 """
 
 
-def threads_of(deployment: Deployment, cores: int | None = None) -> Mapping[Role, int]:
+def threads_of(
+    deployment: Deployment, cores: int | None = None, inputs: Inputs | None = None
+) -> Mapping[Role, int]:
     """How many threads each engine of target openvino has on this machine.
 
-    `cores` are by default those that this process may use; servers of the deployment that run side
-    by side have equal shares of them. Raises CheckpointError for a checkpoint whose shape is needed
-    and cannot be read.
+    `cores` are by default those that this process may use. Raises CheckpointError for a checkpoint
+    whose shape is needed and cannot be read.
     """
     specs = deployment.engines()
     stated = {role: spec.threads for role, spec in specs.items()}
     if all(stated.values()):
         return {role: count for role, count in stated.items() if count}
-    cores = max(1, (cores or usable_cores()) // deployment.side_by_side)
-    weights = {role: _weights(spec, role) for role, spec in specs.items()}
+    cores = cores or usable_cores()
+    engines = (inputs or Inputs(deployment)).engines
+    weights = {role: _weights(engine) for role, engine in engines.items()}
     if len(weights) == 1:
         return {role: max(1, min(cores, each // LEAST_WEIGHTS)) for role, each in weights.items()}
     return divide(cores, weights, stated)
@@ -80,8 +81,8 @@ def threads_in_words(deployment: Deployment) -> str:
     return f"{parts}; {cores} core{'s' * (cores > 1)}"
 
 
-def _weights(spec: EngineSpec, role: Role) -> int:
+def _weights(inputs: EngineInputs) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
-    counted = parameters(shape_before_build(spec))
-    whole = role == "generator" or is_likelihood(spec)
+    counted = parameters(inputs.shape)
+    whole = inputs.role == "generator" or is_likelihood(inputs.spec)
     return counted.active + (counted.head if whole else 0)

@@ -29,12 +29,11 @@ from .load import (
     deployment_file,
     explain,
     load_deployment,
-    read_deployment,
 )
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
 from .section import Target
-from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
+from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
@@ -50,7 +49,6 @@ __all__ = [
     "ANSWER_TIMEOUT_S",
     "ENDPOINT",
     "FORMATS",
-    "PORT_STEP",
     "PRECISIONS",
     "PROMPT_PLACES",
     "READ_AT_LABELS",
@@ -84,5 +82,4 @@ __all__ = [
     "deployment_file",
     "explain",
     "load_deployment",
-    "read_deployment",
 ]

@@ -16,7 +16,7 @@ from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
 from .section import Section, Target
-from .server import PORT_STEP, Endpoint, ServerSpec
+from .server import Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
 from .verifier import FunctionVerifier, VerifierSpec
 
@@ -126,8 +126,6 @@ class Deployment(Section):
     """Defaults of strategy parameters, by strategy: `beam-search: {n: 16, beam_width: 4}`."""
     _named: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)
-    _replica: int = PrivateAttr(default=1)
-    _side_by_side: int = PrivateAttr(default=1)
 
     def read_from(self, file: Path, named: str) -> Deployment:
         """The same deployment as read from `file`, which the user called `named`."""
@@ -135,42 +133,11 @@ class Deployment(Section):
         copy._folder, copy._named = file.parent, named
         return copy
 
-    def replica(self, number: int, of: int = 1) -> Deployment:
-        """The same deployment as its `number`th server on this machine, counted from 1.
-
-        It has files and a socket of its own; given ports are PORT_STEP further for each. Whoever
-        starts several side by side says `of` how many, as they share the machine's cores.
-        """
-        shift = PORT_STEP * (number - self._replica)
-        ports = {
-            name: port + shift
-            for name in ("grpc_port", "http_port", "metrics_port")
-            if isinstance(port := getattr(self.server, name), int)
-        }
-        copy = self.model_copy(update={"server": self.server.model_copy(update=ports)})
-        copy._replica, copy._side_by_side = number, of
-        return copy
-
     def served_by(self, kind: ServerKind | None) -> Deployment:
         """The same deployment on this kind of server; None: on its own."""
         if kind is None:
             return self
         return self.model_copy(update={"server": self.server.model_copy(update={"kind": kind})})
-
-    @property
-    def number(self) -> int:
-        """Which replica it is, counted from 1."""
-        return self._replica
-
-    @property
-    def side_by_side(self) -> int:
-        """How many servers of it share this machine's cores."""
-        return self._side_by_side
-
-    @property
-    def server_name(self) -> str:
-        """The name of its server's folder: `demo`, and `demo@2` for the second replica."""
-        return self.name if self._replica == 1 else f"{self.name}@{self._replica}"
 
     @property
     def folder(self) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from .. import paths
 from ..errors import ConfigError, did_you_mean
+from ..hub_tokenizer import names_repository
 from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
@@ -26,22 +26,16 @@ MAX_BYTES = 1_000_000
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
-    Paths come back absolute, and of a GGUF file as the folder made of it. Raises ConfigError naming
-    the field's path, its value and what is allowed; CheckpointError for a GGUF file that cannot be
-    read.
+    Nothing is written or fetched. Paths come back absolute; a GGUF file, or the name of a tokenizer
+    on the Hugging Face hub, stays as it is until `tts.build.resolve`. Raises ConfigError naming the
+    field's path, its value and what is allowed.
     """
     file = deployment_file(name_or_file)
-    deployment = _with_absolute_paths(read_deployment(file), file.parent)
-    deployment = _with_prompt(deployment, file.parent)
+    deployment = _with_prompt(_with_absolute_paths(_read(file), file.parent), file.parent)
     return deployment.read_from(file, named=str(name_or_file))
 
 
-def read_deployment(name_or_file: str | Path) -> Deployment:
-    """A deployment as its file says it: no other file is looked at, nothing is fetched or made.
-
-    Raises ConfigError.
-    """
-    file = deployment_file(name_or_file)
+def _read(file: Path) -> Deployment:
     try:
         text = read_text(file, MAX_BYTES)
     except (OSError, Unreadable) as error:
@@ -114,32 +108,22 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
 
 
 def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
-    # not above: what reads a model is told apart in words of this package
-    from ..gguf.folder import checkpoint_folder
-    from ..hub_tokenizer import names_repository, tokenizer_folder
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)  # noqa: T201
-
-    def folder(path: Path, what: str) -> Path:
+    def absolute(path: Path, what: str) -> Path:
         try:
-            absolute = (base / path.expanduser()).resolve()
+            return (base / path.expanduser()).resolve()
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
-        return checkpoint_folder(absolute, say)
 
     update: dict[str, EngineSpec | RemoteSpec | FunctionVerifier] = {}
     if isinstance(deployment.verifier, FunctionVerifier):
         update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
-        checkpoint = folder(engine.checkpoint, "checkpoint")
+        checkpoint = absolute(engine.checkpoint, "checkpoint")
         update[role] = engine.model_copy(update={"checkpoint": checkpoint})
     for role, remote in deployment.remotes().items():
-        named = str(remote.tokenizer)
-        if names_repository(named) and not is_there(base / named):
-            tokenizer = tokenizer_folder(named, say)
-        else:
-            tokenizer = folder(remote.tokenizer, "tokenizer")
+        tokenizer = remote.tokenizer
+        if not names_repository(str(tokenizer)) or is_there(base / tokenizer):
+            tokenizer = absolute(tokenizer, "tokenizer")
         update[role] = remote.model_copy(update={"tokenizer": tokenizer})
     return deployment.model_copy(update=update)
 
@@ -193,7 +177,7 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
     if kind == "string_type" and isinstance(value, bool):
-        reason += "; put it in quotes, as YAML reads Yes and No as true and false"
+        reason += "; put it in quotes"
     if kind == "literal_error":
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):

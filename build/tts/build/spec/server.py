@@ -55,8 +55,6 @@ def _endpoint(value: object) -> str:
 
 
 Endpoint = Annotated[str, BeforeValidator(_endpoint)]
-PORT_STEP = 10
-"""The distance from a port of one replica on a machine to that of the next."""
 
 
 class ServerSpec(Section):

@@ -63,8 +63,8 @@ class Template(Section):
     @classmethod
     def _places(cls, text: str, info: ValidationInfo) -> str:
         allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
-        for place in {"{question}", "{label}", "{step}"} - {allowed}:
-            if place in text:
+        for place in ("{question}", "{label}", "{step}"):
+            if place != allowed and place in text:
                 raise ValueError(f"must not hold {place}")
         if "{label}" in text.removeprefix("{label}"):
             raise ValueError("may hold {label} once, at its very beginning")
@@ -89,10 +89,6 @@ class VerifierRole(RoleSpec):
 
     in_flight_tokens: Count
     """Upper bound of prompt tokens that the orchestrator keeps in flight (see `tts tune`)."""
-    group_tokens: Count | None = None
-    """Hold scores back until so many prompt tokens wait or all siblings do; unset: send at once."""
-    group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
-    """Longest time for which `group_tokens` holds a score back, in milliseconds."""
     format: FormatName = "rlhflow"
     """How questions and steps are presented to the verifier (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
@@ -176,10 +172,8 @@ class FunctionVerifier(Section):
     """FILE.py:NAME, relative to the deployment file: (question, steps) -> score of the last step,
     or (chains) for a batch (docs/start/your-own-models.md)."""
 
-    # as VerifierRole has them: nothing but its own speed limits a function
+    # as VerifierRole has it: nothing but its own speed limits a function
     in_flight_tokens: ClassVar[int] = 1 << 20
-    group_tokens: ClassVar[int | None] = None
-    group_wait_ms: ClassVar[float] = 10.0
 
     @field_validator("function")
     @classmethod

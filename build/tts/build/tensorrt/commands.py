@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..errors import ConfigError
+from ..errors import CheckpointError, ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
@@ -140,6 +140,20 @@ def calibration_folder(spec: EngineSpec) -> Path | None:
     folder = Path(dataset).expanduser()
     named = any(name in dataset for name in contract.calibration_sets())  # abisee/cnn_dailymail too
     return None if named and not folder.is_absolute() else folder
+
+
+def check_calibration(spec: EngineSpec) -> None:
+    """Refuse a local calibration folder that is not there, or that brings code to run."""
+    if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"There is no calibration folder {folder}.")
+    if scripts := sorted(folder.glob("*.py")):
+        raise CheckpointError(
+            f"The calibration folder {folder} holds Python code ({scripts[0].name}), which "
+            "TensorRT-LLM's quantiser would run.",
+            hint="Keep only the data files there (JSON lines or Parquet with a column text).",
+        )
 
 
 def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, str]:

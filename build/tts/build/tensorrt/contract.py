@@ -7,7 +7,7 @@ files instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -162,87 +162,6 @@ def precision_problem(gpu: str, precision: str) -> str | None:
             f"capability {facts['no_weight_only_from']} on"
         )
     return None
-
-
-def check_build_arguments(arguments: Sequence[str]) -> list[str]:
-    """Problems of the arguments of trtllm-build; empty when they fit the contract.
-
-    Stricter than the tool: every value that must not be left to a default has to be given, and each
-    flag once, under its own name.
-    """
-    flags = build_flags()
-    given: dict[str, list[str]] = {}
-    problems: list[str] = []
-    values: list[str] = []
-    for argument in arguments:
-        if argument.startswith("--"):
-            if argument in given:
-                problems.append(f"{argument} is given twice")
-            values = given[argument] = []
-        elif given:
-            values.append(argument)
-        else:
-            problems.append(f"{argument!r} belongs to no flag")
-    for name, found in given.items():
-        if name in flags:
-            problems += (f"{name}: {problem}" for problem in _value_problems(flags[name], found))
-        else:
-            problems.append(f"{name} is not a flag of trtllm-build {TENSORRT_LLM}")
-    problems += (f"{n} is missing" for n, flag in flags.items() if flag.explicit and n not in given)
-    given_one = {name: found[0] for name, found in given.items() if len(found) == 1}
-    return problems + _conflicts(given_one)
-
-
-def _value_problems(flag: Flag, values: Sequence[str]) -> Iterable[str]:
-    if flag.deprecated and not flag.still_needed:
-        yield "is deprecated"
-    if flag.type == "switch":
-        if values:
-            yield f"takes no value, but has {' '.join(values)!r}"
-        return
-    if len(values) != 1 and (flag.type != "texts" or not values):
-        yield f"takes one value, but has {len(values)}"
-        return
-    for value in values:
-        if not value:
-            yield "is empty"
-        elif flag.choices and value not in flag.choices:
-            yield f"{value!r} is none of {', '.join(flag.choices)}"
-        elif flag.type == "int":
-            yield from _integer_problems(flag, value)
-
-
-def _integer_problems(flag: Flag, value: str) -> Iterable[str]:
-    if not (value.isascii() and value.isdecimal()):
-        yield f"{value!r} is not a whole number"
-    elif flag.least is not None and int(value) < flag.least:
-        yield f"{value} is less than {flag.least}"
-    elif flag.power_of_two and int(value) & (int(value) - 1):
-        yield f"{value} is not a power of two"
-
-
-def _conflicts(given: Mapping[str, str]) -> list[str]:
-    """Combinations that the builder refuses, or changes with a warning only."""
-    problems = []
-    if given.get("--context_fmha") == "disable":
-        for name in ("--use_paged_context_fmha", "--use_fp8_context_fmha"):
-            if given.get(name) == "enable":
-                problems.append(f"{name} is switched off by --context_fmha disable")
-    if given.get("--multiple_profiles") == "enable" and "--opt_num_tokens" in given:
-        problems.append("--multiple_profiles enable excludes --opt_num_tokens")
-    sizes = {n: int(v) for n, v in given.items() if v.isascii() and v.isdecimal()}
-    for name, limit in (
-        ("--max_input_len", "--max_seq_len"),
-        ("--opt_num_tokens", "--max_num_tokens"),
-        ("--tokens_per_block", "--max_num_tokens"),
-    ):
-        if name in sizes and limit in sizes and sizes[name] > sizes[limit]:
-            problems.append(f"{name} is larger than {limit} ({sizes[limit]})")
-    if {"--max_num_tokens", "--max_batch_size", "--max_seq_len"} <= sizes.keys():
-        most = sizes["--max_batch_size"] * sizes["--max_seq_len"]
-        if sizes["--max_num_tokens"] > most:
-            problems.append(f"--max_num_tokens is clipped to max_batch_size x max_seq_len ({most})")
-    return problems
 
 
 def _number(capability: str) -> tuple[int, int]:

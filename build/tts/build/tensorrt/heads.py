@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
-from ..engine_shape import engine_shape
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, Role, VerifierSpec
-from ..weights import Array
+from ..weights import DTYPE_NAMES, write_safetensors
 
 _SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
-_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
@@ -41,7 +39,7 @@ def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) 
             hint=f"Use verifier.format {spec.facts.instead} with the same model, or target "
             f"{' or '.join(spec.facts.targets)} (docs/reference/verifiers.md).",
         )
-    head = engine_shape(model, spec).head
+    head = model.head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
         return
     if len(head.layers) > 1:
@@ -78,28 +76,8 @@ def write_causal(checkpoint: Checkpoint, folder: Path) -> None:
     assert config.head is not None
     own = config.head.tensors(config.hidden_size)
     names = [name for name in expected_tensors(config) if name not in own]
-    _write_safetensors(folder / "model.safetensors", checkpoint, names, language)
-
-
-def _write_safetensors(
-    file: Path, checkpoint: Checkpoint, names: list[str], language_head: Array
-) -> None:
-    """u64 header size, JSON header, data: one tensor at a time, as large models are mapped."""
-    tensor = checkpoint.weights.tensor
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name in (*names, LM_HEAD):
-        array = language_head if name == LM_HEAD else tensor(name)
-        start, end = end, end + array.nbytes
-        header[name] = {
-            "dtype": _NAMES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [start, end],
-        }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with file.open("wb") as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
-            stream.write(checkpoint.weights.numbers(name).tobytes())
-        stream.write(language_head.tobytes())
+    weights = checkpoint.weights
+    tensors = {name: weights.tensor(name) for name in names} | {LM_HEAD: language}  # mapped
+    layout = {name: (DTYPE_NAMES[each.dtype], each.shape) for name, each in tensors.items()}
+    values = (weights.numbers(name) for name in names)
+    write_safetensors(folder / "model.safetensors", layout, chain(values, [language]))

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine_shape import engine_shape, judged_by
 from ..errors import ConfigError
+from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from . import pytorch_memory
@@ -21,7 +21,6 @@ from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
-from .model_shape import shape_of
 from .roofline import roofline
 
 SAFETY = 0.05
@@ -143,7 +142,7 @@ class MemoryPlan:
         return over
 
 
-def plan_memory(deployment: Deployment) -> MemoryPlan:
+def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryPlan:
     """Place both engines on their GPUs and divide the remaining memory between their KV caches.
 
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
@@ -152,7 +151,7 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     target = _require_tensorrt(deployment)
     gpu = GPUS[target.gpu]
     specs = deployment.engines()
-    shapes = {role: engine_shape(shape_of(spec.checkpoint), spec) for role, spec in specs.items()}
+    shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
         require_convertible(deployment, role, shapes[role])
         check_precision(deployment, role, target.gpu)
@@ -195,9 +194,9 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     )
 
 
-def check_pools(deployment: Deployment) -> None:
+def check_pools(deployment: Deployment, inputs: Inputs | None = None) -> None:
     """Refuse a deployment whose own kv_cache.tokens do not fit; raises ConfigError."""
-    plan = plan_memory(deployment)
+    plan = plan_memory(deployment, inputs)
     over = plan.excess({role: spec.kv_cache.tokens for role, spec in deployment.engines().items()})
     if over:
         device, excess = max(over.items(), key=lambda item: item[1])

@@ -13,15 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ..checkpoint_files import read_json_object
+from ..checkpoint_files import read_json_object, require_checkpoint_folder
 from ..errors import CheckpointError
-from ..model_config import (
-    ARCHITECTURES,
-    MIXTURES,
-    ModelConfig,
-    parse_model_config,
-    read_model_config,
-)
+from ..model_config import ARCHITECTURES, MIXTURES, ModelConfig, parse_model_config
+from ..spec import Target
 from ..verifiers.head import HEADED
 
 
@@ -56,32 +51,26 @@ def _known() -> dict[str, KnownModel]:
     return {name: KnownModel.model_validate(data) for name, data in json.loads(text).items()}
 
 
-def shape_of(checkpoint: Path) -> ModelConfig:
+def shape_of(checkpoint: Path, target: Target | None = None) -> ModelConfig:
     """The shape of a checkpoint that exists, or of the published model of its name.
 
-    Mixtures of experts are read too, which the exporter of target openvino refuses. Raises
-    CheckpointError if the checkpoint is neither there nor known.
+    With a target, what it cannot use is refused: mixtures of experts by openvino, whose exporter
+    has none, and code that a checkpoint brings by TensorRT-LLM, whose quantiser would run it
+    whatever its options. Raises CheckpointError, also if the checkpoint is neither there nor known.
     """
-    supported = {**ARCHITECTURES, **MIXTURES}
-    known = known_model(checkpoint)
-    if known is None or (checkpoint / "config.json").is_file():
-        return read_model_config(checkpoint, supported)
-    return parse_model_config(checkpoint / "config.json", known.config, supported)
-
-
-def read_model(checkpoint: Path) -> ModelConfig:
-    """`shape_of` a checkpoint that TensorRT-LLM may convert; raises CheckpointError.
-
-    A checkpoint that brings code is refused: TensorRT-LLM's quantiser would run it, whatever its
-    options.
-    """
-    file = checkpoint / "config.json"
-    data = read_json_object(file) if file.is_file() else {}
+    file, known = checkpoint / "config.json", known_model(checkpoint)
+    if known is None or file.is_file():
+        require_checkpoint_folder(checkpoint)
+        data = read_json_object(file)
+    else:
+        data = known.config
     # a verifier with a head is written again, without its code
-    if data.get("auto_map") and data.get("architectures") not in [[name] for name in HEADED]:
+    headed = data.get("architectures") in [[name] for name in HEADED]
+    if target in ("tensorrt", "llmapi") and data.get("auto_map") and not headed:
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",
             hint="Use a checkpoint of an architecture that transformers knows by itself.",
         )
-    return shape_of(checkpoint)
+    mixtures = {} if target == "openvino" else MIXTURES
+    return parse_model_config(file, data, {**ARCHITECTURES, **mixtures})

@@ -12,14 +12,11 @@ from pathlib import Path
 from .. import paths
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_engine, new_plan
 from ..checkpoint import FileStamp, content_hash
-from ..engine_shape import engine_shape, judged_by, open_engine_checkpoint
-from ..errors import BuildError, CheckpointError, ConfigError
+from ..errors import BuildError
+from ..inputs import EngineInputs, judged_by
 from ..manifest import EngineConfig, Settings
-from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
-from ..tokenizer import Tokenizer
+from ..spec import Deployment, Role, TensorRTSpec, VerifierSpec
 from ..verifiers.dialogue import label_ids
-from ..weights import Weights
 from . import contract
 from .commands import (
     RECIPE_VERSION,
@@ -27,8 +24,8 @@ from .commands import (
     Workspace,
     activation_dtype,
     build_values,
-    calibration_folder,
     calls,
+    check_calibration,
     check_engine,
     expected_engine,
     is_calibrated,
@@ -39,20 +36,20 @@ from .engine_files import require_as_asked
 from .engine_memory import parameters
 from .heads import write_causal
 from .interface import require_interface
-from .model_shape import known_model, read_model
+from .model_shape import known_model
 from .toolchain import Say, find_toolchain, note_in, require_machine, run_step, shell_text
 
 _RECORD = "checkpoint.json"
 _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
 
 
-def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """What the engine of a role would be built with now, without settings of the server."""
-    spec, options = deployment.engines()[role], _options(deployment)
-    model = engine_shape(read_model(spec.checkpoint), spec)
+def settings_for(inputs: EngineInputs) -> Settings:
+    """What the engine would be built with now, without settings of the server."""
+    role, spec, model = inputs.role, inputs.spec, inputs.shape
+    options = _options(inputs.deployment)
     container, place = contract.containers()[options.container], spec.placement
     settings: Settings = {
-        "target": deployment.target,
+        "target": inputs.deployment.target,
         "role": role,
         "precision": spec.precision,
         "recipe_version": RECIPE_VERSION,
@@ -73,30 +70,20 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     return settings | {flag.removeprefix("--"): value or "enable" for flag, value in flags.items()}
 
 
-def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
+def plan_engine(inputs: EngineInputs) -> BuildPlan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
-    spec = deployment.engines()[role]
-    model = engine_shape(read_model(spec.checkpoint), spec)
-    check_engine(deployment, role, model)
-    check_length(deployment, role, model.max_position_embeddings)
-    if model.experts:
-        Weights(spec.checkpoint).require_ends()  # the converter checks that they are all there
-    else:
-        open_engine_checkpoint(spec)
-    check_calibration(spec)
-    judges = judged_by(model, spec) if role == "verifier" else None
-    settings, logits = settings_for(deployment, role), _padded_vocabulary(model, spec)
-    return new_plan(deployment, role, model, settings, logits=logits, judged_by=judges)
+    check_engine(inputs.deployment, inputs.role, inputs.shape)
+    check_length(inputs)
+    inputs.require_weights()
+    check_calibration(inputs.spec)
+    return new_plan(inputs, settings_for(inputs), _padded_vocabulary(inputs))
 
 
-def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
     """The facts that clients and templates need about an engine; config.json in `folder` is
     NVIDIA's.
     """
-    spec = deployment.engines()[role]
-    model = engine_shape(read_model(spec.checkpoint), spec)
-    tokenizer, logits = Tokenizer(spec.checkpoint), _padded_vocabulary(model, spec)
-    return describe_engine(deployment, role, model, tokenizer, logits)
+    return describe_engine(inputs, _padded_vocabulary(inputs))
 
 
 def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
@@ -113,9 +100,9 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     require_machine(find_toolchain(options.container), options.gpu, devices)
     root = paths.built_dir(deployment.name)
     for plan in plans:
-        count = parameters(read_model(plan.spec.checkpoint)).total
-        stored = count * _STORED_BYTES[plan.spec.precision]
-        written = engine_shape(read_model(plan.spec.checkpoint), plan.spec).head is not None
+        model = plan.inputs.shape
+        stored = parameters(model).total * _STORED_BYTES[plan.spec.precision]
+        written = model.head is not None
         needed = (2 + written) * stored
         free = shutil.disk_usage(root).free  # written again, converted, and compiled
         if free < needed:
@@ -130,7 +117,7 @@ def make_engine(
     plan: BuildPlan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
 ) -> VerificationOutcome:
     """Build the engine in `folder`; after a failure, a finished conversion is kept for the next."""
-    model = engine_shape(read_model(plan.spec.checkpoint), plan.spec)
+    model = plan.inputs.shape
     toolchain = find_toolchain(_options(plan.deployment).container)
     work = workspace(plan.deployment, plan.role)
     check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
@@ -169,7 +156,7 @@ def make_engine(
             _empty(work.checkpoint)
             if model.head:
                 say(f"{plan.role}: writing the checkpoint again, as a causal model")
-                write_causal(open_engine_checkpoint(plan.spec), work.causal)
+                write_causal(plan.inputs.checkpoint, work.causal)
             run(conversion)
             shutil.rmtree(work.causal, ignore_errors=True)
             _require_checkpoint(work, plan.spec.placement.ranks)
@@ -191,11 +178,11 @@ def make_engine(
     )
 
 
-def preview(deployment: Deployment, role: Role) -> list[str]:
+def preview(inputs: EngineInputs) -> list[str]:
     """The commands that build one engine; needs no GPU, no docker, no checkpoint."""
-    spec, options = deployment.engines()[role], _options(deployment)
-    model = engine_shape(read_model(spec.checkpoint), spec)
-    check_length(deployment, role, model.max_position_embeddings)
+    deployment, role, spec, model = inputs.deployment, inputs.role, inputs.spec, inputs.shape
+    options = _options(deployment)
+    check_length(inputs)
     work = workspace(deployment, role)
     toolchain = find_toolchain(options.container)
     lines = [f"# {role}: {spec.checkpoint.name} in {spec.precision} for {options.gpu}"]
@@ -206,7 +193,7 @@ def preview(deployment: Deployment, role: Role) -> list[str]:
         if model.head:
             lines.append(f"# its checkpoint, written again as a causal model: {work.causal}")
         else:
-            lines.append(f"# label tokens: {_label_text(spec)}")
+            lines.append(f"# label tokens: {_label_text(inputs, spec)}")
     lines.append(shell_text(["mkdir", "-p", str(work.home), str(work.timing_cache.parent)]))
     for step in steps(deployment, role, model, work):
         lines.append(f"# {_EXPLAINED[step.name]}")
@@ -241,36 +228,22 @@ def workspace(deployment: Deployment, role: Role) -> Workspace:
     )
 
 
-def _padded_vocabulary(model: ModelConfig, spec: EngineSpec) -> int:
+def _padded_vocabulary(inputs: EngineInputs) -> int:
     """Columns of an engine's logits, which its ranks hold in equal parts."""
-    ranks = spec.placement.tensor_parallel
-    return -(-model.vocab_size // ranks) * ranks
+    ranks = inputs.spec.placement.tensor_parallel
+    return -(-inputs.shape.vocab_size // ranks) * ranks
 
 
-def _label_text(spec: VerifierSpec) -> str:
+def _label_text(inputs: EngineInputs, spec: VerifierSpec) -> str:
     names = (spec.labels.positive, spec.labels.negative)
     if (spec.checkpoint / "tokenizer.json").is_file():
-        ids: Sequence[int] = label_ids(Tokenizer(spec.checkpoint), spec.labels)
+        ids: Sequence[int] = label_ids(inputs.tokenizer, spec.labels)
         return ", ".join(f"{name!r} is {id_}" for name, id_ in zip(names, ids, strict=True))
     known = known_model(spec.checkpoint)
     published = (known and known.label_token_ids) or {}
     if any(name not in published for name in names):
         return f"{names[0]!r} and {names[1]!r}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
-
-
-def check_calibration(spec: EngineSpec) -> None:
-    """Refuse a local calibration folder that is not there, or that brings code to run."""
-    if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
-        return
-    if not folder.is_dir():
-        raise ConfigError(f"There is no calibration folder {folder}.")
-    if scripts := sorted(folder.glob("*.py")):
-        raise CheckpointError(
-            f"The calibration folder {folder} holds Python code ({scripts[0].name}), which "
-            "TensorRT-LLM's quantiser would run.",
-            hint="Keep only the data files there (JSON lines or Parquet with a column text).",
-        )
 
 
 def _require_checkpoint(work: Workspace, ranks: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import BuildError
+from ..nvidia import require_gpus
 from . import contract
 from .commands import Step, Workspace
 from .step_failures import find_cause, mpi_did_not_start
@@ -246,25 +247,7 @@ def _stop_container(toolchain: Toolchain, step: Step, work: Workspace) -> None:
 
 
 def _require_gpus(gpu: str, devices: list[int]) -> None:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        raise BuildError(
-            "There is no NVIDIA driver on this machine (no nvidia-smi); engines are built on the "
-            "kind of GPU that serves them.",
-            hint="Look at the commands with --dry-run, and build on the machine with the GPU.",
-        )
-    query = [program, "--query-gpu=index,name,compute_cap", "--format=csv,noheader"]
-    done = subprocess.run(query, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        raise BuildError(
-            f"nvidia-smi finds no usable GPU: {said[-1] if said else 'it said nothing'}",
-            hint="The NVIDIA driver is not loaded, or no GPU is visible here.",
-        )
-    found = {}
-    for line in done.stdout.splitlines():
-        index, name, capability = (part.strip() for part in line.split(",", 2))
-        found[int(index)] = (name, capability)
+    found = {each.index: each for each in require_gpus()}
     wanted = contract.compute_capability(gpu)
     for device in devices:
         if device not in found:
@@ -273,10 +256,10 @@ def _require_gpus(gpu: str, devices: list[int]) -> None:
                 f"({', '.join(map(str, found)) or 'none'}).",
                 hint="Set tensorrt.gpus of the engine to devices of this machine.",
             )
-        name, capability = found[device]
-        if capability != wanted:
+        there = found[device]
+        if there.capability != wanted:
             raise BuildError(
-                f"GPU {device} ({name}) has compute capability {capability}, but {gpu} has "
-                f"{wanted}; an engine runs only on the capability that it was built on.",
+                f"GPU {device} ({there.name}) has compute capability {there.capability}, but {gpu} "
+                f"has {wanted}; an engine runs only on the capability that it was built on.",
                 hint="Set tensorrt.gpu in the deployment file to this GPU, or build on the other.",
             )

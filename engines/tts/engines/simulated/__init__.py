@@ -11,8 +11,6 @@ from .batching import Engine, Request, Totals
 from .gpus import Gpus, Sharing
 from .kv_cache import PagedCache
 from .step_time import (
-    LLAMA_1B,
-    LLAMA_8B_VERIFIER,
     Affine,
     Cost,
     Efficiency,
@@ -24,8 +22,6 @@ from .step_time import (
 
 __all__ = [
     "GPUS",
-    "LLAMA_1B",
-    "LLAMA_8B_VERIFIER",
     "Affine",
     "Cost",
     "Efficiency",

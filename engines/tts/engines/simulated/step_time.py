@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, Self
 
 from tts.build.model_config import ModelConfig
 from tts.build.spec import Precision, TensorRTEngine
 from tts.build.tensorrt.engine_memory import kv_bytes_of, parameters, weights_of
 from tts.build.tensorrt.gpus import GpuFacts
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.roofline import BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, OVERHEAD_S
 
 _MIN_LAYER_S = 1.2e-3 / 16
@@ -105,11 +103,6 @@ class ModelShape:
         if not self.expert_bytes:
             return self.body_bytes
         return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** tokens)
-
-
-LLAMA_1B = ModelShape.of(shape_of(Path("Llama-3.2-1B-Instruct")))
-LLAMA_8B_VERIFIER = ModelShape.of(shape_of(Path("Llama3.1-8B-PRM-Deepseek-Data")), head=False)
-"""Llama-3.1-8B with its head cut to the rows of the two labels."""
 
 
 @dataclass(frozen=True, slots=True)

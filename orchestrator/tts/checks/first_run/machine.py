@@ -7,39 +7,10 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 _PATIENCE_S = 30.0
 _IMPORT_S = 300.0
 """TensorRT-LLM takes a minute to import, from a cold disk more."""
-_QUERY = "index,name,memory.total,memory.used,driver_version,compute_cap"
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU as nvidia-smi lists it; memory in bytes."""
-
-    index: int
-    name: str
-    total: int
-    used: int
-    driver: str
-    capability: str
-
-
-def gpus() -> list[Gpu]:
-    """The GPUs of this machine; none where there is no driver."""
-    text = _answer("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits") or ""
-    found = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        try:
-            index, name, total, used, driver, capability = fields
-            sizes = (int(total) * 2**20, int(used) * 2**20)
-            found.append(Gpu(int(index), name, *sizes, driver, capability))
-        except ValueError:
-            continue
-    return found
 
 
 def docker() -> str | None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import CheckpointError, ConfigError, TtsError
+from tts.build.nvidia import NvidiaGpu, gpus
 from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 from tts.serving.server.start import planned_command, start_server
 from tts.serving.server.state import LOG
 from tts.serving.server.triton_log import read_start_log
@@ -39,7 +40,7 @@ class FirstRun:
     deployment: Deployment
     outcomes: list[Outcome] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    gpus: list[machine.Gpu] = field(default_factory=list)
+    gpus: list[NvidiaGpu] = field(default_factory=list)
     plan: MemoryPlan | None = None
     findings: list[Finding] = field(default_factory=list)
     command: str = ""
@@ -76,7 +77,7 @@ def take_steps(run: FirstRun, tell: Callable[[Outcome], None], say: Say) -> None
     step finds wrong: later steps that need it are outcomes that say so.
     """
     run.versions = machine.versions()
-    run.gpus = machine.gpus()
+    run.gpus = gpus()
     with suppress(TtsError):  # what is wrong is told by the start itself
         run.command = str(planned_command(run.deployment))
     steps = (_gpus, _driver, _container, _checkpoints, _lint, _plan, _engines, _server)
@@ -237,12 +238,12 @@ def _server(run: FirstRun, say: Say) -> Iterator[Outcome]:
         yield _not_tried("memory as planned", "the log of the start says what the plan says", run)
         return
     log = paths.server_dir(run.deployment.name) / LOG
-    before = {gpu.index: gpu.used for gpu in machine.gpus()}
+    before = {gpu.index: gpu.used for gpu in gpus()}
     earlier = _identity(log)
     try:
         with start_server(run.deployment, say=say):
             seen = read_start_log(_lines(log))
-            used = {gpu.index: gpu.used for gpu in machine.gpus()}
+            used = {gpu.index: gpu.used for gpu in gpus()}
     except TtsError as error:
         yield Outcome("server", "wrong", expected, error.message, error.hint or "")
         if _identity(log) != earlier and (seen := read_start_log(_lines(log))):

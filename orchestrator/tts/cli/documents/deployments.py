@@ -16,7 +16,7 @@ from tts.lab.bench.simulated_run import Advice, PlacedRun
 from tts.lab.simulation.scenario import Outcome
 from tts.lab.tuning.analysis import UNITS, Level, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
-from tts.serving.contract import Finding
+from tts.serving.repository.check import Finding
 
 
 @dataclass(frozen=True, kw_only=True)

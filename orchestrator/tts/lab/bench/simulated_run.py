@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, Gpu, load_deployment
+from tts.build.resolve import open_deployment
+from tts.build.spec import Deployment, Gpu
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
 from tts.datasets.load import problems_of_run
@@ -73,7 +74,7 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
     """
     fits = read_fits(wanted.tuned) if wanted.tuned else None
     if wanted.deployment:
-        deployment = _deployed(load_deployment(wanted.deployment), given, measured=bool(fits))
+        deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
     else:
         deployment = simulated_deployment(wanted.gpu, wanted.gpus)
     call_ms = wanted.call_ms
@@ -131,7 +132,7 @@ def _recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]
             f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
             hint="Record a run without limits.",
         )
-    loaded = Models.load(load_deployment(config.deployment_source))
+    loaded = Models.load(open_deployment(config.deployment_source))
     models = in_recorded_context(folder, config, loaded)
     problems = problems_of_run(folder, config)
     return RecordedRun(

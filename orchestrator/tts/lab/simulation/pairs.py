@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tts.build.engine_shape import engine_shape
 from tts.build.errors import ConfigError
+from tts.build.inputs import engine_shape
 from tts.build.spec import Deployment, EngineSpec, Precision, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
 from tts.build.tensorrt.gpus import GIB

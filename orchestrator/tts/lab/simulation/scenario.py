@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.gpus import gpus_of
-from tts.driver import Driver, Submission, policy_of
+from tts.driver import Driver, Record, Request, Started, Submission, Used, policy_of
 from tts.endpoints.routing import PolicyName
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.engines.simulated import (
@@ -24,9 +24,8 @@ from tts.engines.simulated import (
 )
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs import events
 from tts.runs.replay import Script
-from tts.scheduling import ScheduleName, SpeculationName
+from tts.scheduling import Kind, Prefetch, ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
@@ -41,8 +40,6 @@ from .fleet import (
 )
 from .virtual_time import run_virtual
 from .workload import question, simulated_models
-
-_Request = events.Generated | events.Scored | events.Cancelled
 
 
 @dataclass(frozen=True)
@@ -176,15 +173,15 @@ class _Observed:
     started: dict[str, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
     trees: dict[str, str] = field(default_factory=dict)
-    requests: list[_Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     used: int = 0
 
-    def record(self, event: events.Event) -> None:
-        self.used += isinstance(event, events.Used)
-        if isinstance(event, events.ProblemStarted):
-            self.started[event.problem] = event.t
-        elif isinstance(event, _Request) and event.kind is not None:
-            self.requests.append(event)
+    def record(self, record: Record) -> None:
+        self.used += isinstance(record, Used)
+        if isinstance(record, Started):
+            self.started[record.problem.id] = record.at
+        elif isinstance(record, Request) and not isinstance(record.work, Prefetch):
+            self.requests.append(record)
 
     async def solve(self, submission: Submission) -> None:
         solved = await submission
@@ -235,7 +232,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         fleet.server.busy_s,
         tuple(sorted(observed.latencies)),
         _waiting(observed.requests),
-        sum(request.kind == "speculative" for request in observed.requests),
+        sum(request.kind is Kind.SPECULATIVE for request in observed.requests),
         observed.used,
         digest_of(observed.trees),
     )
@@ -272,13 +269,13 @@ async def _solve(
     await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
 
 
-def _waiting(requests: Sequence[_Request]) -> float:
-    iterations: dict[tuple[str, int], list[_Request]] = defaultdict(list)
+def _waiting(requests: Sequence[Request]) -> float:
+    iterations: dict[tuple[str, int], list[Request]] = defaultdict(list)
     for request in requests:
-        iterations[request.problem, len(request.node)].append(request)
+        iterations[request.problem, len(request.work.node)].append(request)
     own = present = 0.0
     for members in iterations.values():
         span = max(each.done for each in members) - min(each.sent for each in members)
-        present += span * len({each.node for each in members})
+        present += span * len({each.work.node for each in members})
         own += sum(each.done - each.sent for each in members)
     return 1 - own / present if present else 0.0

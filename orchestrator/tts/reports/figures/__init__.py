@@ -6,7 +6,6 @@
 | charts | what all charts have in common: colours, width, thinned rows |
 | accuracy, work, timing | the figures of a run, by what they are about |
 | run | `run_figures`: those of one run |
-| group | `group_figures`: several runs side by side |
-| paired | `compare_figures`: runs problem by problem |
+| comparison | `comparison_figures`: several runs side by side, and problem by problem |
 | study | `study_figures`: the measurements of a study |
 """

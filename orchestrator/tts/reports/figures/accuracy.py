@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
-
 import altair as alt
 
-from tts.runs.calibration import Calibration, ScoreBin
 from tts.runs.curves import unit_size, why_dependent
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import mean_pass_at_k, wilson
@@ -27,11 +21,10 @@ from .charts import (
     percent,
     spec,
 )
-from .figure import Figure, Row, Spec
+from .figure import Figure, Spec, TableRow
 
 FEW = 20
 """With fewer completions there is no verdict."""
-Verdict = Literal["too few to say", "within the noise", "too high", "too low"]
 
 
 def by_level(run: MeasuredRun) -> Figure | None:
@@ -44,21 +37,12 @@ def by_level(run: MeasuredRun) -> Figure | None:
         return None
     order = sorted(levels, key=lambda level: (len(level), level))
     rows = [_share_row("level", level, sum(levels[level]), len(levels[level])) for level in order]
-    worst = min(rows, key=lambda row: float(row["accuracy"] or 0.0))
-    best = max(rows, key=lambda row: float(row["accuracy"] or 0.0))
-    overlap = float(worst["high"] or 0.0) >= float(best["low"] or 0.0)
-    said = (
-        f"from {_share(best)} at level {best['level']} down to {_share(worst)} at level "
-        f"{worst['level']} (of {best['problems']:,} and {worst['problems']:,} problems"
-        f"{', too few to tell the two apart' if overlap else ''})"
-        if best is not worst
-        else f"{_share(best)} at each level"
-    )
+    said = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right: {said}. "
-        "Bars are 95% intervals (Wilson).",
+        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right, {said}. "
+        "Bars are 95% intervals (Wilson): levels whose bars overlap are not told apart.",
         rows,
         _shares_spec("level", "level", order),
     )
@@ -78,19 +62,17 @@ def by_rule(run: MeasuredRun) -> Figure | None:
     ]
     any_right = sum(bool(p.any_correct) for p in judged)
     rows.append(_share_row("rule", "any (pass@n)", any_right, count))
-    lost = any_right - sum(problem.right(run.rule) for problem in judged)
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
         f"Chosen by the {_named(run.rule)}, {percent(run.accuracy)} of the answers are right; a "
-        f"right one is among the completions of {percent(any_right / count)} of the problems. So "
-        f"{lost:,} {'problem is' if lost == 1 else 'problems are'} lost by the choice, and "
-        f"{count - any_right:,} by the search.",
+        f"right one is among the completions of {percent(any_right / count)} of the problems. The "
+        "difference is lost by the choice, the rest by the search.",
         rows,
         _shares_spec("rule", None, [str(row["rule"]) for row in rows]),
         notes=[
             "Each rule chooses among the same completions, so the intervals are not "
-            "independent; tts runs compare gives paired differences."
+            "independent; tts report RUN RUN gives paired differences."
         ],
     )
 
@@ -106,7 +88,7 @@ def pass_over_k(run: MeasuredRun) -> Figure | None:
     if most < 2 or not counts:
         return None
     sizes = sorted({2**power for power in range(most.bit_length())} | {most})
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for size in sizes:
         share = mean_pass_at_k(counts, size)
         if share is not None:
@@ -136,7 +118,7 @@ def scores(run: MeasuredRun) -> Figure | None:
     found = run.measures.calibration
     if found.auroc is None:
         return None
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for part in found.bins(20):
         for kind, count, total in (
             ("right", part.right, found.right),
@@ -161,39 +143,16 @@ def scores(run: MeasuredRun) -> Figure | None:
             color=_right_wrong(),
         )
     )
-    few = ", too few to say how well it tells them apart" * (min(found.right, found.wrong) < FEW)
     return Figure(
         "scores",
         "Scores of right and wrong completions",
         f"A right completion is scored above a wrong one in {percent(found.auroc)} of all pairs "
         f"(AUROC; 50% would be chance), over {found.right:,} right and {found.wrong:,} wrong "
-        f"completions{few}. The less the two overlap, the better the verifier can choose.",
+        "completions. The less the two overlap, the better the verifier can choose.",
         rows,
         spec(drawn, 220),
         notes=_unscored(run),
     )
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """A bin of scores: how far the share that is right is known, and whether the scores fit it."""
-
-    part: ScoreBin
-    count: int
-    score: float
-    share: float
-    low: float
-    high: float
-    """The 95% interval of the share (Wilson)."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the completions in it say of their scores, noise allowed for."""
-        if self.count < FEW:
-            return "too few to say"
-        if self.low <= self.score <= self.high:
-            return "within the noise"
-        return "too high" if self.score > self.high else "too low"
 
 
 def calibration(run: MeasuredRun) -> Figure | None:
@@ -201,34 +160,52 @@ def calibration(run: MeasuredRun) -> Figure | None:
     found = run.measures.calibration
     if found.auroc is None:
         return None
-    bins = _judged_bins(found)
-    rows: list[Row] = [
-        {
-            "scores": f"{each.part.low:.1f} to {each.part.high:.1f}",
-            "mean score": round(each.score, 4),
-            "share right": round(each.share, 4),
-            "low": round(each.low, 4),
-            "high": round(each.high, 4),
-            "completions": each.count,
-            "the scores are": each.verdict,
-        }
-        for each in bins
-    ]
+    rows: list[TableRow] = []
+    error, total = 0.0, found.right + found.wrong
+    for part in found.bins(10):
+        if part.share_right is None or part.mean_score is None:
+            continue
+        count = part.right + part.wrong
+        low, high = wilson(part.share_right, count)
+        error += abs(part.mean_score - part.share_right) * count / total
+        rows.append(
+            {
+                "scores": f"{part.low:.1f} to {part.high:.1f}",
+                "mean score": round(part.mean_score, 4),
+                "share right": round(part.share_right, 4),
+                "low": round(low, 4),
+                "high": round(high, 4),
+                "completions": count,
+                "the scores are": _verdict(part.mean_score, low, high, count),
+            }
+        )
+    known = [row for row in rows if row["the scores are"] != "too few to say"]
+    off = [row for row in known if row["the scores are"] != "within the noise"]
     return Figure(
         "calibration",
         "Calibration of the verifier",
-        f"{_calibration_error(bins)} {_calibration_by_bin(bins)} On the dashed line a score is the "
-        "chance of being right; below it the verifier is too sure.",
+        f"Over {total:,} completions the score is {100 * error:.1f} points away from the share "
+        f"that is right (expected calibration error over 10 bins). Of {len(known)} bins with at "
+        f"least {FEW} completions {len(off)} are off beyond the noise. On the dashed line a score "
+        "is the chance of being right; below it the verifier is too sure.",
         rows,
         _calibration_spec(),
         notes=[
             "Lines are 95% intervals (Wilson); a dot is as large as its bin is full. Bins with "
             f"fewer than {FEW} completions are pale, and nothing is said of them.",
-            "Of bins that are calibrated one in twenty lies outside its interval.",
             "Completions of one problem are alike, so the intervals are too narrow.",
             *_unscored(run),
         ],
     )
+
+
+def _verdict(score: float, low: float, high: float, count: int) -> str:
+    """What the completions in a bin say of their scores, noise allowed for."""
+    if count < FEW:
+        return "too few to say"
+    if low <= score <= high:
+        return "within the noise"
+    return "too high" if score > high else "too low"
 
 
 def _calibration_spec() -> Spec:
@@ -262,61 +239,6 @@ def _calibration_spec() -> Spec:
     return spec(alt.layer(ideal, bars, dots), 240)
 
 
-def _judged_bins(found: Calibration) -> list[_Judged]:
-    """The bins that hold completions, of ten."""
-    judged = []
-    for part in found.bins(10):
-        if part.share_right is not None and part.mean_score is not None:
-            count = part.right + part.wrong
-            interval = wilson(part.share_right, count)
-            judged.append(_Judged(part, count, part.mean_score, part.share_right, *interval))
-    return judged
-
-
-def _calibration_error(bins: Sequence[_Judged]) -> str:
-    """The expected calibration error, beside what chance alone makes of a calibrated verifier.
-
-    A share of k has the standard error sqrt(p(1 - p) / k) about its expectation p, and the mean
-    distance of a normal variable from its mean is sqrt(2 / pi) standard errors.
-    """
-    total = sum(each.count for each in bins)
-    error = sum(each.count * abs(each.score - each.share) for each in bins) / total
-    chance = sum(
-        each.count * math.sqrt(2 / math.pi * max(0.0, each.score * (1 - each.score)) / each.count)
-        for each in bins
-    )
-    fullest = sorted(bins, key=lambda each: -each.count)[:2]
-    held = sum(each.count for each in fullest) / total
-    where = " and ".join(f"{each.part.low:.1f} to {each.part.high:.1f}" for each in fullest)
-    return (
-        f"Over {total:,} completions the score is {100 * error:.1f} points away from the share "
-        "that is right, bins weighted by their completions (expected calibration error over 10 "
-        f"bins; for a calibrated verifier chance alone gives about {100 * chance / total:.1f}). "
-        f"{percent(held)} of the completions are scored {where}."
-    )
-
-
-def _calibration_by_bin(bins: Sequence[_Judged]) -> str:
-    """How many bins are off beyond the noise, and which; how many hold too few to say."""
-    known = [each for each in bins if each.count >= FEW]
-    few = len(bins) - len(known)
-    if not known:
-        return (
-            f"Each of the {len(bins)} bins with completions holds fewer than {FEW}: too few to say."
-        )
-    off = [each for each in known if each.verdict != "within the noise"]
-    named = "; ".join(
-        f"{each.part.low:.1f} to {each.part.high:.1f}: {100 * abs(each.score - each.share):.0f} "
-        f"points {each.verdict}, {each.count:,} completions"
-        for each in off
-    )
-    said = (
-        f"Of {len(known)} bins with at least {FEW} completions {len(off)} are off beyond the noise"
-    )
-    rest = f" {few} more {'holds' if few == 1 else 'hold'} too few to say." if few else ""
-    return f"{said}{f' ({named})' if off else ''}.{rest}"
-
-
 def _named(rule: str) -> str:
     return RULE_NAMES.get(rule, rule)
 
@@ -325,7 +247,7 @@ def _share_right(field: str) -> alt.Y:
     return alt.Y(field, title="share right", axis=PERCENT, scale=alt.Scale(domain=[0, 1]))
 
 
-def _share_row(column: str, name: str, right: int, count: int) -> Row:
+def _share_row(column: str, name: str, right: int, count: int) -> TableRow:
     low, high = wilson(right / count, count)
     return {
         column: name,
@@ -361,9 +283,9 @@ def _unscored(run: MeasuredRun) -> list[str]:
     return [f"{count:,} completions without a score are left out."] if count else []
 
 
-def _share(row: Row) -> str:
+def _share(row: TableRow) -> str:
     return percent(float(row["accuracy"] or 0.0))
 
 
-def _part(row: Row) -> str:
+def _part(row: TableRow) -> str:
     return percent(float(row["pass@k"] or 0.0))

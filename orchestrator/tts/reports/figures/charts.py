@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import altair as alt
 
-from .figure import DATA, Row, Spec
+from .figure import DATA, Spec, TableRow
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
@@ -118,7 +118,7 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
     ]
 
 
-def histogram_rows(parts: Sequence[tuple[float, float, int]], unit: str) -> list[Row]:
+def histogram_rows(parts: Sequence[tuple[float, float, int]], unit: str) -> list[TableRow]:
     """A row for each bin: `from UNIT`, `to UNIT`, `count`."""
     return [
         {f"from {unit}": round(low, 4), f"to {unit}": round(high, 4), "count": count}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Cell = str | int | float | bool | None
-Row = dict[str, Cell]
+TableRow = dict[str, Cell]
 Spec = dict[str, Any]
 """A Vega-Lite specification, as JSON would have it."""
 Origin = Literal["measured", "modelled", "simulated"]
@@ -30,7 +30,7 @@ class Figure:
     name: str
     title: str
     reading: str
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     chart: Spec | None = None
     origin: Origin = "measured"
     notes: Sequence[str] = field(default=())

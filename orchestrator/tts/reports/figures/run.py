@@ -61,7 +61,6 @@ _FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
     work.speculation,
     work.tokens_per_generator_request,
     work.tokens_per_verifier_request,
-    work.verifier_batches,
     work.tree_shape,
 )
 """Each is None of a run that says nothing about it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import altair as alt
 
-from tts.lab.study.folder import Measurement, Row
+from tts.lab.study.folder import Measurement
 
 from .charts import (
     ALL_FIELDS,
@@ -20,7 +20,7 @@ from .charts import (
     spec,
     tint,
 )
-from .figure import Figure, Spec
+from .figure import Figure, Spec, TableRow
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
@@ -60,7 +60,7 @@ def speeds_over(x: alt.X) -> alt.LayerChart | alt.FacetChart:
     )
 
 
-def value(row: Row, name: str) -> float:
+def value(row: TableRow, name: str) -> float:
     """A number of a row."""
     found = row[name]
     assert isinstance(found, int | float), f"{name} is {found!r}"
@@ -72,7 +72,7 @@ def distinct(measured: Measurement, name: str) -> list[str]:
     return list(dict.fromkeys(str(row[name]) for row in measured.rows))
 
 
-def is_certain(row: Row) -> bool:
+def is_certain(row: TableRow) -> bool:
     """Whether the interval of a row's speed leaves out 1."""
     low, high = row["low"], row["high"]
     if not isinstance(low, int | float) or not isinstance(high, int | float):
@@ -80,7 +80,7 @@ def is_certain(row: Row) -> bool:
     return not low <= 1 <= high
 
 
-def times(row: Row) -> str:
+def times(row: TableRow) -> str:
     """A row's speed in words."""
     if row["low"] is None:
         return f"{value(row, 'speed'):.2f} times as fast"
@@ -99,13 +99,10 @@ def throughput_by_split(measured: Measurement) -> Figure:
     reading = (
         f"As deployed the generator has {percent(value(deployed, SHARE))} of the KV memory, and "
         f"the pair solves {number(value(deployed, 'problems/s'))} problems/s. The fastest other "
-        f"division gives it {percent(value(best, SHARE))} and is {times(best)}"
+        f"division gives it {percent(value(best, SHARE))} and is {times(best)}."
     )
-    slowest = min(others, key=lambda row: value(row, "speed"))
-    if slowest is not best:
-        reading += f", the slowest {percent(value(slowest, SHARE))}: {times(slowest)}"
     title = "Throughput against the division of the KV memory"
-    return figure_of(measured, title, f"{reading}.", spec(speeds_over(share_axis()), 260))
+    return figure_of(measured, title, reading, spec(speeds_over(share_axis()), 260))
 
 
 def ablation(measured: Measurement) -> Figure:
@@ -135,17 +132,11 @@ def concurrency(measured: Measurement) -> Figure:
     """Throughput against the problems in flight."""
     first = next(row for row in measured.rows if row["limited"])
     free = next(row for row in measured.rows if not row["limited"])
-    low, high = first["low"], first["high"]
-    known = (
-        f" ({1 / high:.2f} to {1 / low:.2f})"
-        if isinstance(low, int | float) and isinstance(high, int | float) and low > 0
-        else " (one round: no interval)"
-    )
     reading = (
         f"With {first['problems in flight']} at a time the pair solves "
         f"{number(value(first, 'problems/s'))} problems/s, each in {_seconds(first)}; without a "
         f"limit {number(value(free, 'problems/s'))}, each in {_seconds(free)}: "
-        f"{number(1 / value(first, 'speed'))} times the throughput{known}."
+        f"{number(1 / value(first, 'speed'))} times the throughput."
     )
     drawn = speeds_over(doubling_axis("problems in flight", "problems in flight"))
     title = "Throughput against the problems in flight"
@@ -188,19 +179,10 @@ def _over_pools(measured: Measurement, title: str, name: str, axis: str, what: s
     """A rate of both engines over the shares, a line for each size of the memory."""
     engines, memories = distinct(measured, "engine"), distinct(measured, "KV memory")
     said = []
-    for memory in (memories[0], memories[-1]):
-        ranges = []
-        for engine in engines:
-            rates = [
-                value(row, name)
-                for row in measured.rows
-                if (row["engine"], row["KV memory"]) == (engine, memory)
-            ]
-            least, most = percent(min(rates)), percent(max(rates))
-            rates_said = least if least == most else f"{least} to {most}"
-            ranges.append(f"{rates_said} of the {engine}'s")
-        said.append(f"with {memory} of the deployed KV memory {' and '.join(ranges)}")
-    reading = f"Of the blocks of prompts, {'; '.join(dict.fromkeys(said))} {what}."
+    for engine in engines:
+        rates = [value(row, name) for row in measured.rows if row["engine"] == engine]
+        said.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
+    reading = f"Over all divisions and sizes, {' and '.join(said)} blocks of prompts {what}."
     dashes = alt.StrokeDash(
         "KV memory:N",
         sort=memories,
@@ -218,20 +200,20 @@ def _over_pools(measured: Measurement, title: str, name: str, axis: str, what: s
     return figure_of(measured, title, reading, spec(drawn, 260))
 
 
-def _listed(what: str, rows: list[Row]) -> str:
+def _listed(what: str, rows: list[TableRow]) -> str:
     if not rows:
         return ""
     said = ", ".join(f"{row['changed']} ({value(row, 'speed'):.2f}x)" for row in rows)
     return f"{what}: {said}. "
 
 
-def _right(row: Row) -> str:
+def _right(row: TableRow) -> str:
     """An accuracy with its interval."""
     share, low, high = (percent(value(row, name)) for name in ("accuracy", "low", "high"))
     return f"{share} ({low} to {high})"
 
 
-def _seconds(row: Row) -> str:
+def _seconds(row: TableRow) -> str:
     found = row["s per problem (median)"]
     return f"{number(found)} s" if isinstance(found, int | float) else "an unknown time"
 
@@ -246,19 +228,9 @@ def memory_by_split(measured: Measurement) -> Figure:
     here = [row for row in measured.rows if row[SHARE] == first]
     total = sum(value(row, "MiB") for row in here)
     pools = sum(value(row, "MiB") for row in here if str(row["part"]).endswith("KV pool"))
-    others: dict[object, float] = {}
-    for row in measured.rows:
-        if not str(row["part"]).endswith("KV pool"):
-            others[row[SHARE]] = others.get(row[SHARE], 0.0) + value(row, "MiB")
-    least, most = number(min(others.values())), number(max(others.values()))
-    rest = (
-        f"the other {least} stay as they are"
-        if least == most
-        else f"the rest takes {least} to {most}"
-    )
     reading = (
         f"Of {number(total)} MiB that the pair takes, {number(pools)} are KV pools, which the "
-        f"engines divide; {rest}."
+        "engines divide."
     )
     drawn = (
         chart()

@@ -22,7 +22,7 @@ from .charts import (
     spec,
     tint,
 )
-from .figure import Figure, Row
+from .figure import Figure, TableRow
 
 _REASONS = ("dependency", "budget", "no work")
 _LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens"}
@@ -66,7 +66,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
     if not means or not load.total:
         return None
     unit = _LOADS[engine]
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {"seconds": round(place * load.width_s, 6), unit: round(mean, 3)}
         for place, mean in enumerate(means)
     ]
@@ -100,7 +100,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
 def idle(run: MeasuredRun) -> Figure | None:
     """Shares of the time in which an engine had nothing in flight, by why; None without any."""
     wall, by_engine = run.measures.wall_s, run.measures.use.idle_s
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {
             "engine": engine,
             "why": why,

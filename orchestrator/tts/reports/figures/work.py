@@ -27,7 +27,7 @@ from .charts import (
     thinned,
     tint,
 )
-from .figure import Figure, Row
+from .figure import Figure, TableRow
 
 
 def token_use(run: MeasuredRun) -> Figure | None:
@@ -80,7 +80,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     kinds = ["main", "eager", "speculative", "prefetch", "cancelled", "cached"]
     counts = {engine: Counter(run.measures.requests[engine].kinds) for engine in ENGINES}
     counts["verifier"]["cached"] = run.measures.run.work.cached_scores
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
         for engine in ENGINES
         for kind in kinds
@@ -170,48 +170,13 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure |
     )
 
 
-def verifier_batches(run: MeasuredRun) -> Figure | None:
-    """Why verifier batches were sent, and how large they were; None where none were held back."""
-    batches = run.measures.use.batches
-    if not batches:
-        return None
-    rows: list[Row] = [
-        {
-            "trigger": name,
-            "batches": each.batches,
-            "requests per batch": round(each.requests / each.batches, 2),
-            "tokens per batch": round(each.tokens / each.batches, 1),
-        }
-        for name, each in batches.items()
-    ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("tokens per batch:Q", title="mean tokens per batch"),
-            y=alt.Y("trigger:N", title=None),
-        )
-    )
-    total = sum(each.batches for each in batches.values())
-    tokens = sum(each.tokens for each in batches.values())
-    return Figure(
-        "verifier-batches",
-        "Verifier batches by trigger",
-        f"{total:,} batches of {number(tokens / total)} tokens in the mean went to the verifier. "
-        "Tokens: the threshold was reached; group: all siblings were there; deadline: the oldest "
-        "had waited long enough.",
-        rows,
-        spec(drawn, bars_height(len(rows))),
-    )
-
-
 def tree_shape(run: MeasuredRun) -> Figure | None:
     """Nodes of the trees by depth: how wide they are, and how many go so deep."""
     shapes = [problem.tree.nodes_by_depth for problem in run.measures.problems.values()]
     deepest = max(map(len, shapes), default=0)
     if not deepest:
         return None
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for depth in thinned(range(1, deepest + 1), 100):
         widths = [shape[depth - 1] for shape in shapes if len(shape) >= depth]
         rows.append(
@@ -246,9 +211,9 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
 
 def _parts(
     parts: Mapping[str, int], total: int, names: str, counts: str, title: str
-) -> tuple[list[Row], alt.Chart]:
+) -> tuple[list[TableRow], alt.Chart]:
     """The parts of a total, a row and a bar each; `names` and `counts` are the columns."""
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {names: name, counts: count, "share": round(count / total, 4)}
         for name, count in parts.items()
     ]

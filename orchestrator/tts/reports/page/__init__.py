@@ -1,6 +1,6 @@
 """`report.html`: figures and search trees on one page that opens offline, from disk, for ever.
 
-    write_page ─┬─ trees ───► packing ──► data blocks, report-files/NNN.js
+    write_page ─┬─ trees ───► packing ──► data blocks
                 ├─ figures ─────────────► data blocks
                 └─ static/, templates/ ─► one HTML file with its content-security policy
 
@@ -8,7 +8,7 @@
 |---|---|
 | page | the page from a title, facts, figures and runs |
 | trees | the tree of each problem, from the log: thoughts, fates, times |
-| packing | trees as text of a page: gzip in base64, inlined or beside it |
+| packing | trees as text of a page: gzip in base64; which is shown first |
 | assets | the page's scripts and styles, and the policy that allows no others |
 | vendored | third parties' files, and the manifest that says where they are from |
 | of_runs | the page of a run, of a group, of several runs: title, figures, facts, where it lies |

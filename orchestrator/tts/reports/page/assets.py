@@ -55,13 +55,9 @@ def chart_theme(ink: str) -> dict[str, Any]:
     return theme
 
 
-def policy(scripts: Sequence[str], style: str, *, files: bool) -> str:
-    """The content-security policy of a page with these inline scripts and this style sheet.
-
-    With `files` also scripts from beside the page may be loaded: `file:` when it is opened from
-    disk, `'self'` when it is served.
-    """
-    allowed = " ".join(_hash(script) for script in scripts) + (" file: 'self'" if files else "")
+def policy(scripts: Sequence[str], style: str) -> str:
+    """The content-security policy of a page with these inline scripts and this style sheet."""
+    allowed = " ".join(map(_hash, scripts))
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; "
         "base-uri 'none'; form-action 'none'"

@@ -16,19 +16,17 @@ import msgspec
 from tts.build import paths
 from tts.build.errors import TtsError
 from tts.build.manifest import read_manifest
-from tts.build.spec import load_deployment, read_deployment
+from tts.build.spec import load_deployment
 from tts.reports.figures.charts import number
+from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure
-from tts.reports.figures.group import group_figures
-from tts.reports.figures.paired import compare_figures
 from tts.reports.figures.run import figures_of, right_share
 from tts.reports.runs import warning_of
+from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Session
 from tts.runs.folder import Json, has_finished
-from tts.runs.groups import is_group, read_group
 from tts.runs.log import read_events
-from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 
@@ -136,10 +134,6 @@ def command_of(config: RunConfig) -> str | None:
 def _models(config: RunConfig) -> dict[str, Cell]:
     """The models of both engines, as the deployment's file has them; none if it has changed."""
     try:
-        written = read_deployment(config.deployment_source)
-        gguf = [each for each in written.engines().values() if each.checkpoint.suffix == ".gguf"]
-        if gguf or written.remotes():  # nothing is fetched or made for a page
-            return {}
         spec = load_deployment(config.deployment_source)
         if deployment_digest(spec) != config.deployment_digest:
             return {}
@@ -182,42 +176,42 @@ class Report:
 
 
 def report_of(folders: Sequence[Path]) -> Report:
-    """The report of folders of runs and groups; raises RunError if one cannot be read.
+    """The report of folders of runs and groups; raises RunError if one cannot be read."""
+    return report_on(compare(folders))
+
+
+def report_on(found: Comparison) -> Report:
+    """The report of runs that have been read.
 
     The page of one folder is in it; that of several is beside the first one, named after all of
     them.
     """
-    runs = expand_groups(folders)
-    configs = [read_run_config(run) for run in runs]  # what is missing there is said by name
-    if len(folders) == 1 and not is_group(folders[0]):
-        return _of_run(folders[0], configs[0])
-    figures = group_figures(folders)
-    if len(folders) > 1 and len(runs) > 1:
-        figures += compare_figures(runs)
-    names = [folder.resolve().name for folder in folders]
-    file = folders[0] / FILE
-    if len(folders) > 1:
-        file = folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
-    lead = f"{len(runs)} runs side by side: {', '.join(names)}."
-    return Report(file, _title(folders, names, configs), lead, figures, runs)
+    if len(found.folders) == 1 and not found.unfinished:
+        return _of_run(found)
+    names = [folder.resolve().name for folder in found.folders]
+    file = found.folders[0] / FILE
+    if len(found.folders) > 1:
+        file = found.folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
+    return Report(
+        file,
+        _title(found),
+        f"{len(found.runs)} runs side by side: {', '.join(names)}.",
+        comparison_figures(found),
+        [run.folder for run in found.runs],
+    )
 
 
-def _title(folders: Sequence[Path], names: Sequence[str], configs: Sequence[RunConfig]) -> str:
+def _title(found: Comparison) -> str:
     """The strategies that are compared; where there is one, the runs' names."""
-    strategies: dict[str, None] = {}
-    for folder in folders:
-        if is_group(folder):
-            members = read_group(folder)[1]
-            strategies |= dict.fromkeys(name for each in members for name in each.votes)
-        else:
-            strategies[read_run_config(folder).strategy] = None
-    deployments = _listed(list(dict.fromkeys(config.deployment for config in configs)))
-    if len(strategies) == 1:
-        own = _listed(names) if 1 < len(names) <= _MOST_NAMES else f"{len(configs)} runs"
-        return f"{own}: {next(iter(strategies))} on {deployments}"
+    strategies = list(dict.fromkeys(row.strategy for row in found.rows))
+    deployments = _listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
     if len(strategies) > _MOST_NAMES:
         return f"{len(strategies)} strategies on {deployments}"
-    return f"{_listed(list(strategies))} on {deployments}"
+    if len(strategies) != 1:
+        return f"{_listed(strategies)} on {deployments}"
+    names = found.names
+    own = _listed(names) if 1 < len(names) <= _MOST_NAMES else f"{len(names)} runs"
+    return f"{own}: {strategies[0]} on {deployments}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -225,14 +219,13 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
-def _of_run(folder: Path, config: RunConfig) -> Report:
-    run = MeasuredRun.load(folder)
-    finished = has_finished(folder)
+def _of_run(found: Comparison) -> Report:
+    (run,), config, folder = found.runs, found.runs[0].config, found.runs[0].folder
     solved = number(len(run.measures.problems))
-    if not finished:
+    if not has_finished(folder):
         solved += f" of {number(len(config.problem_ids))}"
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    warning = warning_of(read_summary(folder)) if finished else None
+    warning = warning_of(found.rows[0].summary)
     return Report(
         folder / FILE,
         f"{config.strategy} on {config.deployment}",

@@ -1,15 +1,11 @@
-"""Trees as text of a page: each problem by itself as gzip in base64, unpacked when it is opened.
-
-Trees that do not fit into the page go to script files beside it, which it loads on demand: a page
-from disk may load scripts from there, but cannot read any other file.
-"""
+"""Trees as text of a page: each problem by itself as gzip in base64, unpacked when it is opened."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +14,6 @@ from tts.search import NodePath
 from ..decisions import reason
 from .trees import CancelledRecord, ProblemTree, ThoughtRecord
 
-INLINE_BYTES = 4_000_000
-"""Bytes of packed trees that a page holds; those of wrong answers come first."""
-FILE_BYTES = 2_000_000
-"""Bytes of packed trees in a file beside the page, about."""
 _LEVEL = 4  # of gzip: half the time of the usual 6
 
 
@@ -33,15 +25,6 @@ class PackedTree:
     packed: str
     teaches: int = 0
     """How much there is to see: see `_teaches`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where packed trees go. A tree's place is its run's number and its own, from 0."""
-
-    inline: list[tuple[int, int]]
-    files: list[list[tuple[int, int]]]
-    """The trees in each file beside the page."""
 
 
 def pack(tree: ProblemTree) -> PackedTree:
@@ -75,34 +58,6 @@ def pack(tree: ProblemTree) -> PackedTree:
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
     return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))
-
-
-def lay_out(
-    runs: Sequence[Sequence[PackedTree]],
-    inline_bytes: int = INLINE_BYTES,
-    file_bytes: int = FILE_BYTES,
-) -> Layout:
-    """Say which trees are inlined: wrong answers first, then the others, each run in order."""
-    places = [(run, place) for run, trees in enumerate(runs) for place in range(len(trees))]
-    places.sort(key=lambda at: (runs[at[0]][at[1]].entry["correct"] is not False, at[1]))
-    left, room = [], inline_bytes
-    layout = Layout([], [])
-    for run, place in places:
-        size = len(runs[run][place].packed)
-        if size <= room:
-            layout.inline.append((run, place))
-            room -= size
-        else:
-            left.append((run, place))
-    room = 0
-    for run, place in sorted(left):
-        size = len(runs[run][place].packed)
-        if not layout.files or size > room:
-            layout.files.append([])
-            room = file_bytes
-        layout.files[-1].append((run, place))
-        room -= size
-    return layout
 
 
 def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
@@ -140,11 +95,6 @@ def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
     if beside is None and len(runs) == 2:
         beside = 1
     return {"run": run, "id": best.entry["id"], "beside": beside}
-
-
-def packed_text(runs: Sequence[Sequence[PackedTree]], places: Iterable[tuple[int, int]]) -> Any:
-    """The packed trees of these places, by name: `0/12` is tree 12 of run 0."""
-    return {f"{run}/{place}": runs[run][place].packed for run, place in places}
 
 
 def _teaches(tree: ProblemTree) -> int:

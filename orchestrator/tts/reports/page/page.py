@@ -1,9 +1,9 @@
-"""The page itself: figures, trees and facts in one HTML file, and files of trees beside it."""
+"""The page itself: figures, trees and facts in one HTML file."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ from tts.build.errors import RunError
 from tts.lab.study.advice import Advice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
-from tts.runs.durable import make_folder, write_whole
-from tts.runs.files import refuse_link
+from tts.runs.durable import write_whole
 from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
-from .packing import INLINE_BYTES, Layout, PackedTree, first_shown, lay_out, pack, packed_text
+from .packing import PackedTree, first_shown, pack
 from .trees import problem_trees
 
 FILE = "report.html"
@@ -49,26 +48,16 @@ def write_page(
     *,
     lead: str = "",
     advice: Sequence[Advice] = (),
-    inline_bytes: int = INLINE_BYTES,
 ) -> Path:
     """Write a page of figures and of the search trees of `runs`, and return its file.
 
-    `lead` is a sentence below the title; `advice` stands there, too. Trees beyond `inline_bytes`
-    go to a folder beside the page, named as the page is: `report-files` for `report.html`. Raises
-    RunError if a run cannot be read or nothing can be written.
+    `lead` is a sentence below the title; `advice` stands there, too. Raises RunError if a run
+    cannot be read or nothing can be written.
     """
     packed = [_in_order(run) for run in runs]
-    layout = lay_out(packed, inline_bytes)
-    beside = file.with_name(f"{file.stem}-files")
-    page = _page(title, lead, advice, facts, figures, _names(runs), packed, layout, beside.name)
+    page = _page(title, lead, advice, facts, figures, _names(runs), packed)
     try:
-        refuse_link(beside)
-        if layout.files:
-            make_folder(beside)
-        for number, places in enumerate(layout.files):
-            write_whole(beside / _file_name(number), _script(packed_text(packed, places)))
         write_whole(file, page.encode(errors="replace").decode())  # halves of surrogate pairs
-        _remove_others(beside, len(layout.files))
     except OSError as error:
         raise RunError(
             f"The page {file} cannot be written: {error.strerror or error}.",
@@ -85,26 +74,14 @@ def _page(
     figures: Sequence[Figure],
     names: Sequence[str],
     packed: Sequence[Sequence[PackedTree]],
-    layout: Layout,
-    beside: str,
 ) -> str:
     shown = any(packed)
     own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=shown)
-    where = {
-        place: _file_name(number) for number, places in enumerate(layout.files) for place in places
-    }
     trees = {
-        "folder": beside,
         "first": first_shown(packed),
         "runs": [
-            {
-                "name": name,
-                "problems": [
-                    {**tree.entry, "file": where.get((run, place))}
-                    for place, tree in enumerate(of_run)
-                ],
-            }
-            for run, (name, of_run) in enumerate(zip(names, packed, strict=True))
+            {"name": name, "problems": [tree.entry for tree in of_run]}
+            for name, of_run in zip(names, packed, strict=True)
         ],
     }
     environment = Environment(
@@ -123,13 +100,13 @@ def _page(
         facts=facts,
         figures=figures,
         trees=shown,
-        policy=policy(own_scripts, styles(), files=bool(layout.files)),
+        policy=policy(own_scripts, styles()),
         style=Markup(styles()),
         scripts=[Markup(script) for script in own_scripts],
         theme=_json(chart_theme("currentColor")),
         figure_data=_json([_figure_data(figure) for figure in figures]),
         tree_data=_json(trees),
-        packed_data=_json(packed_text(packed, layout.inline)),
+        packed_data=_json([[tree.packed for tree in of_run] for of_run in packed]),
     )
 
 
@@ -169,24 +146,3 @@ def _plain(cell: Cell) -> Cell:
 def _json(data: Any) -> Markup:
     """Data as the text of a script element, which nothing in it can end."""
     return htmlsafe_json_dumps(data, separators=(",", ":"))
-
-
-def _script(packed: Any) -> str:
-    return f"ttsReport.addTrees({_json(packed)});\n"
-
-
-def _file_name(number: int) -> str:
-    return f"{number + 1:03d}.js"
-
-
-def _remove_others(beside: Path, count: int) -> None:
-    """Remove what an earlier, larger page has left beside this one."""
-    for file in _numbered(beside):
-        if int(file.stem) > count:
-            file.unlink()
-    if beside.is_dir() and not any(beside.iterdir()):
-        beside.rmdir()
-
-
-def _numbered(beside: Path) -> Iterator[Path]:
-    return (file for file in beside.glob("*.js") if file.stem.isascii() and file.stem.isdigit())

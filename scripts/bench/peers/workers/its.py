@@ -1,6 +1,6 @@
 """its_hub's beam search and particle filtering, asked line by line; run by the peers' interpreter.
 
-One line of JSON asks, one answers (see scripts/bench/peers/process.py). Steps come from a server
+One line of JSON asks, one answers (see scripts/bench/peers). Steps come from a server
 with OpenAI's API, scores from the demo pair's verifier in this process, as its_hub's own verifier
 is one in the process (on vLLM, which its package reward-hub starts on a GPU): one batch for all
 that are asked for at once, the last step's score. Problems are searched so many at a time, as

@@ -1,6 +1,6 @@
 """search-and-learn's own beam search, asked line by line; run by the peers' interpreter.
 
-One line of JSON asks, one answers (see scripts/bench/peers/process.py). What of search-and-learn is
+One line of JSON asks, one answers (see scripts/bench/peers). What of search-and-learn is
 used is its code as it stands; what it fixes in code and the demo pair needs otherwise is given from
 here: the verifier's path, data type and batch (its scorer for RLHFlow models), a chat template
 without a system message on a tokenizer that lets it be set, and transformers 5's

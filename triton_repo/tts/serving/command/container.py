@@ -45,7 +45,7 @@ def loaded(deployment: Deployment) -> dict[Role, Path]:
 def folders(deployment: Deployment) -> list[Path]:
     """Folders that a container needs from this machine: the repository, and what models load."""
     wanted = dict.fromkeys(loaded(deployment).values())
-    return [paths.repository_dir(deployment.server_name), *wanted, *link_targets(wanted)]
+    return [paths.repository_dir(deployment.name), *wanted, *link_targets(wanted)]
 
 
 def link_targets(wanted: Collection[Path]) -> list[Path]:

@@ -49,7 +49,7 @@ class ServerEnvironment:
 
 def folder(deployment: Deployment) -> Path:
     """Folder in which the environment of a deployment's server is made."""
-    return paths.server_dir(deployment.server_name) / _RUNTIME
+    return paths.server_dir(deployment.name) / _RUNTIME
 
 
 def backends(server: TritonServer, folder: Path) -> Path:

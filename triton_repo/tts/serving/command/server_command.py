@@ -61,7 +61,7 @@ class ServerCommand:
 
 def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
     """The command for one attempt to start: the names in it are random, used once."""
-    repository = paths.repository_dir(deployment.server_name)
+    repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
     shm_prefix = f"tts-{secrets.token_hex(6)}-"
     if isinstance(runtime, Docker):
@@ -72,7 +72,7 @@ def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresse
         words = runtime.run(name, addresses, folders, variables, words)
         return ServerCommand(words, {}, shm_prefix, name, addresses.socket)
     backends = environment.backends(runtime, environment.folder(deployment))
-    folder = paths.server_dir(deployment.server_name)
+    folder = paths.server_dir(deployment.name)
     near = Path(os.path.relpath(repository, folder))  # why: see `environment`
     served = arguments(near, addresses, shm_prefix)
     served.append(f"--backend-directory={backends}")

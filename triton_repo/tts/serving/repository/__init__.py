@@ -2,9 +2,11 @@
 
 | module | job |
 |---|---|
-| templates | which templates a deployment has, rendering one, and the modules that models carry |
+| model_configs | the configuration of each model, as data |
+| templates | rendering a template; the code of models, and the modules that they carry |
 | labels | which columns of the verifier's logits are its labels |
 | digest | the digest by which clients recognise the deployment that a server serves |
-| render | the repository: rendered, parsed back, put in place |
+| render | the repository: rendered and put in place |
+| check | findings: where a repository is not as rendered now, why it matters, how to fix it |
 | manifests, gateway | docker compose and Kubernetes; what they say of the gateway |
 """

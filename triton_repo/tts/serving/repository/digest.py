@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tts.build import paths
 from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
+from tts.engines import wire
 
-from .templates import carried_files, model_folders
+from .templates import carried_files, code_of
 
 DIGEST = "deployment_digest"
 """Name of the parameter of every model's configuration that holds the digest."""
@@ -24,10 +27,10 @@ _NOT_SERVED: dict[str, Any] = {
     "verifier": {
         "checkpoint",
         "in_flight_tokens",
-        "group_tokens",
-        "group_wait_ms",
         "format",
+        "prompt",
         "step_tag",
+        "system_prompt",
         "template",
     },
 }
@@ -36,7 +39,7 @@ _ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
 
 
 def deployment_digest(deployment: Deployment) -> str:
-    """SHA-256 over what defines the served models: engines, policies, templates.
+    """SHA-256 over what defines the served models: engines, policies, code.
 
     Addresses and what only the orchestrator reads are left out. Clients compare it with the
     parameter `deployment_digest` of a server's configurations.
@@ -48,14 +51,14 @@ def deployment_digest(deployment: Deployment) -> str:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
-    shared = sorted(
-        file
-        for part in ("common", deployment.target)
-        for file in (paths.templates_dir() / part).glob("*.j2")
-    )
-    for file in (*shared, *(f for m in model_folders(deployment) for f in sorted(m.rglob("*")))):
-        if file.suffix in (".py", ".j2"):
-            digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
+    for file in (Path(__file__).with_name("model_configs.py"), *_codes(deployment)):
+        digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     for path, file in sorted(carried_files(deployment).items()):
         digest.update(f"\0{path}\0".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+def _codes(deployment: Deployment) -> Iterator[Path]:
+    for model in (wire.GENERATOR, wire.PRM, wire.PRM_ENGINE, wire.PRM_SCORE):
+        if code := code_of(deployment, model):
+            yield code

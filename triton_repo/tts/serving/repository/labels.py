@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from tts.build.engine_shape import open_engine_checkpoint
 from tts.build.errors import CheckpointError
+from tts.build.inputs import Inputs
 from tts.build.spec import Deployment, Labels, VerifierSpec
-from tts.build.tensorrt.model_shape import known_model, shape_of
-from tts.build.tokenizer import Tokenizer
-from tts.build.verifiers.dialogue import column_tokens, head_kind, verifier_dialogue
+from tts.build.tensorrt.model_shape import known_model
+from tts.build.verifiers.dialogue import head_kind
 from tts.build.verifiers.head import HEAD_COLUMNS
 
 
-def label_columns(deployment: Deployment) -> list[int]:
+def label_columns(deployment: Deployment, inputs: Inputs | None = None) -> list[int]:
     """Columns of the label logits, the positive label first; raises CheckpointError.
 
     A compiled TensorRT-LLM engine answers with its whole vocabulary, so the columns are token ids;
     the others have one column per label. A verifier that is not compiled has none.
     """
-    return label_token_ids(deployment) if deployment.target == "tensorrt" else [0, 1]
+    return label_token_ids(deployment, inputs) if deployment.target == "tensorrt" else [0, 1]
 
 
-def label_token_ids(deployment: Deployment) -> list[int]:
+def label_token_ids(deployment: Deployment, inputs: Inputs | None = None) -> list[int]:
     """Token ids of the labels, the positive one first.
 
     Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
@@ -31,17 +30,16 @@ def label_token_ids(deployment: Deployment) -> list[int]:
     spec = deployment.verifier
     if not isinstance(spec, VerifierSpec):
         return []
+    verifier = (inputs or Inputs(deployment)).engines["verifier"]
     if (spec.checkpoint / "tokenizer.json").is_file():
-        tokenizer = Tokenizer(spec.checkpoint)
-        verifier_dialogue(tokenizer, spec)
-        return list(column_tokens(tokenizer, spec))
-    described = (spec.checkpoint / "config.json").is_file() or known_model(spec.checkpoint)
-    if described and shape_of(spec.checkpoint).head:
+        _ = verifier.dialogue
+        return list(verifier.label_columns or ())
+    if (verifier.is_here or verifier.is_published) and verifier.shape.head:
         return list(HEAD_COLUMNS)
     return _published(spec, spec.labels)
 
 
-def label_biases(deployment: Deployment) -> list[float]:
+def label_biases(deployment: Deployment, inputs: Inputs | None = None) -> list[float]:
     """The bias added to the label logits, since the engine's matrix has none; empty for most.
 
     Raises CheckpointError for a head that is not in the checkpoint.
@@ -56,7 +54,8 @@ def label_biases(deployment: Deployment) -> list[float]:
             f"The biases of the verifier's head are not known: {spec.checkpoint} is not here.",
             hint="Download the verifier's checkpoint to that folder: its weights hold them.",
         )
-    _, bias = open_engine_checkpoint(spec).head_layers()[-1]
+    verifier = (inputs or Inputs(deployment)).engines["verifier"]
+    _, bias = verifier.checkpoint.head_layers()[-1]
     return [float(value) for value in bias]
 
 

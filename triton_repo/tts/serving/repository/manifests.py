@@ -20,7 +20,8 @@ from ..command.ports import Addresses
 from ..command.server_command import arguments, served_by
 from . import gateway, trtllm_serve
 from .digest import DIGEST, deployment_digest
-from .render import render_models, template_values
+from .model_configs import model_configs
+from .render import render_models
 from .templates import render_template
 
 PROBE = "/opt/tts/probe.py"
@@ -140,8 +141,8 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         root = Path(temporary) / "models"
         # of the whole deployment: by it clients recognise what a pod serves
-        digest = {DIGEST: deployment_digest(deployment)}
-        render_models(pod, template_values(pod, iteration_log=False) | digest, root)
+        configs = model_configs(pod, digest=deployment_digest(deployment))
+        render_models(pod, configs, root)
         for version in root.glob("*/1"):
             if not any(version.iterdir()):  # a ConfigMap cannot hold an empty folder
                 (version / "empty").touch()

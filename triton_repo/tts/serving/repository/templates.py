@@ -13,35 +13,20 @@ import jinja2
 
 from tts.build import paths
 from tts.build.errors import ServerError
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment
 from tts.engines import wire
 from tts.engines.llmapi import MODULES
 
 CONFIG = "config.pbtxt"
-TEMPLATE = f"{CONFIG}.j2"
 
 
-def model_folders(deployment: Deployment) -> list[Path]:
-    """The folder of each model: of the target's own, then of those that others share."""
-    if not deployment.engines():
-        return []
-    root = paths.templates_dir()
-    common, own = (
-        sorted(file.parent for file in (root / part).glob(f"*/{TEMPLATE}"))
-        for part in ("common", deployment.target)
-    )
-    if not own:
-        raise ServerError(f"There are no model templates for {deployment.target} in {root}.")
-    names = {folder.name for folder in own}
-    # what has a score of its own needs no model that makes one of logits
-    found = own if wire.PRM in names else [*own, *common]
-    roles = deployment.engines()
-    return [folder for folder in found if _role_of(folder) in roles]
-
-
-def _role_of(folder: Path) -> Role:
-    """The engine that a model serves, or makes a score of."""
-    return "generator" if folder.name == wire.GENERATOR else "verifier"
+def code_of(deployment: Deployment, model: str) -> Path | None:
+    """The code of a model: the target's own, or what targets share; None where a backend has it."""
+    for part in (deployment.target, "common"):
+        code = paths.templates_dir() / part / model / "1" / "model.py"
+        if code.is_file():
+            return code
+    return None
 
 
 def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:

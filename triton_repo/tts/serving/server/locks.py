@@ -1,15 +1,20 @@
 """Locks between processes: files of a server's folder, locked by the kernel until a process ends.
 
-A fork closes its copies: or it would hold what its parent has let go of.
+A fork closes its copies: or it would hold what its parent has let go of. Each user of a shared
+server holds a share of one lock, and the last one ends the server; the kernel takes the share of a
+user that was killed. Once the process that has started a server is gone its guard looks at the same
+lock (`command/guard.py`).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from tts.build import paths
 from tts.build.errors import ServerError
 
 from ..command import guard
@@ -75,6 +80,25 @@ def locked_after_a_stop(
         close_lock(lock)
         raise
     return lock
+
+
+def take_share(name: str, check: Callable[[], None] = lambda: None) -> int:
+    """Become a user of a deployment's server; waits while its last user, or its guard, stops it.
+
+    `check` may raise to end the wait. Raises ServerError if that takes too long.
+    """
+    return locked_after_a_stop(paths.server_dir(name) / guard.USERS, shared=True, check=check)
+
+
+@contextmanager
+def give_back(share: int) -> Iterator[bool]:
+    """End a use; whether it was the last one. Then no process can become a user within the
+    block.
+    """
+    try:
+        yield lock_at_once(share)
+    finally:
+        close_lock(share)
 
 
 def _close_all() -> None:

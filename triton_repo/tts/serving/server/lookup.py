@@ -1,11 +1,16 @@
-"""Finding and stopping the running server of a deployment, whichever process started it."""
+"""Finding, watching and stopping the server of a deployment, whichever process started it.
+
+Its death, or that of one of its processes, is noticed within a second or two. Triton itself does
+not notice: with a killed stub it stays "ready" while every request fails.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,19 +23,32 @@ from tts.build.spec import Deployment
 from ..command import guard
 from ..command.guard import remove_socket
 from ..command.ports import Addresses, address
+from ..command.tritonserver import STUB
 from ..repository.digest import deployment_digest
 from . import probe
-from .locks import close_lock
-from .state import STATE, Identity, ServerState, clean_up, forget, read_state, write_state
-from .supervisor import supervisor_of
-from .users import give_back, take_share
+from .locks import close_lock, give_back, take_share
+from .state import (
+    LOG,
+    STATE,
+    Identity,
+    ServerState,
+    clean_up,
+    death,
+    forget,
+    identify,
+    peek_state,
+    read_state,
+    signal_of,
+    supervisor_of,
+    write_state,
+)
 
 _POLL_S = 0.05
 
 
 def state_file(deployment: Deployment) -> Path:
     """Where the state of a deployment's server is kept while it runs."""
-    return paths.server_dir(deployment.server_name) / STATE
+    return paths.server_dir(deployment.name) / STATE
 
 
 def find_server(deployment: Deployment) -> ServerState | None:
@@ -75,7 +93,7 @@ def stop_server(deployment: Deployment) -> bool:
     """
     file = state_file(deployment)
     # the supervisor first: it would start the server again, and may be about to
-    supervisor = supervisor_of(deployment.server_name, lasting=True)
+    supervisor = supervisor_of(deployment.name, lasting=True)
     state = read_state(file)
     running = [role for role in (supervisor, state and state.guard) if role and role.process()]
     if not (running or state):
@@ -97,7 +115,7 @@ def use_server(
         return None
     if not state.shared:
         return state, lambda: None
-    share = take_share(deployment.server_name, check)
+    share = take_share(deployment.name, check)
     try:
         found = find_server(deployment)
     except BaseException:
@@ -144,3 +162,114 @@ def _external(deployment: Deployment, digest: str, port: int) -> ServerState:
     http = spec.http_port if isinstance(spec.http_port, int) else 0
     metrics = spec.metrics_port if isinstance(spec.metrics_port, int) else 0
     return ServerState(deployment.name, digest, Addresses(spec.host, port, http, metrics))
+
+
+@dataclass(frozen=True)
+class Health:
+    """The processes that must stay alive for a server to answer."""
+
+    state: ServerState
+    stubs: dict[Identity, str]
+    """The Python stubs that ran when the server became ready, each with its model's name."""
+
+    def check(self) -> None:
+        """Raise ServerError naming what died. Takes less than a millisecond.
+
+        A server that we did not start is asked for a real inference instead.
+        """
+        server = self.state.server
+        if server is None:
+            address = self.state.addresses.grpc
+            probe.probe(address, roles=probe.served_roles(address))
+            return
+        if server.process() is None:
+            raise ServerError(
+                f"{death('The Triton server', signal_of(server.pid))}.",
+                hint=f"Its log: {paths.server_dir(self.state.deployment) / LOG}",
+            )
+        for stub, model in self.stubs.items():
+            if stub.process() is None:
+                what = f"The Python stub of model {model} (PID {stub.pid})"
+                raise ServerError(
+                    f"{death(what, signal_of(stub.pid))}; {self.state} cannot answer any more.",
+                    hint="Start the server again.",
+                )
+
+    def check_from_outside(self) -> None:
+        """`check` for a client of the server, who may leave a death to the supervisor.
+
+        While that process lives the server is started again at the same address, and requests are
+        sent again until then.
+        """
+        try:
+            self.check()
+        except ServerError as error:
+            state = self.state
+            if supervisor_of(state.deployment) or (state.supervisor and state.supervisor.process()):
+                return
+            if state.supervisor:
+                raise
+            whose = (
+                "The process that had started it is gone, so nobody starts it again."
+                if state.shared
+                else "It belonged to another process, which stops it when it ends."
+            )
+            raise ServerError(
+                error.message,
+                hint=f"{whose} One that stays for all: tts serve {state.deployment}\n{error.hint}",
+            ) from error
+
+
+class LocalHealth:
+    """The health of a deployment's server on this machine, through all of its restarts."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Raises ServerError if it has never been started."""
+        self._deployment = deployment
+        self._file = paths.server_dir(deployment.name) / STATE
+        state = peek_state(self._file)
+        if state is None:
+            raise ServerError(
+                f"No server of {deployment.name} is running.",
+                hint=f"Start it: tts serve {deployment.named}",
+            )
+        self.address = state.addresses.grpc
+        self._health = observe(state)
+
+    def check(self) -> None:
+        """See Health; a restarted server is a different one."""
+        self._look().check()
+
+    def check_from_outside(self) -> None:
+        """See Health."""
+        self._look().check_from_outside()
+
+    def _look(self) -> Health:
+        state = peek_state(self._file)
+        if state and state.server != self._health.state.server:
+            self._health = observe(state)
+        return self._health
+
+
+async def watch(check: Callable[[], None], interval_s: float) -> None:
+    """Call a check for ever, in a thread because it may wait for a network; ends by its error."""
+    while True:
+        await asyncio.to_thread(check)
+        await asyncio.sleep(interval_s)
+
+
+def observe(state: ServerState) -> Health:
+    """Record the processes of a server that answers now, to be checked later."""
+    process = state.server and state.server.process()
+    stubs: dict[Identity, str] = {}
+    if process:
+        children = []
+        with suppress(psutil.NoSuchProcess):  # it has just died
+            children = process.children(recursive=True)  # under mpirun they are grandchildren
+        for child in children:
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                words = child.cmdline()
+                # "<stub> <repository>/<model>/<version>/model.py ..."
+                if words and Path(words[0]).name == STUB:
+                    stubs[identify(child.pid)] = Path(words[1]).parents[1].name
+    return Health(state, stubs)

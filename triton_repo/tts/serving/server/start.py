@@ -27,11 +27,10 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .health import observe
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
-from .locks import close_lock
-from .lookup import find_server, state_file, stop_server
+from .locks import close_lock, give_back, take_share
+from .lookup import find_server, observe, state_file, stop_server
 from .state import (
     LOG,
     Mishap,
@@ -42,11 +41,11 @@ from .state import (
     now,
     peek_state,
     read_state,
+    supervising,
+    supervisor_of,
     writable,
     write_state,
 )
-from .supervisor import supervising, supervisor_of
-from .users import give_back, take_share
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
@@ -190,7 +189,7 @@ def start_server(
             if short := shortage(require_memory(deployment)):
                 say(short)
     runtime = find_runtime(deployment)
-    name = deployment.server_name
+    name = deployment.name
     grpc_socket = socket_path(name)
     with writable(deployment.name):
         folder = private_folder(paths.server_dir(name))
@@ -265,7 +264,7 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target == "openvino":
             raise
         runtime = Docker(image(deployment))
-    addresses = choose_addresses(deployment.server, socket_path(deployment.server_name))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
     return server_command(runtime, deployment, addresses)
 
 
@@ -316,14 +315,14 @@ def _when_ready(
             raise Mishap(error.message, error.hint) from error
         raise
     state = ServerState(
-        deployment=deployment.server_name,
+        deployment=deployment.name,
         digest=digest,
         addresses=addresses,
         server=launched.server,
         guard=identify(launched.guard.pid),
         shm_prefix=launched.command.shm_prefix,
         container=launched.command.container,
-        supervisor=supervisor_of(deployment.server_name, lasting=True),
+        supervisor=supervisor_of(deployment.name, lasting=True),
         shared=share is not None,
         started=now(),
     )

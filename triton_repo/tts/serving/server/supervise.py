@@ -17,8 +17,16 @@ from .launch import Stopped
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import use_server
 from .start import TELL_S, RunningServer, start_server
-from .state import LOG, Identity, Mishap, ServerState
-from .supervisor import comes_back, is_down, supervising, supervisor_of
+from .state import (
+    LOG,
+    Identity,
+    Mishap,
+    ServerState,
+    comes_back,
+    is_down,
+    supervising,
+    supervisor_of,
+)
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5
@@ -55,7 +63,7 @@ def supervise(
     on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(deployment.server_name, lasting=lasting):
+    with supervising(deployment.name, lasting=lasting):
         try:
             while True:
                 try:
@@ -115,7 +123,7 @@ def wait_for_server(
     `check` may raise to end the wait. Raises ServerError once the start that is waited for has done
     nothing for as long as one of our own may.
     """
-    name = deployment.server_name
+    name = deployment.name
     log = paths.server_dir(name) / LOG
     began = told = time.monotonic()
     starter: Identity | None = None
@@ -156,7 +164,7 @@ def wait_before_restart(failures: Sequence[float]) -> float | None:
 
 
 class BackgroundServer(threading.Thread):
-    """Supervises one server (see `supervise`) until `stop` is set, or it fails for good."""
+    """Supervises a shared server (see `supervise`) until `stop` is set, or it fails for good."""
 
     def __init__(
         self,
@@ -164,14 +172,12 @@ class BackgroundServer(threading.Thread):
         stop: threading.Event,
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None] = lambda loading: None,
-        iteration_log: bool | None = None,
         *,
         lasting: bool = True,
-        shared: bool = False,
     ) -> None:
         """`say` and `on_loading` are called in the thread; the rest: see `supervise`."""
         # a daemon: a program that never ends it can still end, and its server with it
-        super().__init__(name=deployment.server_name, daemon=True)
+        super().__init__(name=deployment.name, daemon=True)
         self.ready = threading.Event()
         """Set when it serves for the first time."""
         self.error: TtsError | None = None
@@ -180,9 +186,7 @@ class BackgroundServer(threading.Thread):
         self._stop_serving = stop
         self._say = say
         self._on_loading = on_loading
-        self._iteration_log = iteration_log
         self._lasting = lasting
-        self._shared = shared
 
     def comes_back(self) -> bool:
         """Whether its server is down, and is started again."""
@@ -198,13 +202,12 @@ class BackgroundServer(threading.Thread):
         try:
             supervise(
                 self._deployment,
-                iteration_log=self._iteration_log,
                 say=self._say,
                 on_loading=self._on_loading,
                 on_ready=self.ready.set,
                 stop=self._stop_serving,
                 lasting=self._lasting,
-                shared=self._shared,
+                shared=True,
             )
         except KeyboardInterrupt:
             pass

@@ -3,31 +3,9 @@
 const ttsReport = (() => {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
   const figures = read("figure-data");
-  const { folder, runs, first } = read("tree-data");
-  const packed = new Map(Object.entries(read("packed-trees")));
+  const { runs, first } = read("tree-data");
+  const packed = read("packed-trees");
   const unpacked = new Map();
-  const loading = new Map();
-
-  // called by the files beside the page
-  function addTrees(more) {
-    for (const [place, text] of Object.entries(more)) packed.set(place, text);
-  }
-
-  function load(file) {
-    if (!loading.has(file)) {
-      loading.set(file, new Promise((done, failed) => {
-        const script = document.createElement("script");
-        script.src = `${folder}/${file}`;
-        script.onload = done;
-        script.onerror = () => {
-          loading.delete(file);
-          failed(new Error(`This tree is in ${folder}/${file}, which is not beside this page.`));
-        };
-        document.head.append(script);
-      }));
-    }
-    return loading.get(file);
-  }
 
   async function unpack(text) {
     const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -39,8 +17,7 @@ const ttsReport = (() => {
   async function tree(run, number, keep = true) {
     const place = `${run}/${number}`;
     if (unpacked.has(place)) return unpacked.get(place);
-    if (!packed.has(place)) await load(runs[run].problems[number].file);
-    const opened = await unpack(packed.get(place));
+    const opened = await unpack(packed[run][number]);
     if (keep) unpacked.set(place, opened);
     return opened;
   }
@@ -72,5 +49,5 @@ const ttsReport = (() => {
     return Number.isInteger(cell) ? cell.toLocaleString("en") : String(+cell.toPrecision(5));
   }
 
-  return { figures, runs, first, tree, addTrees, element, table };
+  return { figures, runs, first, tree, element, table };
 })();

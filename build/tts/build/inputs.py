@@ -1,0 +1,185 @@
+"""What the engines of a deployment are made from, each part opened once and handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+
+from .checkpoint import CHECKPOINT_FILES, Checkpoint, open_checkpoint
+from .errors import CheckpointError
+from .model_config import ModelConfig
+from .spec import READ_AT_LABELS, Deployment, EngineSpec, Labels, Role, VerifierRole, VerifierSpec
+from .tensorrt.model_shape import known_model, shape_of
+from .tokenizer import Tokenizer
+from .verifiers.dialogue import VerifierDialogue, column_tokens, verifier_dialogue
+from .verifiers.head import VALUE_HEAD
+from .weights import Weights
+
+
+class EngineInputs:
+    """The inputs of one role; each is read when it is first asked for, and kept.
+
+    A role whose engine runs elsewhere has tokenizer and dialogue, and a shape if its tokenizer's
+    folder has a config.json. Each raises CheckpointError where it cannot be read.
+    """
+
+    def __init__(self, deployment: Deployment, role: Role) -> None:
+        """Nothing is read yet."""
+        self.deployment = deployment
+        self.role: Role = role
+        self.role_spec = deployment.roles()[role]
+        self.folder = self.role_spec.tokenizer_folder
+        self.found = self._stamps()
+
+    @property
+    def spec(self) -> EngineSpec:
+        """The compiled engine's part of the deployment."""
+        return self.deployment.engines()[self.role]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the checkpoint, or at least what describes it, is on this machine."""
+        return (self.folder / "config.json").is_file()
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the shape is known by the checkpoint's name alone, and serves this target."""
+        return self.deployment.target != "openvino" and known_model(self.folder) is not None
+
+    @cached_property
+    def shape(self) -> ModelConfig:
+        """The shape as the role uses it: of the checkpoint, or as published before it is here."""
+        if not isinstance(self.role_spec, EngineSpec):
+            return shape_of(self.folder)
+        return engine_shape(shape_of(self.folder, self.deployment.target), self.spec)
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint with every tensor that the engine is made from.
+
+        Raises CheckpointError also for a head that must be stated, or is stated wrongly.
+        """
+        checkpoint, spec = open_checkpoint(self.folder, self.shape), self.spec
+        if isinstance(spec, VerifierSpec) and spec.head is None and self.shape.head is None:
+            own = f"{VALUE_HEAD.layers[0]}.weight"
+            if own in checkpoint.weights:
+                raise CheckpointError(
+                    f"{self.folder} has a language head and a value head ({own}).",
+                    hint="Set verifier.head in the deployment file to value or to labels.",
+                )
+        return checkpoint
+
+    def require_weights(self) -> None:
+        """Check the weights as far as the toolkit knows what they must be."""
+        if self.shape.experts:
+            Weights(self.folder).require_ends()  # the converter checks that they are all there
+        else:
+            _ = self.checkpoint
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
+        return Tokenizer(self.folder)
+
+    @cached_property
+    def dialogue(self) -> VerifierDialogue | None:
+        """How steps are put to a verifier; None for a generator."""
+        spec = self.role_spec
+        return verifier_dialogue(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None
+
+    @cached_property
+    def label_columns(self) -> tuple[int, int] | None:
+        """The tokens of a verifier's logit columns; None for a generator."""
+        spec = self.role_spec
+        return column_tokens(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None
+
+    def has_changed(self) -> bool:
+        """Whether a file of the checkpoint is another than before anything was opened."""
+        return self._stamps() != self.found
+
+    def _stamps(self) -> list[tuple[str, int, int]]:
+        files = [self.folder / name for name in CHECKPOINT_FILES]
+        with suppress(OSError):
+            files += sorted(self.folder.glob("*.safetensors"))
+        found = []
+        for file in files:
+            with suppress(OSError):
+                status = file.stat()
+                found.append((file.name, status.st_size, status.st_mtime_ns))
+        return found
+
+
+class Inputs:
+    """The inputs of every role of a deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Nothing is read yet."""
+        self.deployment = deployment
+        self.roles = {role: EngineInputs(deployment, role) for role in deployment.roles()}
+
+    @property
+    def engines(self) -> dict[Role, EngineInputs]:
+        """Those of the compiled engines, generator first."""
+        return {role: self.roles[role] for role in self.deployment.engines()}
+
+    def shapes(self) -> dict[Role, ModelConfig]:
+        """The shape of each compiled engine; raises CheckpointError."""
+        return {role: inputs.shape for role, inputs in self.engines.items()}
+
+    def known(self) -> Iterator[EngineInputs]:
+        """Those of the compiled engines whose shape is known."""
+        for inputs in self.engines.values():
+            if inputs.is_here or inputs.is_published:
+                with suppress(CheckpointError):
+                    _ = inputs.shape
+                    yield inputs
+
+    def fresh(self) -> Inputs:
+        """These, or others if a file has changed since: whoever waited must not use old ones."""
+        changed = any(inputs.has_changed() for inputs in self.roles.values())
+        return Inputs(self.deployment) if changed else self
+
+
+def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
+    """The shape with the head that the engine is to have.
+
+    Raises CheckpointError for a generator without a language head, and where the deployment states
+    a head that the checkpoint does not have, or labels for one that has no use for them.
+    """
+    if not isinstance(spec, VerifierSpec):
+        if model.head:
+            raise CheckpointError(
+                f"{spec.checkpoint}/config.json names a verifier with {model.head.text}, which "
+                "cannot generate.",
+                hint="Set generator.checkpoint to a causal language model.",
+            )
+        return model
+    if spec.head == "value" and model.head is None:
+        model = replace(model, head=VALUE_HEAD)  # beside the language head, as TRL saves it
+    found = model.head.kind if model.head else "labels"
+    if spec.head not in (None, found):
+        raise CheckpointError(
+            f"verifier.head is {spec.head!r}, but {spec.checkpoint}/config.json names an "
+            f"architecture with {judged_by(model, spec)}.",
+            hint="Leave verifier.head out to take what the checkpoint says.",
+        )
+    if model.head and spec.labels != Labels():
+        raise CheckpointError(
+            f"verifier.labels are given, but {spec.checkpoint} judges by {model.head.text}.",
+            hint="Remove verifier.labels from the deployment file.",
+        )
+    return model
+
+
+def is_likelihood(spec: EngineSpec) -> bool:
+    """Whether an engine answers with the likelihood of a step instead of logits."""
+    return isinstance(spec, VerifierSpec) and spec.facts.output == "likelihood"
+
+
+def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
+    """What a verifier of this shape judges with, in words."""
+    if model.head:
+        return model.head.text
+    return spec.facts.judged_by if isinstance(spec, VerifierSpec) else READ_AT_LABELS

@@ -1,0 +1,59 @@
+"""From the models that a deployment names to the folders that everything else reads.
+
+A GGUF file becomes a checkpoint folder, a name on the Hugging Face hub the folder of its tokenizer.
+The first time that takes a while, and writes or fetches files: so it is a step of its own, which
+`load_deployment` leaves to the commands that need the models.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from .gguf import SUFFIX
+from .spec import Deployment, EngineSpec, RemoteSpec, load_deployment
+
+Say = Callable[[str], None]
+
+
+def say_on_stderr(line: str) -> None:
+    """Say what takes a while, beside whatever a command prints."""
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def open_deployment(name_or_file: str | Path, say: Say = say_on_stderr) -> Deployment:
+    """A deployment by its file or its bundled name, with the folders of its models.
+
+    Raises what `load_deployment` and `resolve_models` raise.
+    """
+    return resolve_models(load_deployment(name_or_file), say)
+
+
+def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployment:
+    """The deployment with the folders of its models; `say` gets a line before a long step.
+
+    Raises CheckpointError for a GGUF file or a tokenizer that cannot be had, BuildError where a
+    folder cannot be written.
+    """
+    update: dict[str, EngineSpec | RemoteSpec] = {}
+    for role, engine in deployment.engines().items():
+        folder = _folder(engine.checkpoint, say)
+        update[role] = engine.model_copy(update={"checkpoint": folder})
+    for role, remote in deployment.remotes().items():
+        if remote.tokenizer.is_absolute():
+            folder = _folder(remote.tokenizer, say)
+        else:
+            from .hub_tokenizer import tokenizer_folder
+
+            folder = tokenizer_folder(str(remote.tokenizer), say)
+        update[role] = remote.model_copy(update={"tokenizer": folder})
+    return deployment.model_copy(update=update)
+
+
+def _folder(path: Path, say: Say) -> Path:
+    if path.suffix.lower() != SUFFIX:
+        return path
+    from .gguf.folder import checkpoint_folder
+
+    return checkpoint_folder(path, say)

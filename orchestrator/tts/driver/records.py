@@ -1,0 +1,84 @@
+"""What a driver reports: every request when it has ended, what took none, and idle engines.
+
+Times are those of the driver's clock, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tts.problem import Problem
+from tts.scheduling import Kind, Prefetch
+from tts.search import Expand, NodePath, Score, Thought
+
+Answer = tuple[Thought, ...] | float | None
+"""The result of a request: thoughts, a score, or nothing for a prefetch."""
+
+Engine = Literal["generator", "verifier"]
+ENGINES: tuple[Engine, Engine] = ("generator", "verifier")
+
+CancelReason = Literal["ended", "pruned", "slot"]
+"""Its search has ended or wants it no longer, or its slot was needed for work that is certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A queued problem became a running one."""
+
+    at: float
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that an engine was sent has been answered or cancelled."""
+
+    problem: str
+    work: Expand | Score | Prefetch
+    kind: Kind
+    """The kind that it was sent as."""
+    prompt_tokens: int
+    in_flight: tuple[int, int]
+    """Requests on the generator and the verifier when it was sent, itself included."""
+    sent: float
+    done: float
+    answer: Answer = None
+    tokens: int = 0
+    """Generated tokens."""
+    cancelled: CancelReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedScore:
+    """A node got a score without a request of its own."""
+
+    at: float
+    problem: str
+    node: NodePath
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A search asked for an expansion that had been sent ahead."""
+
+    at: float
+    problem: str
+    node: NodePath
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing was in flight on an engine."""
+
+    engine: Engine
+    since: float
+    until: float
+    why: str
+
+
+Record = Started | Request | SharedScore | Used | Idle
+TakeRecord = Callable[[Record], None]
+"""Takes each record as it comes; it must not raise."""

@@ -1,0 +1,529 @@
+"""The figures of runs side by side, and problem by problem: each run against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import altair as alt
+
+from tts.runs.compare import (
+    Comparison,
+    Row,
+    asked_alike,
+    best_of,
+    joined_curves,
+    label,
+    pooled,
+    varying,
+)
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.pairs import Pair, Setting
+from tts.runs.statistics import best_within, half_width, pareto_front
+
+from ..comparison import MOST_PAIRS, budget_in_words, setting_cell
+from .charts import (
+    ALL_FIELDS,
+    BLUE,
+    COLOURS,
+    GREEN,
+    LOGARITHMIC,
+    LONG_NAMES,
+    MOST_ROWS,
+    PERCENT,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    bars_height,
+    chart,
+    intervals,
+    legend,
+    number,
+    percent,
+    spec,
+    thinned,
+    tint,
+)
+from .figure import Figure, Spec, TableRow
+
+CostUnit = Literal["tokens", "seconds"]
+_TITLES: dict[CostUnit, str] = {
+    "tokens": "generated tokens per problem",
+    "seconds": "seconds per problem (wall time over problems)",
+}
+_RIGHT_IN = {
+    "both": GREEN,
+    "only the baseline": VERMILLION,
+    "only this run": BLUE,
+    "neither": PURPLE,
+}
+
+
+def comparison_figures(found: Comparison) -> list[Figure]:
+    """The figures of a comparison; of rows without references, and of pairs, as far as there are
+    any.
+    """
+    unfinished = [name for names in found.unfinished.values() for name in names]
+    notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
+    figures = rows_figures(found.rows, notes)
+    if found.pairs:
+        figures += pairs_figures(found.pairs, found.runs, found.names, found.settings)
+    return figures
+
+
+def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
+    """The figures of rows with accuracies; `notes` are added to those of each.
+
+    Only rows that were asked the same can be compared: the others are left out, which a note says.
+    """
+    rows = [row for row in rows if row.accuracy is not None and row.problems]
+    if not rows:
+        return []
+    alike = max(asked_alike(rows), key=len)
+    if others := len(rows) - len(alike):
+        notes = [*notes, f"{others} of {len(rows)} were asked other questions, and left out."]
+    together = pooled(alike)
+    found = (
+        cost_figure(together, "tokens", notes),
+        cost_figure(together, "seconds", notes),
+        over_n(alike, notes),
+        schedules(alike, notes),
+    )
+    return [figure for figure in found if figure]
+
+
+def pairs_figures(
+    pairs: Sequence[Pair],
+    runs: Sequence[MeasuredRun],
+    names: Sequence[str],
+    settings: Sequence[Setting],
+) -> list[Figure]:
+    """The figures of each run against the first, under these names."""
+    named = dict(zip(names[1:], pairs, strict=True))
+    figures = [
+        settings_figure(settings, names),
+        accuracy_differences(named, names[0]),
+        cost_differences(named, names[0]),
+    ]
+    for place, (name, pair) in enumerate(list(named.items())[:MOST_PAIRS], start=1):
+        both, called = (runs[0], runs[place]), (names[0], name)
+        figures += [by_problem(pair, both, called, place), disagreements(pair, both, called, place)]
+    return [figure for figure in figures if figure]
+
+
+def cost_figure(
+    rows: Mapping[str, Sequence[Row]], cost: CostUnit, notes: Sequence[str]
+) -> Figure | None:
+    """Accuracy against the cost of a problem, a line for each name, with the front.
+
+    `rows` are those of each name, seeds together (`pooled`).
+    """
+    places = sorted(
+        ((name, row) for name, of_name in rows.items() for row in of_name),
+        key=lambda each: cost_of(each[1], cost),
+    )
+    if not places:
+        return None
+    front = certain_front([row for _, row in places], cost)
+    best = {budget: best_of(each) for budget, each in _by_budget(row for _, row in places).items()}
+    table: list[TableRow] = []
+    for name, row in places:
+        low, high = row.interval_95 or (None, None)
+        gain = row.gain_over(best[tuple(row.budget.items())])
+        table.append(
+            {
+                "strategy": name,
+                "n": row.n,
+                "budget": budget_in_words(row.budget) or None,
+                cost: round(cost_of(row, cost), 4),
+                "accuracy": round(row.accuracy or 0.0, 4),
+                "low": low,
+                "high": high,
+                "to the best": round(gain.mean, 4) if gain else None,
+                "from": round(gain.low, 4) if gain else None,
+                "up to": round(gain.high, 4) if gain else None,
+                "on the front": any(row is each for each in front),
+            }
+        )
+    if not any(row["budget"] for row in table):
+        table = [{k: v for k, v in row.items() if k != "budget"} for row in table]
+    called = {id(row): f"{name}, n={row.n}" for name, row in places}
+    steps = "; ".join(
+        f"{called[id(row)]} ({_share_of(row)}, {number(cost_of(row, cost))} {cost} per problem)"
+        for row in front
+    )
+    return Figure(
+        f"accuracy-against-{cost}",
+        f"Accuracy against {cost}",
+        f"From the cheapest on, each right more often than the one before beyond the noise: "
+        f"{steps}.{_within(rows, cost)}",
+        table,
+        _cost_spec(cost, list(rows)),
+        notes=[
+            "Vertical lines are 95% intervals (Wilson, by problems); large marks are on the front. "
+            "Differences to the best at the same budget are paired: of the same problems.",
+            *(["Seconds are the wall time of one run each."] if cost == "seconds" else []),
+            *notes,
+        ],
+    )
+
+
+def _cost_spec(cost: CostUnit, names: Sequence[str]) -> Spec:
+    scale = alt.Scale(type="log", nice=False, padding=15)
+    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC)
+    hue = tint("strategy", names)
+    shape = alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names))
+    size = alt.condition("datum['on the front']", alt.value(120), alt.value(40))
+    bars = chart().mark_rule(opacity=0.35).encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=hue)
+    lines = chart().mark_line(opacity=0.6).encode(x=x, y=_accuracy("accuracy:Q"), color=hue)
+    marks = (
+        chart()
+        .mark_point(filled=True, tooltip=ALL_FIELDS)
+        .encode(x=x, y=_accuracy("accuracy:Q"), color=hue, shape=shape, size=size)
+    )
+    return spec(alt.layer(bars, lines, marks), 300)
+
+
+def certain_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
+    """The rows on the Pareto front that the problems tell apart, by rising cost.
+
+    It begins with the cheapest one; a dearer one joins where it is right more often than the last
+    one beyond the noise: by the interval of the difference on the same problems.
+    """
+    front: list[Row] = []
+    for place in pareto_front([(cost_of(row, cost), row.accuracy or 0.0) for row in rows]):
+        gain = rows[place].gain_over(front[-1]) if front else None
+        if not front or (gain is not None and gain.low > 0):
+            front.append(rows[place])
+    return front
+
+
+def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
+    """The best row of each name within the least cost at which each has one; nothing is
+    interpolated.
+    """
+    if len(rows) < 2:
+        return ""
+    points = {
+        name: [(cost_of(row, cost), row.accuracy or 0.0) for row in of_name]
+        for name, of_name in rows.items()
+    }
+    least = max(min(point[0] for point in of_name) for of_name in points.values())
+    within = {
+        name: rows[name][place]
+        for name, of_name in points.items()
+        if (place := best_within(of_name, least)) is not None
+    }
+    ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
+    said = ", ".join(f"{name} {_share_of(row)}" for name, row in ranked)
+    return f" Within {number(least)} {cost} per problem: {said}."
+
+
+def _by_budget(rows: Iterable[Row]) -> dict[tuple[tuple[str, float], ...], list[Row]]:
+    found: dict[tuple[tuple[str, float], ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row.budget.items()), []).append(row)
+    return found
+
+
+def _share_of(row: Row) -> str:
+    """`40.0% (22 to 61%)`, with the 95% interval."""
+    if not row.interval_95:
+        return percent(row.accuracy)
+    low, high = row.interval_95
+    return f"{percent(row.accuracy)} ({100 * low:.0f} to {100 * high:.0f}%)"
+
+
+def cost_of(row: Row, cost: CostUnit) -> float:
+    """Per problem that was solved; never 0 when rounded, which no logarithmic axis shows."""
+    return max(row.tokens_per_problem if cost == "tokens" else row.wall_s_per_problem, 1e-4)
+
+
+def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
+    """Accuracy over n, a line for each strategy; None where no strategy has two points."""
+    also = varying(rows)
+    curves = joined_curves([label(row, also) for row in rows], rows)
+    if all(len(points) < 2 for points in curves.values()):
+        return None
+    table: list[TableRow] = [
+        {"strategy": name, "n": n, "accuracy": point.accuracy, "pass@n": point.pass_at_n}
+        for name, points in curves.items()
+        for n, point in sorted(points.items())
+    ]
+    drawn = (
+        chart()
+        .mark_line(point=True, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
+            y=_accuracy("accuracy:Q"),
+            color=tint("strategy", list(curves)),
+            strokeDash=_dashed(list(curves)),
+        )
+    )
+    top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
+    widest = max(half_width(point.accuracy, row.problems) for row in rows for point in row.curve)
+    return Figure(
+        "accuracy-over-n",
+        "Accuracy over n",
+        f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} at "
+        f"n={top['n']}. 95% intervals are at most ±{100 * widest:.1f} points (Wilson).",
+        table,
+        spec(drawn, 280),
+        notes=[
+            "Below a run's own n: averages over its disjoint blocks of chains or subtrees.",
+            *notes,
+        ],
+    )
+
+
+def schedules(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
+    """How long the same searches took under each schedule; None where only one was used."""
+    searches: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        key = (label(row, ()), row.n, row.summary.search)
+        searches.setdefault(key, {}).setdefault(row.summary.schedule, row)
+    several = [by_schedule for by_schedule in searches.values() if len(by_schedule) > 1]
+    if not several:
+        return None
+    also = [name for name in varying(rows) if name != "schedule"]
+    table: list[TableRow] = []
+    for by_schedule in several:
+        first = next(iter(by_schedule.values()))
+        slowest = max(row.wall_s for row in by_schedule.values())
+        table += [
+            {
+                "search": f"{label(first, also)}, n={first.n}",
+                "schedule": schedule,
+                "seconds": round(row.wall_s, 3),
+                "problems": row.problems,
+                "speed-up": round(slowest / row.wall_s, 3) if row.wall_s else None,
+                "same answers": row.right == first.right,
+            }
+            for schedule, row in by_schedule.items()
+        ]
+    names = list(dict.fromkeys(str(row["schedule"]) for row in table))
+    best = max(table, key=lambda row: float(row["speed-up"] or 0.0))
+    other = sum(not row["same answers"] for row in table)
+    answers = (
+        f"In {other} runs other problems are right than under the first schedule of the search."
+        if other
+        else "The same problems are right under each schedule of a search."
+    )
+    drawn = (
+        chart()
+        .mark_bar(tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("seconds:Q", title="seconds of the whole run"),
+            y=alt.Y("search:N", title=None, axis=LONG_NAMES),
+            yOffset=alt.YOffset("schedule:N", sort=names),
+            color=tint("schedule", names),
+        )
+    )
+    return Figure(
+        "schedules",
+        "Schedules side by side",
+        f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
+        f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
+        f"search. That is one run each, without an interval. {answers}",
+        table,
+        spec(drawn, 28 * len(table)),
+        notes=notes,
+    )
+
+
+def settings_figure(differing: Sequence[Setting], names: Sequence[str]) -> Figure | None:
+    """The differences between the runs' configurations, as a table; None if there are none."""
+    if not differing:
+        return None
+    rows: list[TableRow] = [
+        {"setting": each.name, **dict(zip(names, map(setting_cell, each.values), strict=True))}
+        for each in differing
+    ]
+    said = ", ".join(each.name for each in differing)
+    return Figure("settings", "What differs", f"The runs differ in {said}.", rows)
+
+
+def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Each run's accuracy minus the baseline's; None without references."""
+    rows: list[TableRow] = [
+        {
+            "run": name,
+            "points": round(100 * pair.gain, 2),
+            "low": round(100 * pair.gain_95[0], 2),
+            "high": round(100 * pair.gain_95[1], 2),
+            "only the baseline": len(pair.only_baseline),
+            "only this run": len(pair.only_other),
+            "problems": pair.judged,
+            "p (McNemar)": round(pair.p_value, 5),
+        }
+        for name, pair in pairs.items()
+        if pair.gain is not None and pair.gain_95 is not None
+    ]
+    return _differences(
+        "accuracy-differences",
+        f"Accuracy against {baseline}",
+        f"Points of right answers more or fewer than {baseline} on the common problems",
+        rows,
+        "points",
+        ["95% intervals of paired shares (Agresti and Min, 2005)."],
+    )
+
+
+def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Each run's costs per problem, relative to the baseline's."""
+    rows: list[TableRow] = [
+        {
+            "run": _cost_name(cost.name) if len(pairs) == 1 else f"{name}: {_cost_name(cost.name)}",
+            "percent": round(100 * cost.difference / cost.baseline, 2),
+            "low": round(100 * cost.difference_95[0] / cost.baseline, 2),
+            "high": round(100 * cost.difference_95[1] / cost.baseline, 2),
+            "baseline": round(cost.baseline, 3),
+            "this run": round(cost.other, 3),
+            "problems": len(pair.common),
+        }
+        for name, pair in pairs.items()
+        for cost in pair.costs
+        if cost.baseline
+    ]
+    return _differences(
+        "cost-differences",
+        f"Cost per problem against {baseline}",
+        f"Percent more or less than {baseline} on the same problems",
+        rows,
+        "percent",
+        [
+            "95% intervals of paired differences. Seconds are from a problem's start to its "
+            "answer, which depends on how many problems run at once."
+        ],
+    )
+
+
+def _differences(
+    name: str, title: str, what: str, rows: Sequence[TableRow], column: str, notes: Sequence[str]
+) -> Figure | None:
+    """Dots with intervals about 0, a line for each row; None without rows."""
+    if not rows:
+        return None
+    said = "; ".join(
+        f"{row['run']} {row[column]:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})"
+        for row in rows[:MOST_PAIRS]
+    )
+    y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
+    zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
+    marks = intervals(column, y, lambda field: alt.X(field, title=column))
+    return Figure(
+        name,
+        title,
+        f"{what}: {said}.",
+        rows,
+        spec(alt.layer(zero, *marks), bars_height(len(rows))),
+        notes=notes,
+    )
+
+
+def by_problem(
+    pair: Pair, runs: tuple[MeasuredRun, MeasuredRun], names: tuple[str, str], place: int
+) -> Figure | None:
+    """The tokens of each common problem in both runs, and who had it right."""
+    ours, theirs = (run.measures.problems for run in runs)
+    right_in = dict.fromkeys(pair.only_baseline, "only the baseline")
+    right_in |= dict.fromkeys(pair.only_other, "only this run")
+    rows: list[TableRow] = [
+        {
+            "problem": problem,
+            "baseline tokens": max(1, ours[problem].tokens),
+            "tokens": max(1, theirs[problem].tokens),
+            "right in": right_in.get(
+                problem, "both" if ours[problem].right(runs[0].rule) else "neither"
+            ),
+        }
+        for problem in thinned(pair.common)
+    ]
+    if len(rows) < 2:
+        return None
+    scale, axis = alt.Scale(type="log", nice=False, padding=12), LOGARITHMIC
+    tokens = [max(1, run[problem].tokens) for run in (ours, theirs) for problem in pair.common]
+    outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
+    equal = (
+        chart()
+        .mark_rule(strokeDash=[4, 4], color=SKY)
+        .encode(
+            x=alt.XDatum(min(tokens), scale=scale),
+            x2=alt.X2Datum(max(tokens)),
+            y=alt.YDatum(min(tokens), scale=scale),
+            y2=alt.Y2Datum(max(tokens)),
+        )
+    )
+    hues = alt.Scale(domain=outcomes, range=[_RIGHT_IN[each] for each in outcomes])
+    dots = (
+        chart()
+        .mark_point(filled=True, size=45, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("baseline tokens:Q", title=f"tokens in {names[0]}", scale=scale, axis=axis),
+            y=alt.Y("tokens:Q", title=f"tokens in {names[1]}", scale=scale, axis=axis),
+            color=alt.Color("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
+        )
+    )
+    cheaper = sum(theirs[problem].tokens < ours[problem].tokens for problem in pair.common)
+    shown = f"{len(rows):,} of {len(pair.common):,} problems are drawn, evenly taken."
+    return Figure(
+        f"by-problem-{place}",
+        f"Problem by problem: {names[1]}",
+        f"{names[1]} takes fewer tokens than {names[0]} on {cheaper:,} of {len(pair.common):,} "
+        f"problems (below the dashed line). {len(pair.only_other):,} only it has right, "
+        f"{len(pair.only_baseline):,} only {names[0]}.",
+        rows,
+        spec(alt.layer(equal, dots), 300),
+        notes=[shown] if len(rows) < len(pair.common) else [],
+    )
+
+
+def disagreements(
+    pair: Pair, runs: tuple[MeasuredRun, MeasuredRun], names: tuple[str, str], place: int
+) -> Figure | None:
+    """The problems that only one of the two has right, as a table; None if there are none."""
+    found = [(problem, names[0]) for problem in pair.only_baseline]
+    found += [(problem, names[1]) for problem in pair.only_other]
+    if not found:
+        return None
+    rows: list[TableRow] = []
+    for problem, right_in in found[:MOST_ROWS]:
+        row: TableRow = {"problem": problem, "right in": right_in}
+        row["level"] = runs[0].measures.problems[problem].level
+        for run, name in zip(runs, names, strict=True):
+            row[f"answer in {name}"] = run.measures.problems[problem].answers.get(run.rule)
+        rows.append(row)
+    more = len(found) - len(rows)
+    return Figure(
+        f"disagreements-{place}",
+        f"Disagreements: {names[1]}",
+        f"{len(found):,} of {pair.judged:,} problems are right in one of the two only: "
+        f"{len(pair.only_baseline):,} in {names[0]}, {len(pair.only_other):,} in {names[1]}.",
+        rows,
+        notes=[f"{more:,} more are left out."] if more else [],
+    )
+
+
+def _cost_name(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _accuracy(field: str) -> alt.Y:
+    return alt.Y(field, title="accuracy", axis=PERCENT, scale=alt.Scale(zero=False))
+
+
+def _shapes(names: Sequence[str]) -> alt.Scale:
+    """A shape for each of the six colours' rounds, so that no two names look the same."""
+    shapes = ["circle", "square", "triangle-up", "diamond", "cross"]
+    return alt.Scale(
+        domain=list(names),
+        range=[shapes[place // len(COLOURS) % len(shapes)] for place in range(len(names))],
+    )
+
+
+def _dashed(names: Sequence[str]) -> alt.StrokeDash:
+    """Solid for the first six lines, then dashed in the same colours."""
+    patterns = [[1, 0], [6, 3], [2, 2]]
+    dashes = [patterns[place // len(COLOURS) % len(patterns)] for place in range(len(names))]
+    scale = alt.Scale(domain=list(names), range=dashes)
+    return alt.StrokeDash("strategy:N", title=None, legend=legend(names), scale=scale)

@@ -1,0 +1,292 @@
+"""A run against another one, problem by problem.
+
+They are compared on the problems that both have solved, with the same id and, as far as the logs
+hold it, the same question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from tts.build.errors import RunError
+from tts.search import NodePath
+
+from .config import RunConfig
+from .events import Generated
+from .log import read_events
+from .measured_run import MeasuredRun
+from .measures import ProblemMeasures
+from .state import ProblemState
+from .statistics import mcnemar, paired, share_difference_95
+
+CostName = Literal["generated_tokens", "verifier_tokens", "seconds"]
+_NOT_SETTINGS = ("problem_ids", "problems_digest", "deployment_source", "command")
+"""Keys of run.json: problems are matched by themselves, a deployment is known by its digest, and a
+command line says again what the others do."""
+_SAME_TREES = frozenset(
+    {"schedule", "speculation", "in_flight", "server", "limit", "problem_ids", "shard"}
+)
+"""Settings that may differ between runs that grow the same trees."""
+
+
+class Gain(NamedTuple):
+    """A difference in accuracy with its 95% interval, on the same problems."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something in which runs were asked for differently."""
+
+    name: str
+    """Its place in run.json, such as `parameters.temperature`."""
+    values: tuple[Any, ...]
+    """Its value in each run; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDifference:
+    """The first token, by depth and path, that is another one in the second of two trees."""
+
+    problem: str
+    node: NodePath
+    token: int
+    """Its place in the node's step, from 0."""
+    ids: tuple[int | None, int | None]
+    """What each tree has there; None where its step has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The trees of two runs that were asked for the same."""
+
+    differ: tuple[str, ...]
+    """The problems whose trees are not the same."""
+    first: TokenDifference | None
+    """In the first of them; None if none differs, or only in scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a problem took on average, on the problems of both runs."""
+
+    name: CostName
+    baseline: float
+    other: float
+    difference: float
+    """Other minus baseline."""
+    difference_95: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A run against the baseline, on the problems that both have solved."""
+
+    baseline: str
+    """Folder of the first run."""
+    other: str
+    """Folder of the run that is compared with it."""
+    common: tuple[str, ...]
+    """The ids of those problems, in the baseline's order."""
+    judged: int
+    """How many of them have a reference."""
+    right: tuple[int, int]
+    """How many of those are right in the baseline, and in the other run."""
+    only_baseline: tuple[str, ...]
+    """Problems that only the baseline has right."""
+    only_other: tuple[str, ...]
+    gain: float | None
+    """Accuracy of the other run minus the baseline's; None without references."""
+    gain_95: tuple[float, float] | None
+    p_value: float
+    """McNemar's exact test, of both runs being right equally often."""
+    costs: tuple[Cost, ...]
+    trees: Trees | None
+    """None where the runs were asked for different trees, or for trees that depend on timing."""
+
+
+def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Gain | None:
+    """How much more often we are right, over the problems of both; None without any.
+
+    Where each answer is right or wrong, the interval is that of paired shares.
+    """
+    differences = [right - theirs[name] for name, right in ours.items() if name in theirs]
+    found = paired(differences)
+    if found is None:
+        return None
+    if all(each in (-1, 0, 1) for each in differences):
+        counts = differences.count(1), differences.count(-1), len(differences)
+        return Gain(found.mean, *share_difference_95(*counts))
+    return Gain(found.mean, *found.interval_95)
+
+
+def pair_of(baseline: MeasuredRun, other: MeasuredRun) -> Pair:
+    """A run against the baseline; raises RunError if they share no problem.
+
+    Problems of unfinished runs that are not solved yet are not counted.
+    """
+    ours, theirs = baseline.measures.problems, other.measures.problems
+    same = _same_problem(baseline, other)
+    common = [name for name in ours if name in theirs and same(ours[name], theirs[name])]
+    if not common:
+        raise _nothing_in_common(baseline, other)
+    right = {
+        name: (ours[name].right(baseline.rule), theirs[name].right(other.rule))
+        for name in common
+        if ours[name].correct is not None is not theirs[name].correct
+    }
+    only_baseline = tuple(name for name, pair in right.items() if pair == (True, False))
+    only_other = tuple(name for name, pair in right.items() if pair == (False, True))
+    gain = gain_of(
+        {name: two for name, (_, two) in right.items()},
+        {name: one for name, (one, _) in right.items()},
+    )
+    return Pair(
+        baseline=str(baseline.folder),
+        other=str(other.folder),
+        common=tuple(common),
+        judged=len(right),
+        right=(sum(one for one, _ in right.values()), sum(two for _, two in right.values())),
+        only_baseline=only_baseline,
+        only_other=only_other,
+        gain=gain and gain.mean,
+        gain_95=gain and (gain.low, gain.high),
+        p_value=mcnemar(len(only_baseline), len(only_other)),
+        costs=tuple(_costs([(ours[name], theirs[name]) for name in common])),
+        trees=_trees(baseline, other, common),
+    )
+
+
+def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
+    """The differences between the runs' configurations, in the order of run.json."""
+    flat = [dict(_flat(config.to_json())) for config in configs]
+    names = dict.fromkeys(name for settings in flat for name in settings)
+    found = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
+    return [setting for setting in found if any(v != setting.values[0] for v in setting.values)]
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The ends of the folders' paths, as much of each as tells them apart."""
+    paths = [folder.resolve().parts for folder in folders]
+    deepest = max(map(len, paths), default=1)
+    for depth in range(1, deepest):
+        names = ["/".join(parts[-depth:]) for parts in paths]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return [str(folder) for folder in folders]
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if prefix or name not in _NOT_SETTINGS:
+            if isinstance(value, dict):
+                yield from _flat(value, f"{prefix}{name}.")
+            else:
+                yield prefix + name, value
+
+
+def _trees(baseline: MeasuredRun, other: MeasuredRun, common: Sequence[str]) -> Trees | None:
+    configs = (baseline.config, other.config)
+    asked = {setting.name for setting in differing_settings(configs)}
+    timed = baseline.config.limits.deadline_s is not None
+    unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
+    if asked - _SAME_TREES or timed or unseeded:
+        return None
+    ours, theirs = baseline.measures.problems, other.measures.problems
+    differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)
+    if not differ:
+        return Trees((), None)
+    return Trees(differ, _first_difference(baseline.folder, other.folder, differ[0]))
+
+
+def _first_difference(baseline: Path, other: Path, problem: str) -> TokenDifference | None:
+    ours, theirs = _steps(baseline, problem), _steps(other, problem)
+    for node in sorted(ours.keys() & theirs.keys(), key=lambda path: (len(path), path)):
+        for place, ids in enumerate(zip_longest(ours[node], theirs[node])):
+            if ids[0] != ids[1]:
+                return TokenDifference(problem, node, place, ids)
+    return None
+
+
+def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
+    state = ProblemState(problem)
+    for event in read_events(folder):
+        if isinstance(event, Generated) and event.problem == problem:
+            state.apply(event)
+    return {node: thought.ids for node, thought, _, _ in state.thoughts()}
+
+
+_COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
+    "generated_tokens": lambda problem: problem.tokens,
+    "verifier_tokens": lambda problem: problem.verifier_tokens,
+    "seconds": lambda problem: problem.seconds,
+}
+
+
+def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator[Cost]:
+    for name, cost_of in _COSTS.items():
+        costs = [
+            (one, other)
+            for ours, theirs in pairs
+            if (one := cost_of(ours)) is not None and (other := cost_of(theirs)) is not None
+        ]
+        if difference := paired([other - one for one, other in costs]):
+            baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
+            yield Cost(
+                name=name,
+                baseline=baseline,
+                other=other,
+                difference=difference.mean,
+                difference_95=difference.interval_95,
+            )
+
+
+def _same_problem(
+    one: MeasuredRun, other: MeasuredRun
+) -> Callable[[ProblemMeasures, ProblemMeasures], bool]:
+    drawn_alike = (one.config.dataset, one.config.seed) == (
+        other.config.dataset,
+        other.config.seed,
+    )
+
+    def same(ours: ProblemMeasures, theirs: ProblemMeasures) -> bool:
+        if ours.question is None or theirs.question is None:  # logs of older versions
+            return drawn_alike
+        return ours.question == theirs.question
+
+    return same
+
+
+def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
+    sides = [(run, run.measures.problems) for run in (baseline, other)]
+    for run, problems in sides:
+        if not problems:
+            return RunError(
+                f"The run in {run.folder} has not solved any problem yet.",
+                hint=f"Continue it: tts bench --resume {run.folder}",
+            )
+    (_, ours), (_, theirs) = sides
+    ids = len(ours.keys() & theirs.keys())
+    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()} - {None}
+    if ids:
+        shared = f"{ids} ids are in both, but they name other questions"
+    elif questions:
+        shared = f"{len(questions)} questions are in both, but under other ids"
+    else:
+        shared = "no id and no question is in both"
+    solved = " and ".join(
+        f"{run.folder} has solved {len(problems)} of dataset {run.config.dataset} "
+        f"(seed {run.config.seed})"
+        for run, problems in sides
+    )
+    return RunError(
+        f"The runs have no problem in common: {solved}; {shared}.",
+        hint="Compare runs of the same dataset, drawn with the same seed.",
+    )

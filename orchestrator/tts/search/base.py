@@ -1,0 +1,119 @@
+"""What strategies share: their parameters, and a search that grows a tree."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .protocol import Search, SearchResult, Work
+from .thought import Aggregation, Completion, Sampling, SeedOf
+from .tree import Tree, completions_so_far
+from .votes import AnswerOf
+
+
+class SearchConfig(BaseModel, ABC):
+    """Base of the strategies' parameters; names and defaults are search-and-learn's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    TAKES_BUDGET: ClassVar[bool] = False
+    """Whether a search goes on until its budget of tokens is spent, so that no n is fitted to it:
+    `auto`, whose budget is the mean of a run, and searches that have no end of their own."""
+
+    n: int = Field(default=16, ge=1, le=100_000)
+    """Number of completions that come out."""
+    temperature: float = Field(default=0.8, ge=0, le=10)
+    """Temperature of sampling; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Share of the probability from which tokens are drawn; 1 is all."""
+    max_tokens: int = Field(default=2048, ge=1)
+    """Most tokens of one request: of a step, or of a whole chain."""
+    agg_strategy: Aggregation = "last"
+    """How the scores of a path's steps become its own."""
+    answer_regex: str | None = None
+    """Regular expression that the boxed answer must match, if there is one."""
+    answer_schema: str | None = None
+    """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as run.json keeps them."""
+        return self.model_dump(mode="json")
+
+    @property
+    def sampling(self) -> Sampling:
+        """How every request is sampled."""
+        return Sampling(
+            self.temperature, self.top_p, self.max_tokens, self.answer_regex, self.answer_schema
+        )
+
+    @abstractmethod
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """A search of one problem with these parameters; each strategy's parameters define it.
+
+        `seed` gives every sample its seed. `answer_of` reads the answer out of a completion, for
+        strategies that stop once their vote is decided.
+        """
+
+
+class StepConfig(SearchConfig):
+    """Parameters that the tree strategies share."""
+
+    num_iterations: int = Field(default=40, ge=1)
+    """Most iterations; a chain that has not ended by then ends there."""
+    finish: Literal["depth", "eos"] = "depth"
+    """Whether the last iteration is like any other, or generates to the end of the sequence."""
+
+    def is_last(self, iteration: int) -> bool:
+        """Whether this is the last iteration; they count from 1."""
+        return iteration == self.num_iterations
+
+    def is_whole(self, iteration: int) -> bool:
+        """Whether this iteration generates to the end of the sequence."""
+        return self.finish == "eos" and self.is_last(iteration)
+
+
+def check_width(n: int, beam_width: int) -> None:
+    """Raise ValueError unless n beams split into groups of `beam_width`."""
+    if n % beam_width:
+        raise ValueError(f"n is {n}, which is not a multiple of beam_width ({beam_width})")
+
+
+Config = TypeVar("Config", bound=SearchConfig)
+
+
+class TreeSearch(Search, Generic[Config]):
+    """Base of the built-in strategies: collects what is asked, and builds the result.
+
+    A strategy defines `tell`, which appends to `_asks` and finally calls `_end`.
+    """
+
+    tree: Tree
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.tree = Tree()
+        self._asks: list[Work] = []
+        self._result: SearchResult | None = None
+
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def result(self) -> SearchResult | None:
+        """The completions, best first (unscored: by path)."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search; n completions at most."""
+        if self._result is None:
+            n, how = self.config.n, self.config.agg_strategy
+            self._end(completions_so_far(self.tree, how, n))
+        assert self._result is not None
+        return self._result
+
+    def _end(self, completions: tuple[Completion, ...]) -> None:
+        """The search is over: these come out, and what is told from now on changes nothing."""
+        self._result = SearchResult(completions, self.tree)
+        self._asks.clear()

@@ -1,0 +1,114 @@
+"""Small Llamas of transformers: made, saved, and sampled from on a CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from tts.datasets import chains
+from tts.datasets.chains import Chain
+
+from .text import VOCABULARY, Codec
+
+MAX_POSITIONS = 512
+ROPE_THETA = 10_000.0
+_OF_TRANSFORMERS = ("transformers_version", "rope_parameters", "dtype", "pretraining_tp")
+"""What newer versions of transformers write, and others would not read."""
+
+
+def shape(hidden: int, layers: int, heads: int, intermediate: int, *, tied: bool) -> LlamaConfig:
+    """The configuration of a model; for short sequences on a CPU plain attention trains faster."""
+    return LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        tie_word_embeddings=tied,
+        max_position_embeddings=MAX_POSITIONS,
+        rms_norm_eps=1e-5,
+        attn_implementation="eager",
+    )
+
+
+def new_model(config: LlamaConfig) -> LlamaForCausalLM:
+    """A model with random weights, drawn for training from scratch."""
+    model = LlamaForCausalLM(config)
+    for name, p in model.named_parameters():
+        if p.dim() == 2:
+            scale = 0.02 if "embed" in name or "lm_head" in name else p.shape[1] ** -0.5
+            if "o_proj" in name or "down_proj" in name:
+                scale *= (2 * config.num_hidden_layers) ** -0.5
+            nn.init.normal_(p, std=scale)
+    return model
+
+
+def hidden(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
+    """Right-padded ids [rows, tokens] -> hidden states [rows, tokens, hidden]."""
+    states: Tensor = model.model(ids, use_cache=False).last_hidden_state
+    return states
+
+
+def save(model: LlamaForCausalLM, folder: Path, codec: Codec) -> None:
+    """Write config.json, generation_config.json, and the weights in bfloat16."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config, weights = model.config, model.state_dict()
+    stored = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in weights.items()}
+    if config.tie_word_embeddings:
+        del stored["lm_head.weight"]
+    file = folder / "model.safetensors"
+    save_file(stored, file, metadata={"format": "pt"})
+    file.chmod(0o644)  # safetensors makes it readable by its owner only
+    ends = {"bos_token_id": codec.bos, "eos_token_id": codec.eot, "pad_token_id": codec.pad}
+    kept = {k: v for k, v in config.to_dict().items() if k not in _OF_TRANSFORMERS}
+    kept |= {"architectures": ["LlamaForCausalLM"], "rope_theta": ROPE_THETA}
+    kept |= {"torch_dtype": "bfloat16", **ends}
+    generation = {**ends, "do_sample": True, "temperature": 0.8}
+    for name, value in (("config.json", kept), ("generation_config.json", generation)):
+        text = json.dumps(value, indent=2, sort_keys=True)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+@torch.inference_mode()
+def sampled(
+    model: LlamaForCausalLM,
+    codec: Codec,
+    questions: Sequence[str],
+    count: int,
+    temperature: float = 0.8,
+    rows: int = 256,
+) -> list[list[list[str]]]:
+    """So many solutions of each question, as the texts of their steps; torch's seed draws them."""
+    prompts = [codec.prompt(question) for question in questions for _ in range(count)]
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    out: list[list[str]] = [[] for _ in prompts]
+    config = GenerationConfig(
+        do_sample=True,
+        temperature=temperature,
+        top_k=0,
+        max_new_tokens=200,
+        eos_token_id=codec.eot,
+        pad_token_id=codec.pad,
+    )
+    for at in range(0, len(order), rows):
+        part = order[at : at + rows]
+        width = max(len(prompts[i]) for i in part)
+        missing = torch.tensor([[width - len(prompts[i])] for i in part])
+        ids = torch.tensor([[codec.pad] * (width - len(prompts[i])) + prompts[i] for i in part])
+        seen = (torch.arange(width) >= missing).long()
+        written = model.generate(ids, attention_mask=seen, generation_config=config)
+        for i, row in zip(part, written[:, width:].tolist(), strict=True):
+            said = row[: row.index(codec.eot)] if codec.eot in row else row
+            out[i] = codec.decode(said).split(chains.STEP_DELIMITER)
+    return [out[i : i + count] for i in range(0, len(out), count)]
+
+
+def is_right(chain: Chain, steps: Sequence[str]) -> bool:
+    """Whether the box of the last step holds the chain's answer."""
+    return f"\\boxed{{{chain.answer}}}" in steps[-1]

@@ -1,0 +1,220 @@
+"""The figures of runs side by side, and problem by problem."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.amounts import amount
+from tests.reports.figures.checks import check, check_all
+from tests.runs.logs import SESSION, whole_logs
+from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
+
+from tts.reports.figures.charts import MOST_ROWS, tint
+from tts.reports.figures.comparison import (
+    comparison_figures,
+    cost_figure,
+    cost_of,
+    over_n,
+    pairs_figures,
+    rows_figures,
+    schedules,
+)
+from tts.runs.compare import compare, pooled
+from tts.runs.curves import Point
+from tts.runs.pairs import differing_settings, pair_of
+from tts.runs.statistics import pareto_front
+
+POINTS = st.builds(Point, st.integers(1, 64), st.just(0.5), st.just(0.5), st.just(1))
+ROWS = st.builds(
+    row_of,
+    strategy=st.sampled_from(("best-of-n", "beam-search", "mcts", "a.b[c]")),
+    schedule=st.sampled_from(("lockstep", "decoupled")),
+    n=st.sampled_from((1, 4, 16)),
+    accuracy=st.integers(0, 10).map(lambda tenths: tenths / 10),
+    tokens=st.integers(0, 9_999).map(float),
+    wall_s=st.integers(0, 9_999).map(float),
+    curve=st.lists(POINTS, max_size=3).map(tuple),
+)
+
+
+@settings(max_examples=amount(4, 12))
+@given(st.lists(ROWS, min_size=1, max_size=6))
+def test_every_figure_of_any_rows_is_valid(rows):
+    check_all(rows_figures(rows, []))
+
+
+@settings(max_examples=3)
+@given(ROWS)
+def test_runs_of_which_nothing_was_judged_are_in_no_figure(row):
+    others = [replace(row, accuracy=None, interval_95=None), replace(row, problems=0)]
+    assert rows_figures(others, []) == []
+    assert rows_figures([*others, row], []) == rows_figures([row], [])
+
+
+def costs(*rows, cost="tokens"):
+    return cost_figure(pooled(rows), cost, [])
+
+
+@settings(max_examples=amount(6, 20))
+@given(st.lists(ROWS, min_size=1, max_size=8))
+def test_on_the_front_are_runs_that_are_surely_better_than_the_cheaper_ones_there(rows):
+    figure = costs(*rows)
+    points = [(row["tokens"], row["accuracy"]) for row in figure.rows]
+    assert points == sorted(points, key=lambda point: point[0])
+    marked = [place for place, row in enumerate(figure.rows) if row["on the front"]]
+    assert set(marked) <= set(pareto_front(points))
+    assert points[min(marked)][0] == min(points)[0]
+    known = [row for of_name in pooled(rows).values() for row in of_name]
+    for cheaper, dearer in pairwise(sorted(marked, key=lambda place: points[place])):
+        one, other = (
+            next(r for r in known if (round(cost_of(r, "tokens"), 4), r.accuracy) == points[place])
+            for place in (cheaper, dearer)
+        )
+        assert other.gain_over(one).low > 0
+
+
+@given(ROWS, ROWS)
+@settings(max_examples=amount(6, 20))
+def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
+    figure = schedules([one, other], [])
+    same = (one.strategy, one.n) == (other.strategy, other.n)
+    differ = one.summary.schedule != other.summary.schedule
+    assert (figure is not None) == (same and differ)
+    if figure:
+        check(figure)
+
+
+def test_runs_of_other_questions_are_compared_in_no_figure():
+    """demo with 40 problems and another dataset with 1,000 were "the same search, 40 times"."""
+    demo = [
+        row_of("mcts", 50, 0.9, schedule="lockstep", wall_s=1.0),
+        row_of("rebase", 70, 0.9, wall_s=9.0),
+    ]
+    other = row_of("mcts", 4000, 0.4, asked="gsm8k", dataset="gsm8k", wall_s=40.0)
+    figures = rows_figures([*demo, other], [])
+    assert figures
+    assert all("4,000" not in figure.reading for figure in figures)
+    left_out = "1 of 3 were asked other questions, and left out."
+    assert all(left_out in figure.notes for figure in figures)
+    check_all(figures)
+
+
+def test_schedules_are_those_of_one_search_and_answer_alike():
+    rows = [
+        row_of("mcts", 1, 1.0, schedule=schedule, seed=seed, wall_s=wall_s)
+        for schedule, seed, wall_s in (("lockstep", 0, 40.0), ("decoupled", 1, 1.0))
+    ]
+    assert schedules(rows, []) is None
+    rows.append(row_of("mcts", 1, 1.0, wall_s=20.0))
+    reading = schedules(rows, []).reading
+    assert "difference is 2 times: mcts (seed=0), n=4" in reading
+    assert "The same problems are right" in reading
+    rows[-1] = row_of("mcts", 1, 0.9, wall_s=20.0)
+    assert "In 1 runs other problems are right" in schedules(rows, []).reading
+
+
+def test_a_cost_per_problem_is_over_all_that_were_solved():
+    figure = costs(row_of("a", wall_s=50.0, problems=2), cost="seconds")
+    assert figure.rows[0]["seconds"] == 5.0, "eight of the ten had no reference"
+
+
+def test_without_a_second_point_there_is_no_curve():
+    assert over_n([], []) is None
+
+
+def test_the_front_holds_only_what_the_problems_tell_apart():
+    rows = [row_of("a", 50, 0.1), row_of("b", 90, 0.2), row_of("c", 95, 0.9)]
+    reading = costs(*rows).reading
+    assert "a, n=4 (10.0% (0 to 10%), 50 tokens per problem); c, n=4 (90.0% (0 to 90%)" in reading
+    assert "; b, n=4 (" not in reading
+    assert "Within 95 tokens per problem: c 90.0% (0 to 90%), b 20.0% (0 to 20%), a" in reading
+
+
+def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
+    rows = [row_of("a", 50, 0.4), row_of("a", 60, 0.5, n=8), row_of("b", 931, 0.6)]
+    reading = costs(*rows, row_of("b", 2000, 0.7, n=8)).reading
+    assert reading.endswith(
+        "Within 931 tokens per problem: b 60.0% (0 to 60%), a 50.0% (0 to 50%)."
+    )
+
+
+def test_no_name_in_a_legend_is_cut():
+    names = ["weighted-best-of-n (beam_width=4, num_iterations=40)", "b"]
+    assert tint("strategy", names).to_dict()["legend"]["labelLimit"] == 0
+    assert tint("strategy", names).to_dict()["legend"]["columns"] == 1
+    assert tint("strategy", ["a", "b"]).to_dict()["legend"]["columns"] == 2
+
+
+def test_a_curve_is_said_with_its_interval():
+    points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
+    assert "at most ±26.3 points" in over_n([row_of("a", 1, 0.5, curve=points)], []).reading
+
+
+def test_what_a_run_takes_is_told_however_little_it_is():
+    figure = costs(row_of("a", wall_s=0.5), row_of("b", wall_s=0.0), cost="seconds")
+    assert [each["seconds"] for each in figure.rows] == [1e-4, 0.05]
+
+
+def test_at_the_same_budget_strategies_are_compared_with_the_best():
+    rows = [
+        row_of(strategy, 0.9 * tokens, right / 10, seed=seed, budget={"budget_tokens": tokens})
+        for strategy, right in (("dvts", 9), ("mcts", 3), ("rebase", 8))
+        for tokens in (500, 1000)
+        for seed in (0, 1)
+    ]
+    figure = costs(*rows)
+    check(figure)
+    assert len(figure.rows) == 6
+    by_place = {(row["strategy"], row["budget"]): row for row in figure.rows}
+    best = by_place["dvts", "500 tokens"]
+    assert (best["tokens"], best["accuracy"], best["to the best"]) == (450.0, 0.9, 0.0)
+    assert (best["low"], best["high"]) == (0.5958, 0.9821)
+    lost = by_place["mcts", "1,000 tokens"]
+    assert lost["to the best"] == -0.6
+    assert lost["up to"] < 0
+
+
+MANY = {f"p{number}": number % 3 > 0 for number in range(2 * MOST_ROWS)}
+
+
+def figures_of_pair(one, other):
+    """The figures of two runs, called `one` and `other`."""
+    settings_ = differing_settings([one.config, other.config])
+    return pairs_figures([pair_of(one, other)], [one, other], ["one", "other"], settings_)
+
+
+@settings(max_examples=20)
+@given(whole_logs(), whole_logs())
+def test_every_figure_of_any_two_runs_is_valid(one, other):
+    if one[1:] and other[1:]:
+        check_all(figures_of_pair(run_of(one), run_of(other, seed=1)))
+
+
+def test_many_problems_are_thinned_and_the_figure_says_so():
+    runs = run_of(log_of(MANY)), run_of(log_of(dict.fromkeys(MANY, True)))
+    found = {each.name: each for each in figures_of_pair(*runs)}
+    check_all(list(found.values()))
+    assert "settings" not in found
+    drawn = found["by-problem-1"]
+    assert (len(drawn.rows), len(drawn.notes)) == (MOST_ROWS, 1)
+    assert {row["right in"] for row in drawn.rows} == {"both", "only this run"}
+    assert found["disagreements-1"].rows[0]["right in"] == "other"
+    assert found["accuracy-differences"].rows[0]["points"] == pytest.approx(33.33)
+
+
+def test_a_comparison_of_folders_names_them(tmp_path):
+    log = log_of({"a": True, "b": False})
+    one = write_run(tmp_path / "one", log)
+    other = write_run(tmp_path / "other", log, parameters=CONFIG["parameters"] | {"n": 8})
+    found = {each.name: each for each in comparison_figures(compare([one, other]))}
+    check_all(list(found.values()))
+    assert found["settings"].rows == [{"setting": "parameters.n", "one": "4", "other": "8"}]
+
+
+def test_runs_without_references_are_compared_by_cost():
+    log = log_of({"a": None, "b": None})
+    names = [each.name for each in figures_of_pair(run_of(log), run_of(log))]
+    assert names == ["cost-differences", "by-problem-1"]
+    assert SESSION in log

@@ -1,0 +1,33 @@
+"""What TensorRT-LLM's backend takes of a configuration, by the contract's data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tts.serving.contract.facts import contract
+from tts.serving.repository.render import parse_config
+
+
+def unexpected(folder: Path) -> list[str]:
+    """What the backend would refuse or misread in a rendered repository, a line each."""
+    return [
+        f"{file.parent.name}: {what}" for file in folder.glob("*/*.pbtxt") for what in _of(file)
+    ]
+
+
+def _of(file: Path) -> Iterator[str]:
+    config = parse_config(file)
+    for key, value in config.parameters.items():
+        fact = contract().parameter(key)
+        if fact is None:
+            continue
+        if fact.forbidden:
+            yield f"{key} must not be set"
+        try:
+            contract().canonical(fact, value.string_value)
+        except ValueError as error:
+            yield f"{key} {error}"
+    if config.backend == "tensorrtllm":
+        missing = {fact.key for fact in contract().parameters if fact.required}
+        yield from sorted(missing - set(config.parameters))

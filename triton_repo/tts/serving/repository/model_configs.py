@@ -1,0 +1,280 @@
+"""The configuration of each model of a repository, as Triton's own message.
+
+Tensors are those of the contract's data and of `wire`. Parameters carry the names of TensorRT-LLM's
+backend; what an engine of target openvino is opened with is one parameter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2
+
+from tts.build import paths
+from tts.build.inputs import Inputs
+from tts.build.llmapi.target import llm_arguments
+from tts.build.spec import Deployment, EngineSpec, Role
+from tts.engines import wire
+from tts.engines.engine_messages import OPENING, encode_opening
+from tts.engines.opening import opening_of
+
+from ..contract.facts import Tensor, contract
+from .digest import DIGEST, deployment_digest
+from .guided import grammar_tokenizer_file
+from .labels import label_biases, label_columns, label_token_ids
+
+LOGITS = "TYPE_FP32"
+"""The verifier's engine is built with --logits_dtype float32."""
+STATISTICS_S = 0.5
+_SCORED = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
+_ANSWERED = ("output_ids", "sequence_length", "generation_logits")
+
+Config = Any
+"""A ModelConfig; the package of its class has no types."""
+
+
+def model_configs(
+    deployment: Deployment,
+    *,
+    iteration_log: bool = False,
+    digest: str | None = None,
+    inputs: Inputs | None = None,
+) -> dict[str, Config]:
+    """The configuration of every model of a deployment, by name; each holds the digest.
+
+    `digest` is by default the deployment's own. Raises CheckpointError for labels that are not
+    known, and of target openvino BuildError for an engine that is not built.
+    """
+    make = {"openvino": _openvino, "tensorrt": _tensorrt, "llmapi": _llmapi}[deployment.target]
+    inputs = inputs or Inputs(deployment)
+    configs = [make(inputs, role, iteration_log) for role in deployment.engines()]
+    if deployment.target != "openvino" and "verifier" in deployment.engines():
+        configs += [_score(inputs), _ensemble(deployment)]
+    for config in configs:
+        config.parameters[DIGEST].string_value = digest or deployment_digest(deployment)
+    return {config.name: config for config in configs}
+
+
+def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
+    """The files to which a server with `iteration_log` writes the iterations of its engines."""
+    folder = paths.server_dir(deployment.name)
+    return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
+
+
+def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
+    """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
+    deployment = inputs.deployment
+    name = wire.GENERATOR if role == "generator" else wire.PRM
+    config = _engine(name, "python", deployment.engines()[role])
+    if role == "generator":
+        _declare(config, wire.INPUTS, wire.OUTPUTS)
+        for tensor, kind in wire.HOST_INPUTS.items():
+            _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
+        _add_outputs(config, wire.READ_OUTPUTS, [-1, -1])
+    else:  # what the ensemble of the other targets takes and answers
+        _take_prompts(config, ragged=True)
+        _add_scores(config, deployment)
+    _add_outputs(config, wire.ROW_OUTPUTS, [1])
+    opening = opening_of(
+        deployment,
+        role,
+        decoupled=role == "generator",
+        statistics_s=STATISTICS_S,
+        iteration_log=iteration_logs(deployment)[role] if iteration_log else None,
+        inputs=inputs,
+    )
+    _set(config, {OPENING: encode_opening(opening)})
+    return config
+
+
+def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
+    """An engine of TensorRT-LLM's C++ backend, with all tensors of NVIDIA's own model."""
+    deployment = inputs.deployment
+    spec = deployment.engines()[role]
+    config = _engine(_logits_model(role), "tensorrtllm", spec)
+    _declare(config, *({each.name for each in side} for side in _SIDES))
+    grammars = grammar_tokenizer_file(deployment) if role == "generator" else None
+    _set(
+        config,
+        {
+            "gpt_model_type": "inflight_fused_batching",
+            "gpt_model_path": paths.engine_dir(deployment.name, role),
+            "gpu_device_ids": _gpu_device_ids(spec),
+            # A number of tokens, not a share of what is free, which would depend on the order of
+            # loading. The smaller of the two wins, so the share is nearly everything; `tts plan`
+            # says how much more than planned may be in use before it is the smaller one after all.
+            "max_tokens_in_paged_kv_cache": spec.kv_cache.tokens,
+            "kv_cache_free_gpu_mem_fraction": "0.99",
+            "enable_kv_cache_reuse": spec.kv_cache.reuse,
+            "kv_cache_host_memory_bytes": int(spec.placement.kv_host_gib * 1024**3),
+            "kv_cache_onboard_blocks": True,
+            "batch_scheduler_policy": spec.scheduling_policy,
+            "enable_chunked_context": spec.chunked_context,
+            "max_beam_width": 1,
+            "decoding_mode": "top_k_top_p",
+            # pruned work runs on until its cancellation is noticed, by default 100 ms later
+            "cancellation_check_period_ms": 5,
+            "recv_poll_period_ms": 1,
+            "stats_check_period_ms": 100,
+            "exclude_input_in_output": True,
+            "normalize_log_probs": True,
+            "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+            # grammars are matched against the texts of the tokens, if both are given; a model that
+            # lacks one of the keys does not load
+            "tokenizer_dir": "",
+            "guided_decoding_backend": "xgrammar" if grammars else "",
+            "xgrammar_tokenizer_info_path": grammars or "",
+        },
+    )
+    return config
+
+
+def _llmapi(inputs: Inputs, role: Role, _: bool) -> Config:
+    """An engine on `LLM(...)`: of the contract's tensors, those that our models read and answer."""
+    deployment = inputs.deployment
+    spec = deployment.engines()[role]
+    config = _engine(_logits_model(role), "python", spec)
+    _declare(config, wire.INPUTS, wire.OUTPUTS)
+    labels = label_token_ids(deployment, inputs) if role == "verifier" else []
+    _set(
+        config,
+        {
+            "llm_args": json.dumps(llm_arguments(spec)),
+            "gpu_device_ids": _gpu_device_ids(spec),
+            "vocab_size": inputs.engines[role].shape.vocab_size,
+            "label_token_ids": _joined(labels),
+            "cancellation_check_period_ms": 5,
+            "stats_check_period_ms": 500,
+        },
+    )
+    return config
+
+
+def _score(inputs: Inputs) -> Config:
+    """The model that makes a score of logits.
+
+    TensorRT-LLM answers only if output_ids and sequence_length are requested, and an ensemble
+    requests what it maps: so both are inputs here.
+    """
+    deployment = inputs.deployment
+    config = _model(wire.PRM_SCORE, deployment, backend="python")
+    config.dynamic_batching.SetInParent()
+    config.instance_group.add(count=1, kind="KIND_CPU")
+    for tensor in contract().outputs:
+        if tensor.name in _ANSWERED:
+            _add(config.input, tensor)
+    _add_scores(config, deployment)
+    # which of the engine's logits are the labels, the positive one first
+    _set(config, {"label_ids": _joined(label_columns(deployment, inputs))})
+    if biases := label_biases(
+        deployment, inputs
+    ):  # of the verifier's head: the engine has no place for it
+        _set(config, {"label_biases": _joined(biases)})
+    return config
+
+
+def _ensemble(deployment: Deployment) -> Config:
+    """`prm`: an engine and `prm_score`.
+
+    An ensemble cannot supply constants: the client sends request_output_len 1 and
+    return_generation_logits true.
+    """
+    config = _model(wire.PRM, deployment, platform="ensemble")
+    _take_prompts(config)
+    _add_scores(config, deployment)
+    for model, inputs, outputs in (
+        (wire.PRM_ENGINE, _SCORED, _ANSWERED),
+        (wire.PRM_SCORE, _ANSWERED, wire.SCORE_OUTPUTS),
+    ):
+        step = config.ensemble_scheduling.step.add(model_name=model, model_version=-1)
+        step.input_map.update({name: name for name in inputs})
+        step.output_map.update({name: name for name in outputs})
+    return config
+
+
+def _engine(name: str, backend: str, spec: EngineSpec) -> Config:
+    config = model_config_pb2.ModelConfig(
+        name=name, backend=backend, max_batch_size=spec.max_batch_size
+    )
+    config.model_transaction_policy.decoupled = name == wire.GENERATOR
+    # Requests are batched in flight, inside the engine. Triton's batcher only hands over together
+    # what arrived together; it never waits.
+    config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
+    config.dynamic_batching.default_queue_policy.SetInParent()
+    # an engine chooses its GPUs itself (gpu_device_ids); Triton only counts the replicas
+    config.instance_group.add(count=len(spec.placement.replicas), kind="KIND_CPU")
+    return config
+
+
+def _model(name: str, deployment: Deployment, **kind: str) -> Config:
+    size = deployment.engines()["verifier"].max_batch_size
+    return model_config_pb2.ModelConfig(name=name, max_batch_size=size, **kind)
+
+
+def _logits_model(role: Role) -> str:
+    return wire.GENERATOR if role == "generator" else wire.PRM_ENGINE
+
+
+_SIDES = contract().inputs, contract().outputs
+_OPTIONAL = {"optional": True, "scalar": True}
+
+
+def _declare(config: Config, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+    """Declare these tensors as the contract has them, in its order."""
+    for declared, facts, names in zip(
+        (config.input, config.output), _SIDES, (inputs, outputs), strict=True
+    ):
+        for tensor in facts:
+            if tensor.name in names:
+                _add(declared, tensor)
+
+
+def _take_prompts(config: Config, *, ragged: bool = False) -> None:
+    """What `prm` takes: all of it must be given, and an ensemble leaves reshaping to its steps."""
+    for tensor in contract().inputs:
+        if tensor.name in _SCORED:
+            changes = {"optional": False, "ragged": ragged and tensor.ragged, "scalar": False}
+            _add(config.input, tensor.model_copy(update=changes))
+
+
+def _add_scores(config: Config, deployment: Deployment) -> None:
+    config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
+    labels = len(label_columns(deployment))
+    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
+
+
+def _add_outputs(config: Config, outputs: Mapping[str, str], dims: list[int]) -> None:
+    for name, kind in outputs.items():
+        config.output.add(name=name, data_type=_type(kind), dims=dims)
+
+
+def _type(kind: str) -> str:
+    return "TYPE_STRING" if kind == "BYTES" else f"TYPE_{kind}"
+
+
+def _add(declared: Any, tensor: Tensor) -> None:
+    kind = LOGITS if tensor.data_type == "logits" else tensor.data_type
+    added = declared.add(name=tensor.name, data_type=kind, dims=tensor.dims)
+    if tensor.scalar:
+        added.reshape.SetInParent()
+    if tensor.optional:
+        added.optional = True
+    if tensor.ragged:
+        added.allow_ragged_batch = True
+
+
+def _set(config: Config, parameters: Mapping[str, object]) -> None:
+    for key, value in parameters.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        config.parameters[key].string_value = text
+
+
+def _gpu_device_ids(spec: EngineSpec) -> str:
+    return ";".join(map(_joined, spec.placement.replicas))
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
