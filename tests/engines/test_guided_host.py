@@ -24,6 +24,7 @@ from tts.constraints.step_grammar import step_grammar
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import Failure
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
+from tts.gateway.structured import schema_guide
 
 END = 2
 # a vocabulary of characters, of words that open a box and of parts of an é
@@ -140,7 +141,8 @@ def test_what_the_check_lets_through_compiles(guided, grammar):
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_schemas_that_pass_their_check_compile(guided, schema):
     checked = checked_schema(json.dumps(schema))
-    for response in guided.run(*requests(Guide(JSON_SCHEMA, json.dumps(checked)), 8, n=120)):
+    answers = guided.run(*requests(Guide(JSON_SCHEMA, json.dumps(checked)), 8, n=120))
+    for response in answers + guided.run(*requests(schema_guide(json.dumps(checked)), 8, n=120)):
         assert response.error is None
         if response.finish_reason == "end_id" and "$ref" not in schema.get("properties", ()):
             jsonschema.validate(json.loads(text(response)), checked)

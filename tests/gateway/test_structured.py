@@ -15,7 +15,7 @@ from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest
 from tts.gateway.openai.tools import Function, Tool
-from tts.gateway.structured import ANY_OBJECT, output_form
+from tts.gateway.structured import output_form, schema_guide
 from tts.gateway.tools.forced import forced_call
 from tts.gateway.tools.forms import HERMES
 
@@ -33,6 +33,7 @@ JUDGED = {
     "properties": {"score": {"type": "integer", "minimum": 0, "maximum": 10}},
     "required": ["score"],
 }
+DATED = {"type": "string", "format": "date"}
 
 
 def schema_format(schema, **more):
@@ -47,11 +48,11 @@ def form_of(**fields):
 @pytest.mark.parametrize(
     ("fields", "kind", "text"),
     [
-        ({"response_format": schema_format(SCHEMA)}, JSON_SCHEMA, json.dumps(SCHEMA)),
-        ({"response_format": {"type": "json_object"}}, *ANY_OBJECT),
-        ({"guided_json": SCHEMA}, JSON_SCHEMA, json.dumps(SCHEMA)),
-        ({"guided_json": json.dumps(JUDGED)}, JSON_SCHEMA, json.dumps(JUDGED)),
-        ({"structured_outputs": {"json": JUDGED}}, JSON_SCHEMA, json.dumps(JUDGED)),
+        ({"response_format": schema_format(SCHEMA)}, *schema_guide(json.dumps(SCHEMA))),
+        ({"response_format": {"type": "json_object"}}, *schema_guide('{"type": "object"}')),
+        ({"guided_json": DATED}, JSON_SCHEMA, json.dumps(DATED)),
+        ({"guided_json": json.dumps(JUDGED)}, *schema_guide(json.dumps(JUDGED))),
+        ({"structured_outputs": {"json": JUDGED}}, *schema_guide(json.dumps(JUDGED))),
         ({"guided_regex": r"\d{2}"}, EBNF, "root ::= [0-9]{2,2}\n"),
         ({"structured_outputs": {"regex": "a+"}}, EBNF, 'root ::= "a"+\n'),
         ({"guided_choice": ["yes", "no"]}, EBNF, 'root ::= ("yes" | "no")\n'),
@@ -60,6 +61,12 @@ def form_of(**fields):
 )
 def test_the_guide_is_what_the_request_says(fields, kind, text):
     assert form_of(**fields).guide == Guide(kind, text)
+
+
+def test_a_schema_that_can_be_read_is_a_grammar_of_json_on_one_line():
+    """An engine allows any white space in a schema's JSON; what holds dates it compiles itself."""
+    assert schema_guide(json.dumps(JUDGED)).kind == EBNF
+    assert schema_guide(json.dumps({"type": "array", "items": DATED})).kind == JSON_SCHEMA
 
 
 def test_a_search_holds_its_boxes_to_an_expression_if_they_can_hold_it():
@@ -122,16 +129,16 @@ def test_any_schema_is_read_or_refused_by_name(schema, strict):
     for param, read in (
         (
             "response_format.json_schema.schema",
-            lambda: form_of(response_format=schema_format(schema, strict=strict)),
+            lambda: form_of(response_format=schema_format(schema, strict=strict)).guide,
         ),
-        ("tools", lambda: forced_call(HERMES, [tool], several=True)),
+        ("tools", lambda: schema_guide(forced_call(HERMES, [tool], several=True).schema)),
     ):
         found = outcome(read)
         if isinstance(found, ApiError):
             assert found.status == 400
             assert found.param.startswith(param)
         else:
-            assert found.guide
+            assert found.text
 
 
 def outcome(read):
@@ -208,7 +215,7 @@ def test_an_answer_that_stands_in_no_box_is_written_after_the_best_completion(
     message, finish = choice_of(answer)
     assert (message["content"], finish) == ('{"score": 5}', "stop")
     assert says.prompts[-1].endswith(f"{step}\n\n\\boxed{{")
-    assert says.guides[-1].kind == JSON_SCHEMA
+    assert says.guides[-1] == schema_guide(json.dumps(form["json_schema"]["schema"]))
     if not streams:
         usage = answer[1]["usage"]
         assert usage["completion_tokens"] > usage["completion_tokens_details"]["reasoning_tokens"]

@@ -9,8 +9,9 @@ from tests.gateway.in_process import post, serving
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
-from tts.engines.wire import JSON_SCHEMA, Guide
+from tts.engines.wire import EBNF
 from tts.gateway.safety import FilterChain
+from tts.gateway.structured import schema_guide
 from tts.gateway.tools.forms import HERMES, LLAMA, MISTRAL, MISTRAL_ARGS, OWN
 
 CHAT = "/v1/chat/completions"
@@ -215,7 +216,7 @@ def test_a_call_that_must_come_begins_in_the_prompt_and_follows_a_grammar(ask, f
         message, finish = choice_of(answer)
         assert (called(message), finish) == ([("add", {"a": 1, "b": 2})], "tool_calls")
         assert message["content"] is None
-    assert {guide.kind for guide in given["generator"].guides} == {JSON_SCHEMA}
+    assert {guide.kind for guide in given["generator"].guides} == {EBNF}
 
 
 def test_text_that_calls_nothing_is_an_answer_as_ever(ask):
@@ -243,7 +244,7 @@ def test_a_form_of_the_answer_needs_a_choice_of_tools(ask):
     may = {"tools": TOOLS, "response_format": form}
     (answer, (status, said)), given = ask(lambda *_: "42", {**may, "tool_choice": "none"}, may)
     assert choice_of(answer)[0]["content"] == "42"
-    assert given["generator"].guides == [Guide(JSON_SCHEMA, '{"type": "integer"}')]
+    assert given["generator"].guides == [schema_guide('{"type": "integer"}')]
     assert (status, said["error"]["param"]) == (400, "response_format.json_schema.schema")
 
 

@@ -4,7 +4,7 @@ r"""The form of an answer, and the grammar that holds a generator to it. Pure.
                ├──► regular.py (one kind of tree) ──► answer.py (may it stand in a box?)
     schema.py ─┘                                  └─► step_grammar.py (EBNF of a step's text)
 
-    schema_check.py: schemas of whole outputs, which engines compile themselves
+    schema_check.py: schemas of whole outputs, before schema.py or an engine reads them
     counts.py: wide repetitions
 
 A regular expression, or a JSON schema without recursion, describes a regular language. It holds for

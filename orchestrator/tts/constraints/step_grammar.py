@@ -13,7 +13,7 @@ may end the output: at the end of the sequence, at a stop word, or at the reques
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tts.build.errors import ConfigError
 from tts.engines.generate_request import MAX_GUIDE_BYTES
@@ -44,12 +44,12 @@ def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
     return "".join(f"{name} ::= {rule}\n" for name, rule in rules.items())
 
 
-def whole_grammar(node: Node) -> str:
-    """The grammar of an output that is a text of the language, and nothing else.
+def whole_grammar(rules: Mapping[str, Node]) -> str:
+    """The grammar of an output that is a text of the rule `root`, and nothing else.
 
     Raises ConfigError for one that engines refuse.
     """
-    rules = in_blocks({"root": node})
+    rules = in_blocks(rules)
     text = "".join(f"{name} ::= {ebnf(rule)}\n" for name, rule in rules.items())
     if len(text) > MAX_GUIDE_BYTES:
         raise ConfigError(

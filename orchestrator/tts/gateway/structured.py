@@ -18,6 +18,7 @@ from tts.build.spec import Deployment
 from tts.constraints import answer_constraint
 from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Choice, literal
+from tts.constraints.schema import whole_rules
 from tts.constraints.schema_check import checked_schema
 from tts.constraints.step_grammar import whole_grammar
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
@@ -25,8 +26,6 @@ from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 from .openai.errors import bad_request
 from .openai.formats import ResponseFormat, StructuredOutputs
 from .openai.requests import Request
-
-ANY_OBJECT = Guide(JSON_SCHEMA, '{"type": "object", "additionalProperties": true}')
 
 
 @dataclass
@@ -116,15 +115,28 @@ def _of_structured_outputs(asked: StructuredOutputs) -> list[tuple[str, str, Any
 def _guide(kind: str, value: Any) -> Guide:
     """Raises ConfigError."""
     if kind == "object":
-        return ANY_OBJECT
+        return schema_guide('{"type": "object"}')
     if kind == "regex":
-        return Guide(EBNF, whole_grammar(parse_regex(value)))
+        return Guide(EBNF, whole_grammar({"root": parse_regex(value)}))
     if kind == "choice":
-        return Guide(EBNF, whole_grammar(Choice(tuple(map(literal, value)))))
+        return Guide(EBNF, whole_grammar({"root": Choice(tuple(map(literal, value)))}))
     text = value if isinstance(value, str) else json.dumps(value)
-    return Guide(JSON_SCHEMA, _schema_text(text, strict=kind == "json"))
+    return _checked_guide(text, strict=kind == "json")
 
 
 @lru_cache(maxsize=64)  # programs ask for the same few again and again
-def _schema_text(text: str, *, strict: bool) -> str:
-    return json.dumps(checked_schema(text, strict=strict))
+def _checked_guide(text: str, *, strict: bool) -> Guide:
+    return schema_guide(json.dumps(checked_schema(text, strict=strict)))
+
+
+@lru_cache(maxsize=64)
+def schema_guide(text: str) -> Guide:
+    """How an engine is held to a schema that passed its check.
+
+    Engines compile schemas themselves, with any white space, of which a small model may write
+    without end. So what we can read is the grammar of JSON on one line; the rest is left to them.
+    """
+    try:
+        return Guide(EBNF, whole_grammar(whole_rules(json.loads(text))))
+    except ConfigError:
+        return Guide(JSON_SCHEMA, text)

@@ -14,7 +14,7 @@ from .openai.errors import bad_request
 from .openai.requests import ChatRequest
 from .openai.tools import NamedTool, Tool
 from .service import Service
-from .structured import OutputForm, require_guides
+from .structured import OutputForm, require_guides, schema_guide
 from .tools.forced import MAX_CALLS, forced_call
 from .tools.forms import ToolForm, form_of
 from .tools.parser import CallParser
@@ -82,9 +82,8 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
         raise bad_request("ignore_eos and a call that must come exclude each other.", "ignore_eos")
     require_guides(service.deployment, "tool_choice")
     forced = forced_call(call_form, tools, several=several)
-    return ToolTurn(
-        call_form, tools, MAX_CALLS if several else 1, forced.prefix, forced.guide, marks
-    )
+    guide = schema_guide(forced.schema)
+    return ToolTurn(call_form, tools, MAX_CALLS if several else 1, forced.prefix, guide, marks)
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:

@@ -184,7 +184,7 @@ TOOLS = [Tool(Function("add", parameters=SCHEMA)), Tool(Function("x.y_1"))]
 @pytest.mark.parametrize("tools", [TOOLS, TOOLS[:1]])
 def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools):
     forced = forced_call(form, tools, several=several)
-    wanted = json.loads(forced.guide.text)
+    wanted = json.loads(forced.schema)
     arguments = {"a": 1, "b": "x"}
     call = {"name": "add", form.arguments: arguments}
     as_list = form in (MISTRAL, MISTRAL_ARGS)
@@ -208,7 +208,7 @@ def test_the_schemas_of_arguments_refer_to_their_own_definitions():
         Tool(Function("f", parameters={**root, "$defs": {"n": node | {"required": []}}})),
     ]
     wanted = jsonschema.Draft202012Validator(
-        json.loads(forced_call(HERMES, tools, several=False).guide.text)
+        json.loads(forced_call(HERMES, tools, several=False).schema)
     )
     assert wanted.is_valid({"name": "f", "arguments": {"n": {"next": {}}, "all": {"n": {}}}})
     assert not wanted.is_valid({"name": "f", "arguments": {"n": {"next": 1}}})

@@ -12,7 +12,6 @@ import msgspec
 
 from tts.build.errors import ConfigError
 from tts.constraints.schema_check import checked_schema
-from tts.engines.wire import JSON_SCHEMA, Guide
 
 from ..openai.errors import bad_request
 from ..openai.tools import Tool
@@ -28,7 +27,8 @@ class ForcedCall:
 
     prefix: str
     """What the prompt ends with: the beginning of the call."""
-    guide: Guide
+    schema: str
+    """What the rest of the call obeys."""
 
 
 def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> ForcedCall:
@@ -45,7 +45,7 @@ def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> Forc
         schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
     else:
         prefix = f"{form.opener}\n" if form.closer else ""
-    return ForcedCall(prefix, Guide(JSON_SCHEMA, json.dumps({**schema, "$defs": arguments})))
+    return ForcedCall(prefix, json.dumps({**schema, "$defs": arguments}))
 
 
 def _call(form: ToolForm, tool: Tool, arguments: str) -> dict[str, Any]:
