@@ -32,7 +32,8 @@ docs/reference/gateway-api.md.
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |
-| database_files | whether SQLite's files are still those that were opened |
+| database | the SQLite file of keys, usage and requests |
+| ledger | a running gateway's hold on it: keys in memory, usage and requests on their way |
 | page/ | the page at `/` |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """
