@@ -1,10 +1,13 @@
 import re
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
 
 from tts.cli import app
-from tts.gateway.safety import Keyring, KeyStore, keys_file
+from tts.gateway.database import database_file
+from tts.gateway.ledger import Ledger
+from tts.gateway.safety import Keyring
 
 
 @pytest.fixture
@@ -20,9 +23,8 @@ def test_a_key_is_printed_once_alone_on_stdout_and_works(tts):
     assert made.exit_code == 0
     key = made.stdout.strip()
     assert re.fullmatch("tts_[0-9a-f]{64}", key)
-    store = KeyStore(keys_file())
-    found = Keyring(store).find(key)
-    store.close()
+    with closing(Ledger(database_file())) as ledger:
+        found = Keyring(ledger.keys).find(key)
     assert found.name == "my [b]eval[/b]"
     listed = tts("list")
     assert "my [b]eval[/b]" in listed.stdout

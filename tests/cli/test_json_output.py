@@ -23,8 +23,9 @@ from tts.checks.observation import Observation
 from tts.cli import app
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
-from tts.gateway.observability import Recorder, RequestLog, requests_dir
-from tts.gateway.safety import UsageBook, usage_file
+from tts.gateway.database import database_file
+from tts.gateway.ledger import Ledger
+from tts.gateway.observability import Recorder
 from tts.lab.study.plan import limits_digest
 from tts.lab.tuning import tune as tuning
 from tts.lab.tuning.analysis import analyse
@@ -167,12 +168,12 @@ def test_simulate_and_its_placements():
 
 
 def test_requests_and_keys_of_the_gateway():
-    recorder = Recorder(RequestLog(requests_dir("demo")), keeps_prompts=True)
+    recorder = Recorder(Ledger(database_file()), keeps_prompts=True)
     record = recorder.begin("/v1/chat/completions")
     record.model, record.outcome, record.status, record.prompt = "demo", "ok", 200, "wäre\n\ud800?"
     record.t1 = record.t2 = record.t0 + 0.001
     record.t3 = record.t4 = record.t5 = record.t0 + 0.5
-    record.prompt = "wäre\n?"
+    record.prompt, record.key, record.search_tokens = "wäre\n?", "k", 3
     recorder.end(record)
     recorder.close()
     (found,) = printed("tts gateway requests")
@@ -181,9 +182,6 @@ def test_requests_and_keys_of_the_gateway():
     assert printed("tts gateway requests", "--until", "1h") == []
     done = CliRunner().invoke(app, ["gateway", "requests", "--json", "--format", "jsonl"])
     assert done.exit_code == 2
-    book = UsageBook(usage_file())
-    book.add("k", "demo", (1, 2, 3, 4))
-    book.close()
     (used,) = printed("tts gateway usage", "--by", "key", "--by", "model")
     assert (used["key"], used["model"], used["day"], used["search_tokens"]) == ("k", "demo", "", 3)
     assert printed("tts gateway keys list") == []

@@ -1,6 +1,7 @@
 """Languages drawn by hypothesis, and texts of them."""
 
 import random
+from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from tts.constraints.regular import (
     Chars,
     Choice,
     Node,
+    Ref,
     Repeat,
     Seq,
     chars_of,
@@ -52,17 +54,20 @@ def as_regex(node: Node) -> str:
     return f"(?:{as_regex(node.node)}){{{node.least},{most}}}"
 
 
-def drawn(node: Node, choice: random.Random) -> str:
+def drawn(node: Node, choice: random.Random, rules: Mapping[str, Node] = {}) -> str:
     """A text of the language."""
+    if isinstance(node, Ref):
+        return drawn(rules[node.name], choice, rules)
     if isinstance(node, Chars):
         low, high = choice.choice(node.ranges)
         return chr(choice.randint(low, min(high, low + 100)))
     if isinstance(node, Seq):
-        return "".join(drawn(part, choice) for part in node.parts)
+        return "".join(drawn(part, choice, rules) for part in node.parts)
     if isinstance(node, Choice):
-        return drawn(choice.choice(node.options), choice)
+        return drawn(choice.choice(node.options), choice, rules)
     most = node.least + 3 if node.most is None else node.most
-    return "".join(drawn(node.node, choice) for _ in range(choice.randint(node.least, most)))
+    count = choice.randint(node.least, most)
+    return "".join(drawn(node.node, choice, rules) for _ in range(count))
 
 
 def accepts(automaton: Automaton, text: str) -> bool:

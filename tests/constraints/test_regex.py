@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.constraints.languages import accepts, as_regex, drawn, nodes
 
 from tts.build.errors import ConfigError
-from tts.constraints.regex import parse_regex, parse_search
+from tts.constraints.regex import parse_regex
 from tts.constraints.regular import TEXT, Automaton
 
 PIECES = st.sampled_from(
@@ -85,56 +85,6 @@ def test_an_answer_is_one_line(char):
 def test_a_fault_is_named_by_its_place(text, place, why):
     with pytest.raises(ConfigError, match=re.escape(why)) as caught:
         parse_regex(text)
-    assert f"wrong at character {place} (" in caught.value.message
-
-
-SEARCHED = [r"\n", r"\t", r"\s", r"\S", r"[^a\n]", "\u00a0", "\x7f", "\n", r"[\n-a]", r"\x0a"]
-
-
-@given(
-    st.lists(PIECES | st.sampled_from(SEARCHED), max_size=8).map("".join),
-    st.lists(st.text("ab1-c. \n\t\r\u00a0\x7f", max_size=5), max_size=20),
-)
-def test_what_is_searched_for_may_hold_any_character(text, words):
-    try:
-        automaton = Automaton.of(parse_search(text).node)
-    except ConfigError:
-        assume(False)
-    pattern = re.compile(text, re.ASCII)
-    for word in words:
-        assert accepts(automaton, word) == bool(pattern.fullmatch(word)), word
-
-
-@pytest.mark.parametrize(
-    ("text", "bare", "marks"),
-    [
-        ("ab", "ab", (False, False, False)),
-        (r"\bab", "ab", (True, False, False)),
-        (r"ab\b", "ab", (False, True, False)),
-        (r"(?i)\b(?:a|b)\b", "(?:a|b)", (True, True, True)),
-    ],
-)
-def test_what_is_searched_for_may_be_whole_words_of_any_case(text, bare, marks):
-    search = parse_search(text)
-    assert search.node == parse_search(bare).node
-    assert (search.begins_word, search.ends_word, search.ignores_case) == marks
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "why"),
-    [
-        ("^a", 1, "not supported here"),
-        ("a$", 2, "not supported here"),
-        (r"a\bc", 2, "assertions are not supported here"),
-        (r"\ba|b", 1, r"write \b(?:...|...)\b"),
-        (r"a|b\b", 1, r"write \b(?:...|...)\b"),
-        ("a(?i)b", 2, "only (?:...)"),
-        (r"\0", 1, r"\0 is not supported"),
-    ],
-)
-def test_a_fault_in_what_is_searched_for_is_named_by_its_place(text, place, why):
-    with pytest.raises(ConfigError, match=re.escape(why)) as caught:
-        parse_search(text)
     assert f"wrong at character {place} (" in caught.value.message
 
 

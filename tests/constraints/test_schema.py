@@ -12,7 +12,7 @@ from tests.constraints.languages import accepts, drawn
 from tts.build.errors import ConfigError
 from tts.constraints import answer_constraint
 from tts.constraints.regular import Automaton
-from tts.constraints.schema import parse_schema
+from tts.constraints.schema import parse_schema, whole_rules
 
 NAMES = st.sampled_from(["a", "value", "unit of it"])
 LEAVES = st.one_of(
@@ -28,6 +28,11 @@ LEAVES = st.one_of(
     ),
     st.integers().map(lambda value: {"const": value}),
     st.just({"type": ["integer", "null"]}),
+    st.builds(
+        lambda low, more: {"type": "integer", "minimum": low, "exclusiveMaximum": low + more},
+        st.integers(-2000, 2000),
+        st.integers(1, 2000),
+    ),
 )
 
 
@@ -90,6 +95,36 @@ def test_a_value_is_allowed_in_the_usual_spellings(schema, seed):
         assert accepts(automaton, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+TREE = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "pattern": '^["a]{1,3}$'},
+        "next": {"$ref": "#/$defs/tree"},
+        "any": {},
+    },
+    "additionalProperties": False,
+}
+
+
+@given(SCHEMAS | st.just({"$ref": "#/$defs/tree"}), st.integers())
+def test_a_whole_output_has_any_text_and_may_refer_to_itself(schema, seed):
+    schema = {"type": "array", "items": schema, "minItems": 1, "$defs": {"tree": TREE}}
+    rules = whole_rules(schema)
+    choice = random.Random(seed)
+    for _ in range(5):
+        text = drawn(rules["root"], choice, rules)
+        jsonschema.validate(json.loads(text), schema)
+        assert "\n" not in text
+
+
+@given(st.integers(-3000, 3000), st.integers(0, 3000), st.integers(-7000, 7000))
+def test_integers_within_bounds_and_no_others_are_written(low, more, value):
+    schema = {"type": "integer", "minimum": low, "maximum": low + more}
+    automaton = Automaton.of(parse_schema(json.dumps(schema)))
+    for each in (low, low + more, value, low - 1, low + more + 1, 0):
+        assert accepts(automaton, str(each)) == (low <= each <= low + more)
+
+
 def flat(value):
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
@@ -105,7 +140,9 @@ def flat(value):
         ("[]", "wrong at $: it is [];"),
         ("{}", "wrong at $.type: there is none; allowed: object, array"),
         ('{"type": "objekt"}', 'wrong at $.type: it is "objekt"; allowed: object, array'),
-        ('{"type": "integer", "minimum": 3}', "wrong at $.minimum: it is not supported here"),
+        ('{"type": "number", "minimum": 3}', "wrong at $.minimum: it is not supported here"),
+        ('{"type": "integer", "minimum": 0.5}', "wrong at $.minimum: it is 0.5; it must be an"),
+        ('{"type": "integer", "minimum": 3, "maximum": 2}', "no integer is within its bounds"),
         ('{"type": "array"}', "an array needs items"),
         (
             '{"type": "object", "properties": {"a": {"type": "array", "items": {"type": "x"}}}}',

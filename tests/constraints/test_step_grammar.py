@@ -46,14 +46,14 @@ def test_every_grammar_passes_the_check_of_the_engine(node, before):
 def test_the_grammar_of_whole_numbers():
     constraint = answer_constraint(r"-?\d+", None, "\n\n")
     assert constraint
-    lines = constraint.guide().splitlines()
+    lines = constraint.guide().text.splitlines()
     assert lines[:3] == [
         "root ::= text",
         r'text ::= [^\\]* ("\\" escape)?',
         r'escape ::= "" | [^bf] text | "b" afterb | "f" afterf',
     ]
     assert lines[-2:] == ['box ::= "{" answer "}" text', r'answer ::= "\U0000002d"? [0-9]+']
-    assert constraint.guide("1.\n\nso \\box").startswith("root ::= afterbox\n")
+    assert constraint.guide("1.\n\nso \\box").text.startswith("root ::= afterbox\n")
     assert constraint.guide("\n\n") is constraint.guide()
 
 
@@ -62,7 +62,7 @@ def test_an_escape_ends_before_hexadecimal_digits_that_follow():
     schema = '{"type": "object", "properties": {"answer": {"type": "integer"}}}'
     constraint = answer_constraint(None, schema, "\n\n")
     assert constraint
-    grammar = constraint.guide()
+    grammar = constraint.guide().text
     assert "\\U00000022answer\\U00000022" in grammar
     assert "\\x" not in grammar
     with pytest.raises(ValueError, match="line 1"):
@@ -72,7 +72,7 @@ def test_an_escape_ends_before_hexadecimal_digits_that_follow():
 def test_names_of_rules_are_those_that_llama_cpp_reads():
     constraint = answer_constraint("[ab]", None, "\n\n")
     assert constraint
-    names = [line.partition(" ::= ")[0] for line in constraint.guide().splitlines()]
+    names = [line.partition(" ::= ")[0] for line in constraint.guide().text.splitlines()]
     assert all(re.fullmatch("[a-z]+", name) for name in names)
 
 

@@ -36,11 +36,8 @@ def tts(new_served_home):
 @pytest.fixture(scope="module")
 def key(tts):
     """An API key; the gateway that starts after it wants one."""
-    store = KeyStore(tts.home / "gateway" / "keys.db")
-    try:
-        return store.create("browser", KeyLimits())[0]
-    finally:
-        store.close()
+    store = KeyStore(tts.home / "gateway" / "gateway.db")
+    return store.create("browser", KeyLimits())[0]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from tts.constraints.regular import Automaton
 from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator
+from tts.engines.wire import EBNF, Guide
 from tts.grading import extract_answer
 from tts.lab.bench.single_run import plan_of
 from tts.problem import Problem
@@ -124,7 +125,7 @@ def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(
             beside = [asyncio.ensure_future(generator.generate(call)) for _ in range(4)]
             for wrong in ("root ::= [", "root ::= root", ""):
                 with pytest.raises(RequestRefused, match="guided_decoding_guide is not a grammar"):
-                    await generator.generate(replace(call, guide=wrong))
+                    await generator.generate(replace(call, guide=Guide(EBNF, wrong)))
             assert [await each for each in beside] == [free] * 4
             guided = replace(call, guide=guide)
             first, greedy = [

@@ -142,7 +142,7 @@ class Connection:
     temperature=st.just(0.0) | st.floats(0.125, 2, width=32),
     top_p=st.floats(0, 1, width=32),
     stop=st.booleans(),
-    guide=st.none() | st.text(max_size=30),
+    guide=st.none() | st.builds(wire.Guide, st.just(wire.EBNF), st.text(max_size=30)),
 )
 def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
     ids, tokens, seed, temperature, top_p, stop, guide
@@ -166,8 +166,8 @@ def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
     ]
     if guide is not None:
         tensors += [
-            ("guided_decoding_guide_type", (1, 1), wire.encode_text(wire.GUIDE_TYPE)),
-            ("guided_decoding_guide", (1, 1), wire.encode_text(guide)),
+            ("guided_decoding_guide_type", (1, 1), wire.encode_text(guide.kind)),
+            ("guided_decoding_guide", (1, 1), wire.encode_text(guide.text)),
         ]
     outputs = ["output_ids", "sequence_length"]
     assert connection.sent == by_protobuf("generator", "7", tensors, outputs)

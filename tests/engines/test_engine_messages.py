@@ -27,6 +27,7 @@ from tts.engines.engine_messages import (
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
+from tts.engines.wire import Guide
 
 IDS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=40)
 REQUESTS = st.builds(
@@ -38,7 +39,7 @@ REQUESTS = st.builds(
     temperature=st.floats(0, 10),
     seed=st.integers(0, 2**64 - 1),
     streaming=st.booleans(),
-    guide=st.none() | st.text(),
+    guide=st.none() | st.builds(Guide, st.text(), st.text()),
 )
 RESPONSES = st.builds(
     Response,

@@ -3,21 +3,28 @@
 The tiny engine's weights are random, so that it would break every form that it is not held to.
 """
 
+import json
 import re
 import threading
 from dataclasses import replace
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.constraints.languages import nodes
+from tests.constraints.test_schema_check import RIGHT as SCHEMAS
 from tests.engines.conftest import VOCABULARY
 from tests.engines.host_requests import sampled
 from tests.engines.test_guide_grammar import RIGHT
 
 from tts.constraints import answer_constraint
+from tts.constraints.schema_check import checked_schema
 from tts.constraints.step_grammar import step_grammar
 from tts.engines.generate_request import GenerateRequest
+from tts.engines.responses import Failure
+from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
+from tts.gateway.structured import schema_guide
 
 END = 2
 # a vocabulary of characters, of words that open a box and of parts of an é
@@ -55,6 +62,8 @@ def text(response):
 
 def requests(guide, count=16, **fields):
     fields = {"n": 60, "end_id": END, **fields}
+    if isinstance(guide, str):
+        guide = Guide(EBNF, guide)
     return [replace(sampled(seed, **fields), guide=guide) for seed in range(count)]
 
 
@@ -96,11 +105,13 @@ def test_a_request_ends_at_its_stop_word_its_limit_or_its_end_token(guided):
     reasons = {response.finish_reason for response in guided.run(*wanted)}
     assert "stop" in reasons
     guide = r'root ::= "\\boxed{" [0-9]'
-    greedy = GenerateRequest(wanted[0].input_ids, 20, end_id=END, guide=guide)
+    greedy = GenerateRequest(wanted[0].input_ids, 20, end_id=END, guide=Guide(EBNF, guide))
     (response,) = guided.run(greedy)
     assert re.fullmatch(r"\\boxed\{\d", text(response))
     assert response.finish_reason == "end_id"  # nothing else may follow
-    (response,) = guided.run(replace(greedy, guide="root ::= [0-9]*", max_new_tokens=3))
+    (response,) = guided.run(
+        replace(greedy, guide=Guide(EBNF, "root ::= [0-9]*"), max_new_tokens=3)
+    )
     assert (len(response.token_ids), response.finish_reason) in [
         (n, "end_id") for n in range(3)
     ] + [(3, "length")]
@@ -125,6 +136,37 @@ def test_a_cancelled_request_leaves_the_others_alone(guided):
 def test_what_the_check_lets_through_compiles(guided, grammar):
     (request,) = requests(grammar, 1, n=8)
     assert guided.run(request)[0].error is None
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_schemas_that_pass_their_check_compile(guided, schema):
+    checked = checked_schema(json.dumps(schema))
+    answers = guided.run(*requests(Guide(JSON_SCHEMA, json.dumps(checked)), 8, n=120))
+    for response in answers + guided.run(*requests(schema_guide(json.dumps(checked)), 8, n=120)):
+        assert response.error is None
+        if response.finish_reason == "end_id" and "$ref" not in schema.get("properties", ()):
+            jsonschema.validate(json.loads(text(response)), checked)
+
+
+WRONG = Guide(JSON_SCHEMA, '{"type": "string", "minLength": 3, "maxLength": 2}')
+
+
+def test_a_guide_that_does_not_compile_is_refused_alone(guided):
+    beside = [*requests(None, 3), *requests(WHOLE_NUMBER.guide(), 3)]
+    expected = guided.run(*beside)
+    wrong = requests(WRONG, 2, n=20)
+    for order in ([*beside[:3], *wrong], [wrong[0], *beside[:3], wrong[1]]):
+        answers = dict(zip(map(id, order), guided.run(*order), strict=True))
+        for request in wrong:
+            assert answers[id(request)].failure is Failure.REFUSED
+            assert "does not compile" in answers[id(request)].error
+        assert [answers[id(request)] for request in beside[:3]] == expected[:3]
+    # with another guide in the same step nobody knows which of them it was
+    *others, failed = guided.run(*beside, wrong[0])
+    assert failed.failure in (Failure.REFUSED, Failure.UNAVAILABLE)
+    assert others[:3] == expected[:3]
+    assert guided.run(*beside) == expected
+    assert guided.at_rest()
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

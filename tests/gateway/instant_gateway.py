@@ -10,18 +10,20 @@ from pathlib import Path
 
 from tts.build.spec import Deployment
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.database import database_file
 from tts.gateway.draining import Drain
 from tts.gateway.generation import TextGenerator
 from tts.gateway.http_server import Listen, answer, bind
-from tts.gateway.observability import Recorder, RequestLog, requests_dir
-from tts.gateway.safety import FilterChain, Keyring, KeyStore, keys_file
+from tts.gateway.ledger import Ledger
+from tts.gateway.observability import Recorder
+from tts.gateway.safety import FilterChain, Keyring
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
 
 
 async def serve(deployment):
-    keyring = Keyring(KeyStore(keys_file()))
-    observer = Recorder(RequestLog(requests_dir(deployment.name)))
+    ledger = Ledger(database_file())
+    keyring, observer = Keyring(ledger.keys), Recorder(ledger)
     drain, filters, listen = Drain(30), FilterChain(), Listen(port=0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.begin)
     endpoints = {"generator": ScriptedGenerator([[7]], [8]), "verifier": ScriptedVerifier()}

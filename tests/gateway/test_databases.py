@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tts.gateway.observability import requests_dir
-from tts.gateway.safety import KeyLimits, KeyStore, keys_file
-from tts.gateway.safety.keys import SEES_CHANGES_S
+from tts.gateway.database import database_file
+from tts.gateway.ledger import SEES_CHANGES_S
+from tts.gateway.safety import KeyLimits, KeyStore
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -70,13 +70,10 @@ def started(file):
 
 def logged(check=False):
     """How many requests are in the log, as a program that knows nothing of it reads them."""
-    count = 0
-    for segment in requests_dir("tiny").glob("*.db"):
-        with closing(sqlite3.connect(segment)) as connection:
-            if check:
-                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            count += connection.execute("SELECT count(*) FROM requests").fetchone()[0]
-    return count
+    with closing(sqlite3.connect(database_file())) as connection:
+        if check:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return connection.execute("SELECT count(*) FROM requests").fetchone()[0]
 
 
 def eventually(read):
@@ -92,12 +89,10 @@ def test_keys_and_log_are_whole_while_others_use_the_files(running, seconds):
     limits, asked = KeyLimits(), 0
     ends = time.monotonic() + seconds
     while asked == 0 or time.monotonic() < ends:
-        with closing(KeyStore(keys_file())) as store:  # opened and closed, as by `tts gateway keys`
-            key, made = store.create("again", limits)
+        key, made = KeyStore(database_file()).create("again", limits)
         time.sleep(SEES_CHANGES_S)
         assert running.ask(key) == 200
-        with closing(KeyStore(keys_file())) as store:
-            store.revoke(made.id)
+        KeyStore(database_file()).revoke(made.id)
         time.sleep(SEES_CHANGES_S)
         assert running.ask(key) == 401
         asked += 2
@@ -109,8 +104,7 @@ def test_keys_and_log_are_whole_while_others_use_the_files(running, seconds):
 
 
 def test_a_gateway_that_is_killed_leaves_whole_files_with_all_that_it_had_answered(running):
-    with closing(KeyStore(keys_file())) as store:
-        key, _ = store.create("one", KeyLimits())
+    key, _ = KeyStore(database_file()).create("one", KeyLimits())
     answered, killed = [], threading.Event()
 
     def ask():
@@ -135,22 +129,19 @@ def test_a_gateway_that_is_killed_leaves_whole_files_with_all_that_it_had_answer
     due = [at for at, _ in answered if at < ended - 1]  # documented: 0.1 s; others have the CPU too
     assert len(due) >= 50
     assert logged(check=True) >= len(due)
-    with closing(KeyStore(keys_file())) as store:
-        assert [each.name for each in store.all()] == ["one"]
+    assert [each.name for each in KeyStore(database_file()).all()] == ["one"]
 
 
 def test_files_that_are_removed_or_replaced_are_noticed(running):
-    with closing(KeyStore(keys_file())) as store:
-        key, _ = store.create("first", KeyLimits())
+    key, _ = KeyStore(database_file()).create("first", KeyLimits())
     time.sleep(SEES_CHANGES_S)
     assert running.ask(key) == 200
     eventually(lambda: logged() == 1)
-    for file in (*keys_file().parent.glob("keys.db*"), *requests_dir("tiny").glob("*")):
+    for file in database_file().parent.iterdir():
         file.unlink()
     time.sleep(SEES_CHANGES_S)
     assert running.ask(key) == 401
-    with closing(KeyStore(keys_file())) as store:
-        key, _ = store.create("second", KeyLimits())
+    key, _ = KeyStore(database_file()).create("second", KeyLimits())
     time.sleep(SEES_CHANGES_S)
     assert running.ask(key) == 200
     eventually(lambda: logged() == 2)

@@ -9,6 +9,7 @@ from tests.gateway.in_process import post, serving
 from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
+from tts.engines.wire import EBNF, Guide
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
@@ -79,10 +80,10 @@ def test_a_sample_with_a_guide_goes_on_elsewhere_only_before_its_first_token(
     servers = {"first": Streaming(lives_for), "second": Streaming(lives_for)}
     if lives_for:
         with pytest.raises(EndpointUnavailable, match="middle of a guided sample"):
-            run(tiny_deployment, servers, guide='root ::= "a"')
+            run(tiny_deployment, servers, guide=Guide(EBNF, 'root ::= "a"'))
         return
     servers["third"] = Streaming()
-    (text, _, _), models = run(tiny_deployment, servers, guide='root ::= "a"')
+    (text, _, _), models = run(tiny_deployment, servers, guide=Guide(EBNF, 'root ::= "a"'))
     assert text == models.generator.decode(LETTERS[:6])
 
 

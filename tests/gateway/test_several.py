@@ -14,8 +14,8 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.app import App
 from tts.gateway.generation import TextGenerator
 from tts.gateway.http_server import _names, unserved_models
-from tts.gateway.observability import Recorder, RequestLogs, requests_dir
-from tts.gateway.observability.request_reader import Query, read_requests
+from tts.gateway.ledger import Ledger
+from tts.gateway.observability import Recorder, read_requests
 from tts.gateway.safety import FilterChain, KeyLimits, KeyStore
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
@@ -57,7 +57,7 @@ def both(deployments, tokenizer_folder):
 
 
 def test_keys_for_models_that_nobody_serves_are_told(both, tmp_path):
-    store = KeyStore(tmp_path / "keys.db")
+    store = KeyStore(tmp_path / "gateway" / "gateway.db")
     keys = {
         name: store.create(name, KeyLimits(), models=models)[1]
         for name, models in (
@@ -70,7 +70,7 @@ def test_keys_for_models_that_nobody_serves_are_told(both, tmp_path):
 
     async def told():
         async with both() as app:
-            return list(unserved_models(store, app._service.services))
+            return list(unserved_models(store.all(), app._service.services))
 
     wrong = keys["wrong"]
     assert asyncio.run(told()) == [(wrong, "tny"), (wrong, "other:greedily")]
@@ -107,9 +107,9 @@ def test_the_models_name_chooses_the_deployment(both):
     asyncio.run(go())
 
 
-def test_each_deployment_has_a_log_of_its_own(both, monkeypatch, tmp_path):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    recorder = Recorder(RequestLogs(["tiny", "other"]))
+def test_the_requests_to_each_deployment_are_found_in_the_log(both, tmp_path):
+    file = tmp_path / "gateway" / "gateway.db"
+    recorder = Recorder(Ledger(file))
 
     async def go():
         async with both(recorder) as app:
@@ -119,11 +119,9 @@ def test_each_deployment_has_a_log_of_its_own(both, monkeypatch, tmp_path):
 
     asyncio.run(go())
     recorder.close()
-    models = {
-        name: sorted(record.model for record in read_requests(requests_dir(name), Query()))
-        for name in ("tiny", "other")
-    }
-    assert models == {"tiny": ["", "tiny"], "other": ["other", "other"]}
+    models = [[record.model for record in read_requests(file, name)] for name in ("tiny", "other")]
+    assert models == [["tiny"], ["other", "other"]]
+    assert len(list(read_requests(file))) == 4
 
 
 def test_a_gateway_is_not_ready_while_one_of_them_is_not(both, deployments):

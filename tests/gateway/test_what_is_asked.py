@@ -12,10 +12,11 @@ from tests.gateway.in_process import post, serving
 from tts.build.errors import CheckpointError, EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MOST_SAID
 from tts.gateway.pooling import MAX_STEPS
 from tts.gateway.prompts import LONG
-from tts.gateway.safety import ApiKey, FilterChain, KeyLimits, KeysUnusable
+from tts.gateway.safety import ApiKey, FilterChain, KeyLimits
 from tts.prompting import Models
 from tts.search import quantise
 from tts.session import AsyncSession, Session
@@ -390,7 +391,11 @@ def test_a_body_may_have_four_mebibytes(tiny_deployment, endpoints):
         (EndpointUnavailable("unix:/run/user/0/tts/tiny.sock is gone"), 503, "engine_unavailable"),
         (EndpointTimeout("/run/user/0 did not answer"), 504, "engine_timeout"),
         (RunError("/home/someone/runs cannot be written"), 500, None),
-        (KeysUnusable("The keys in /home/someone/keys.db cannot be used"), 503, "keys_unusable"),
+        (
+            DatabaseUnusable("The keys in /home/someone/gateway.db cannot be used"),
+            503,
+            "keys_unusable",
+        ),
     ],
 )
 def test_what_is_wrong_on_this_side_is_told_to_its_log_alone(

@@ -11,8 +11,9 @@ from tests.gateway.in_process import answered, post, serving
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import Shaping
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
-from tts.gateway.safety import ApiKey, KeyLimits, UsageBook, read_usage
+from tts.gateway.safety import ApiKey, KeyLimits, read_usage
 
 PATH = "/v1/chat/completions"
 ASKED = [{"role": "user", "content": "Compute 2 + 2."}]
@@ -57,14 +58,14 @@ def test_a_key_is_used_within_its_time_and_its_models_alone(tiny_deployment, end
 
 
 def test_a_budget_holds_over_restarts_and_counts_searches(tiny_deployment, endpoints, tmp_path):
-    file = tmp_path / "gateway" / "usage.db"
+    file = tmp_path / "gateway" / "gateway.db"
     path, body = search_by("tiny:beam-search")
     body["tts"]["budget_tokens"] = 50
 
     async def go(budget):
         key = ApiKey("k", "k", KeyLimits(tokens_per_day=budget), 0.0, None)
         keyring = SimpleNamespace(required=True, find=lambda said: key)
-        recorder = Recorder(usage=UsageBook(file))
+        recorder = Recorder(Ledger(file))
         try:
             app = serving(tiny_deployment, endpoints, keyring=keyring, recorder=recorder)
             async with app as app:

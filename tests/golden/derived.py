@@ -30,6 +30,7 @@ from tts.constraints.answer import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
+from tts.engines.wire import EBNF, Guide
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
@@ -284,7 +285,9 @@ def of_wire(socket):
         "a greedy step": GenerateCall(first, 300, 0, 0.0, 1.0, True),
         "a greedy chain": GenerateCall(first, 300, 0, 0.0, 1.0, False),
         "a constrained step": GenerateCall(second, 100, 3, 0.8, 1.0, True, guide),
-        "a constrained greedy chain": GenerateCall(first, 100, 3, 0.0, 1.0, False, 'root ::= "4"'),
+        "a constrained greedy chain": GenerateCall(
+            first, 100, 3, 0.0, 1.0, False, Guide(EBNF, 'root ::= "4"')
+        ),
         "a prompt sent ahead": GenerateCall(first, 1, 0, 0.0, 1.0, True),
     }
     scores = {"a first step": (0,), "a step that was cut off": (0, 0)}

@@ -3,7 +3,9 @@
     inbox ─> accept() ─> admission.py ─> pipeline.step() ─> Generation ─> on_response()
 
 A request that fails affects no other; a step that fails fails the active requests, and the pipeline
-is opened again for those in the queue. An engine that ran short of memory ends with its process.
+is opened again for those in the queue. A guide that does not compile fails in its first step: it
+alone is refused, and the others begin again unless their clients have had tokens. An engine that
+ran short of memory ends with its process.
 """
 
 from __future__ import annotations
@@ -346,16 +348,30 @@ class Engine:
             self._kept.left(hashes)
 
     def _recover(self, error: Exception) -> None:
-        """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
+        """A failed step leaves the pipeline unusable: fail or queue what was in it, and drop it."""
         logger.error("a step failed, the engine will be opened again: %s", error)
         for ticket in self._leaving:
             self._admission.release(ticket)
         self._leaving.clear()
         self._forget_prefixes()
+        guides = {job.request.guide for job in self._active.values() if _compiles_guide(job)}
         for job in list(self._active.values()):
+            guilty, told = _compiles_guide(job), job.request.streaming and _has_begun(job)
             job.generation = None  # gone with its pipeline
-            self._respond(job, unavailable(f"the engine failed: {error}"))
+            if guilty and len(guides) == 1:
+                self._respond(job, Response([], error=f"the guide does not compile: {error}"))
+            elif guilty or told or not guides:  # of several guides nobody knows which it was
+                self._respond(job, unavailable(f"the engine failed: {error}"))
+            else:
+                self._queue_again(job)
         self._pipeline = None  # opened by the next request; its prefixes are lost
+
+    def _queue_again(self, job: _Job) -> None:
+        del self._active[job.ticket]
+        self._admission.release(job.ticket)
+        self._admission.enqueue(job.ticket, job.request.tokens)
+        self._waiting[job.ticket] = job
+        self._waiting_bytes += job.request.bytes_waiting
 
     def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:
         metrics = self._pipeline.get_metrics()
@@ -387,6 +403,15 @@ class Engine:
 
     def _blocks_used(self, metrics: Any) -> int:
         return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
+
+
+def _has_begun(job: _Job) -> bool:
+    return job.generation is not None and job.generation.started
+
+
+def _compiles_guide(job: _Job) -> bool:
+    """Whether its guide has yet to be compiled, in the step that has its first token."""
+    return job.request.guide is not None and not _has_begun(job)
 
 
 def _has_left(job: _Job) -> bool:

@@ -7,6 +7,7 @@ tensor that would change the result and is not supported is refused, never ignor
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,8 +125,8 @@ class GenerateRequest:
     return_generation_logits: bool = False
     streaming: bool = False
     exclude_input: bool = True
-    guide: str | None = None
-    """A grammar (EBNF) that the output's text follows."""
+    guide: wire.Guide | None = None
+    """What the output's text obeys."""
     min_tokens: int = 0
     """Neither an end id nor a stop word of one token is drawn before so many."""
     repetition_penalty: float = 1.0
@@ -145,7 +146,7 @@ class GenerateRequest:
     def bytes_waiting(self) -> int:
         """Memory that it takes while it waits, at most: equal stop words may be shared."""
         stop_ids = sum(map(len, self.stop_words))
-        guide = len(self.guide) if self.guide else 0
+        guide = len(self.guide.text) if self.guide else 0
         return _PROMPT_ID_BYTES * len(self.input_ids) + _STOP_ID_BYTES * stop_ids + guide
 
     @property
@@ -351,7 +352,7 @@ def _require(name: str, value: float, is_right: bool, right: str) -> None:
         raise RequestError(f"{name} is {value}; it must be {right}")
 
 
-def _guide(tensors: Tensors) -> str | None:
+def _guide(tensors: Tensors) -> wire.Guide | None:
     kind, guide = (
         _text(tensors, name) for name in ("guided_decoding_guide_type", "guided_decoding_guide")
     )
@@ -359,20 +360,25 @@ def _guide(tensors: Tensors) -> str | None:
         return None
     if kind is None or guide is None:
         raise RequestError("guided_decoding_guide_type and guided_decoding_guide go together")
-    if kind != wire.GUIDE_TYPE:
-        raise RequestError(
-            f"guided_decoding_guide_type is {kind!r:.100}; this engine takes {wire.GUIDE_TYPE} only"
-        )
-    _check_guide(guide)
-    return guide
+    _check_guide(wire.Guide(kind, guide))
+    return wire.Guide(kind, guide)
 
 
 @lru_cache(maxsize=256)  # a search sends the same few with all of its requests
-def _check_guide(guide: str) -> None:
+def _check_guide(guide: wire.Guide) -> None:
+    if guide.kind not in (wire.EBNF, wire.JSON_SCHEMA):
+        raise RequestError(
+            f"guided_decoding_guide_type is {guide.kind!r:.100}; this engine takes {wire.EBNF} and "
+            f"{wire.JSON_SCHEMA}"
+        )
     try:
-        check_grammar(guide)
-    except ValueError as error:
-        raise RequestError(f"guided_decoding_guide is not a grammar: {error}") from None
+        if guide.kind == wire.EBNF:
+            check_grammar(guide.text)
+        elif not isinstance(json.loads(guide.text), dict):
+            raise ValueError("it must be an object")
+    except (ValueError, RecursionError) as error:
+        what = "a grammar" if guide.kind == wire.EBNF else "a JSON schema"
+        raise RequestError(f"guided_decoding_guide is not {what}: {error}") from None
 
 
 def _text(tensors: Tensors, name: str) -> str | None:

@@ -23,6 +23,7 @@ from tts.build.openvino.runtime import plugin_properties, require_precision
 
 from .generate_request import GenerateRequest, Limits, StopWords, single_stops
 from .responses import FinishReason, Response, unavailable
+from .wire import EBNF
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
 FINISHED = ov_genai.GenerationStatus.FINISHED.value
@@ -120,7 +121,10 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
     if request.frequency_penalty:
         config.frequency_penalty = request.frequency_penalty
     if request.guide is not None:
-        config.structured_output_config = ov_genai.StructuredOutputConfig(grammar=request.guide)
+        option = "grammar" if request.guide.kind == EBNF else "json_schema"
+        config.structured_output_config = ov_genai.StructuredOutputConfig(
+            **{option: request.guide.text}
+        )
     if not request.greedy:
         config.do_sample = True
         config.rng_seed = fold_seed(request.seed)

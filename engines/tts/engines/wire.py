@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,19 @@ request the id `CLIENT-NUMBER+` with the number of its first. An answer to a req
 of the client's earlier ones: all are answered by its latest.
 """
 
-GUIDE_TYPE = "ebnf_grammar"
-"""The one type of guide that both targets take and that can describe free text around an answer.
-
-TensorRT-LLM's backend takes json, json_schema and regex, too, each for the whole output; a
-structural tag, which its executor knows, has no name there (getGuidedDecodingParamsFromTensors).
+EBNF, JSON_SCHEMA = "ebnf_grammar", "json_schema"
+"""The kinds of guides, as TensorRT-LLM's backend names them. A grammar can describe free text
+around an answer. A structural tag, which its executor knows, has no name there
+(getGuidedDecodingParamsFromTensors).
 """
+
+
+class Guide(NamedTuple):
+    """What the whole text of an output obeys."""
+
+    kind: str
+    """EBNF or JSON_SCHEMA."""
+    text: str
 
 
 class Failure(Enum):

@@ -130,9 +130,10 @@ def revoke(
 
 
 def _store() -> KeyStore:
-    from tts.gateway.safety import KeyStore, keys_file
+    from tts.gateway.database import database_file
+    from tts.gateway.safety import KeyStore
 
-    return KeyStore(keys_file())
+    return KeyStore(database_file())
 
 
 def _row(key: ApiKey) -> list[str]:

@@ -36,17 +36,17 @@ def requests(
         typer.Argument(
             metavar="DEPLOYMENT",
             autocompletion=deployments,
-            help="Its name.",
-            show_default="the only one that has any",
+            help="The name of the deployment.",
+            show_default="all",
         ),
     ] = None,
-    folder: Annotated[
+    file: Annotated[
         Path | None,
         typer.Option(
             callback=usable,
-            metavar="DIR",
-            help="A folder of segments elsewhere, such as a copy.",
-            show_default="gateway/requests/DEPLOYMENT in TTS_HOME",
+            metavar="FILE",
+            help="A database elsewhere, such as a copy.",
+            show_default="gateway/gateway.db in TTS_HOME",
         ),
     ] = None,
     last: Annotated[
@@ -72,20 +72,21 @@ def requests(
     as_json: JsonOption = False,
 ) -> None:
     """Show and export the requests that gateways have had, also while they run."""
-    from tts.gateway.observability.request_reader import Query, as_json_lines, read_requests
-    from tts.reports.console import consoles, say
+    from tts.gateway.database import database_file
+    from tts.gateway.observability.request_log import as_json_lines, read_requests
+    from tts.reports.console import consoles
 
     if as_json and form is not Format.TABLE:
         raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
-    query = Query(since=_time(since, now, "--since"), until=_time(until, now, "--until"))
     if last is None and form is Format.TABLE and not as_json:
         last = 20
     records = read_requests(
-        folder or _folder(deployment),
-        query,
+        file or database_file(),
+        deployment,
+        since=_time(since, now, "--since"),
+        until=_time(until, now, "--until"),
         last=last,
-        unreadable=lambda file, why: say(f"{file.name} cannot be read to its end: {why}"),
     )
     if as_json:
         from .documents.gateway import LoggedRequest
@@ -96,32 +97,6 @@ def requests(
     else:
         for line in as_json_lines(records):
             typer.echo(line)
-
-
-def _folder(deployment: str | None) -> Path:
-    from tts.build import paths
-    from tts.build.errors import ConfigError
-    from tts.build.user_paths import is_folder
-    from tts.gateway.observability import requests_dir
-
-    if deployment is not None:
-        folder = requests_dir(deployment)
-        if not is_folder(folder):
-            raise ConfigError(
-                f"No gateway has kept requests to {deployment!r:.100}: there is no {folder}.",
-                hint="Name the deployment, not its file, or give the folder by --folder.",
-            )
-        return folder
-    above = paths.gateway_dir() / "requests"
-    found = sorted(above.iterdir()) if is_folder(above) else []
-    if len(found) != 1:
-        raise ConfigError(
-            f"There are requests to several deployments: {', '.join(f.name for f in found)}."
-            if found
-            else f"No gateway has kept requests yet: there is nothing in {above}.",
-            hint="Name one of them." if found else "Start one with tts gateway DEPLOYMENT.",
-        )
-    return found[0]
 
 
 def _time(text: str | None, now: float, option: str) -> float | None:

@@ -45,21 +45,22 @@ def usage(
     from rich import box
     from rich.table import Table
 
-    from tts.gateway.safety import KeyStore, keys_file, read_usage, usage_file
+    from tts.gateway.database import database_file
+    from tts.gateway.safety import KeyStore, read_usage
     from tts.gateway.safety.usage import COUNTS, totals
     from tts.reports.console import consoles, say
 
     first = (since or datetime.now(UTC).replace(day=1)).strftime(DAY)
     last = until.strftime(DAY) if until else "9999-12-31"
     kinds = [each.value for each in By if each in (by or [By.key])]
-    rows = totals(read_usage(usage_file(), first, last), kinds)
+    rows = totals(read_usage(database_file(), first, last), kinds)
     if as_json:
         print_json(rows)
         return
     if not rows:
         say(f"Nothing has been used since {first}.")
         return
-    names = {key.id: key.name for key in KeyStore(keys_file()).all()}
+    names = {key.id: key.name for key in KeyStore(database_file()).all()}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for kind in kinds:
         table.add_column(kind, no_wrap=kind == "day")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tts.build.errors import ConfigError
+from tts.engines.wire import EBNF, Guide
 
 from .regex import parse_regex
 from .regular import TEXT, Automaton, Node
@@ -23,17 +24,17 @@ class AnswerConstraint:
     """The form that every answer of a run has."""
 
     node: Node
-    _guides: dict[str, str] = field(default_factory=dict)
+    _guides: dict[str, Guide] = field(default_factory=dict)
     """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
-    def guide(self, before: str = "") -> str:
+    def guide(self, before: str = "") -> Guide:
         """The grammar of the text after `before`, the steps so far.
 
         Of `before` only what follows its last line break counts.
         """
         rule = rule_after(before)
         if rule not in self._guides:
-            self._guides[rule] = step_grammar(self.node, rule)
+            self._guides[rule] = Guide(EBNF, step_grammar(self.node, rule))
         return self._guides[rule]
 
 
@@ -57,7 +58,6 @@ def answer_constraint(
 
 MAX_BRACES = 16
 """Most braces inside each other in an answer."""
-"""What opens a box, before its brace."""
 
 
 def require_boxable(automaton: Automaton, delimiter: str) -> None:

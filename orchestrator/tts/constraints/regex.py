@@ -3,15 +3,13 @@ r"""Regular expressions, as far as they are regular, read into trees. Pure.
 The notation is Python's `re`: literals, `.`, classes, `\d \w \s` and their opposites (ASCII),
 groups, `|`, `* + ? {m} {m,} {m,n}`.
 
-For an answer (`parse_regex`) the whole text must match, so `^` in front and `$` at the end change
-nothing; `.`, opposites and negated classes stand for the characters of one line. A pattern to
-search for (`parse_search`) may hold any character, begin with `(?i)` and have `\b` at its ends.
+The whole text must match, so `^` in front and `$` at the end change nothing; `.`, opposites and
+negated classes stand for the characters of one line.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 from tts.build.errors import ConfigError
@@ -25,25 +23,12 @@ MAX_DEPTH = 50
 MAX_REPEATS = 1000
 """Most repetitions that can be asked for."""
 
-_ANY = chars((0, 0x10FFFF))
-
 _DIGITS = chars((ord("0"), ord("9")))
 _WORD = chars((ord("0"), ord("9")), (ord("A"), ord("Z")), (ord("a"), ord("z")), (95, 95))
-_SPACE = chars_of(" ")
-_SPACES = chars_of(" \t\n\r\f\v")
-_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
+_CLASSES = {"d": _DIGITS, "w": _WORD, "s": chars_of(" ")}
+_CLASSES |= {kind.upper(): without(TEXT, some) for kind, some in _CLASSES.items()}
 _CODE = {"x": 2, "u": 4, "U": 8}
 _COUNT = re.compile(r"\{(\d{1,6})(,(\d{1,6})?)?\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A search pattern: a text of a language, between word boundaries if that is asked."""
-
-    node: Node
-    begins_word: bool
-    ends_word: bool
-    ignores_case: bool
 
 
 def parse_regex(text: str) -> Node:
@@ -51,18 +36,13 @@ def parse_regex(text: str) -> Node:
 
     Raises ConfigError naming the place and what is wrong there.
     """
-    return _Reader(text, TEXT).whole()
-
-
-def parse_search(text: str) -> Search:
-    """What a regular expression finds in a text of any characters; raises as `parse_regex`."""
-    return _SearchReader(text, _ANY).search()
+    return _Reader(text).whole()
 
 
 class _Reader:
-    """A recursive descent over one expression, for texts of the characters in `alphabet`."""
+    """A recursive descent over one expression."""
 
-    def __init__(self, text: str, alphabet: Chars) -> None:
+    def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
             raise ConfigError(
                 f"The regular expression has {len(text):,} characters; at most {MAX_LENGTH:,} are "
@@ -71,18 +51,9 @@ class _Reader:
         self._text = text
         self._at = 0
         self._depth = 0
-        self._is_choice = False
-        """Whether there are options outside of all groups."""
-        self._alphabet = alphabet
-        self._dot = without(alphabet, chars_of("\n"))
-        self._classes = {"d": _DIGITS, "w": _WORD, "s": _SPACE if alphabet is TEXT else _SPACES}
-        self._classes |= {k.upper(): without(alphabet, some) for k, some in self._classes.items()}
 
     def whole(self) -> Node:
         self._accept("^")
-        return self._rest()
-
-    def _rest(self) -> Node:
         node = self._choice()
         if self._at < len(self._text):
             self._refuse("this ) closes no group")
@@ -91,14 +62,14 @@ class _Reader:
     def _choice(self) -> Node:
         options = [self._sequence()]
         while self._accept("|"):
-            self._is_choice = self._is_choice or not self._depth
             options.append(self._sequence())
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
         while (char := self._next()) and char not in "|)":
-            if self._ends_here(char):
+            if char == "$" and self._at == len(self._text) - 1 and not self._depth:
+                self._at += 1
                 break
             parts.append(self._repeated(self._atom(char)))
         return parts[0] if len(parts) == 1 else Seq(tuple(parts)) if parts else EMPTY
@@ -109,29 +80,20 @@ class _Reader:
         if char in "*+?":
             self._refuse(f"nothing stands before {char} that it could repeat")
         if char in "^$":
-            self._refuse_anchor(char)
+            self._refuse(
+                f"{char} is allowed at the {'beginning' if char == '^' else 'end'} alone; "
+                f"write \\{char} for the character"
+            )
         if char == "{":
             self._refuse("this { is no count of repetitions; write \\{ for the character")
         self._at += 1
         if char == "[":
             return self._class()
         if char == ".":
-            return self._dot
+            return TEXT
         if char == "\\":
             return self._escaped()
         return self._literal(char, self._at - 1)
-
-    def _ends_here(self, char: str) -> bool:
-        """Whether what begins with `char` is the mark of the end; it is passed over then."""
-        ends = char == "$" and self._at == len(self._text) - 1 and not self._depth
-        self._at += ends
-        return ends
-
-    def _refuse_anchor(self, char: str) -> NoReturn:
-        self._refuse(
-            f"{char} is allowed at the {'beginning' if char == '^' else 'end'} alone; "
-            f"write \\{char} for the character"
-        )
 
     def _group(self) -> Node:
         start = self._at
@@ -178,7 +140,7 @@ class _Reader:
             first = False
         self._at += 1
         some = chars(*ranges)
-        found = without(self._alphabet, some) if negated else some
+        found = without(TEXT, some) if negated else some
         if not found.ranges:
             self._refuse("no character is left in this class", start)
         return found
@@ -198,7 +160,7 @@ class _Reader:
         if len(high.ranges) != 1 or high.ranges[0] != (last, last) or last < code:
             self._refuse("this is no range of characters", start)
         within = chars((code, last))
-        if without(within, self._alphabet).ranges:
+        if without(within, TEXT).ranges:
             self._refuse(_CONTROL, start)
         return within.ranges
 
@@ -216,10 +178,8 @@ class _Reader:
         if not char:
             self._refuse("nothing follows this backslash", start)
         self._at += 1
-        if char in self._classes:
-            return self._classes[char]
-        if char in _CONTROLS and _CONTROLS[char] in self._alphabet:
-            return self._literal(_CONTROLS[char], start)
+        if char in _CLASSES:
+            return _CLASSES[char]
         if digits := _CODE.get(char):
             code = self._text[self._at : self._at + digits]
             if len(code) < digits or not re.fullmatch("[0-9a-fA-F]+", code):
@@ -229,14 +189,11 @@ class _Reader:
                 self._refuse("there is no such character", start)
             return self._literal(chr(int(code, 16)), start)
         if char.isascii() and char.isalnum():
-            what = _NAMED.get(char)
-            if what is None or (what is _CONTROL and self._alphabet is not TEXT):
-                what = f"\\{char} is not supported"
-            self._refuse(what, start)
+            self._refuse(_NAMED.get(char, f"\\{char} is not supported"), start)
         return self._literal(char, start)
 
     def _literal(self, char: str, start: int) -> Chars:
-        if char not in self._alphabet:
+        if char not in TEXT:
             self._refuse(_CONTROL, start)
         return Chars(((ord(char), ord(char)),))
 
@@ -253,34 +210,6 @@ class _Reader:
         here = self._text[at : at + 20]
         where = f"at character {at + 1} ({here!r})" if here else "at its end"
         raise ConfigError(f"The regular expression {self._text!r:.200} is wrong {where}: {why}.")
-
-
-class _SearchReader(_Reader):
-    """A reader of expressions that are searched for; beginning and end are marked otherwise."""
-
-    def search(self) -> Search:
-        ignores_case = self._skip("(?i)")
-        begins_word = self._skip(r"\b")
-        self._ends_word = False
-        node = self._rest()
-        if self._is_choice and (begins_word or self._ends_word):
-            self._refuse(r"of a choice, \b belongs to one option; write \b(?:...|...)\b", 0)
-        return Search(node, begins_word, self._ends_word, ignores_case)
-
-    def _ends_here(self, char: str) -> bool:
-        if self._depth or self._text[self._at :] != r"\b":
-            return False
-        self._ends_word = True
-        self._at += 2
-        return True
-
-    def _refuse_anchor(self, char: str) -> NoReturn:
-        self._refuse(f"{char} is not supported here; write \\{char} for the character")
-
-    def _skip(self, mark: str) -> bool:
-        found = self._text.startswith(mark, self._at)
-        self._at += len(mark) if found else 0
-        return found
 
 
 _CONTROL = "an answer is one line: it holds no line break and no other control character"

@@ -1,16 +1,21 @@
-"""JSON schemas without recursion, read into trees. Pure.
+"""JSON schemas read into trees: of what stands in a box, and of whole outputs. Pure.
 
-These keywords of JSON Schema are read: type, enum, const, anyOf, properties, required,
-additionalProperties (false alone), items, minItems, maxItems, minLength, maxLength and pattern.
-Properties come in the order in which the schema names them, and no others: programs read the
-answers, so nothing is gained by leaving the order open. Texts hold neither quotes, backslashes nor
-braces, which a box could not hold either.
+These keywords of JSON Schema are read: type, enum, const, anyOf, oneOf (as anyOf), properties,
+required, additionalProperties (false alone), items, minItems, maxItems, minLength, maxLength,
+pattern, and minimum and maximum of integers, open or not. Properties come in the order in which the
+schema names them, and no others: programs read the answers, so nothing is gained by leaving the
+order open. JSON is on one line, with a space at most between its parts: a small model that may
+write white space writes it until its tokens are used up.
+
+A box cannot hold quotes, backslashes and braces in texts, so there texts have none. Whole outputs
+have JSON's own texts, objects of any names, values of any kind, and $ref, also of a schema to
+itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from tts.build.errors import ConfigError
@@ -23,6 +28,7 @@ from .regular import (
     Chars,
     Choice,
     Node,
+    Ref,
     Repeat,
     Seq,
     chars,
@@ -37,7 +43,12 @@ MAX_ITEMS = 1000
 DIGITS = 15
 """Most digits of a number before the point, and after it: what a double holds exactly. Without a
 bound a model may write digits until its request ends."""
-_IGNORED = {"$schema", "$id", "$comment", "title", "description", "default", "examples"}
+ANY_LEVELS = 8
+"""Objects and arrays inside each other, of a value that a schema leaves open: a model that opens
+bracket after bracket never ends."""
+_LARGEST = 10**DIGITS - 1
+_IGNORED = {"$schema", "$id", "$comment", "$defs", "title", "description", "default", "examples"}
+_IGNORED |= {"definitions", "deprecated", "discriminator"}
 _DIGIT = chars((ord("0"), ord("9")))
 _FIRST_DIGIT = chars((ord("1"), ord("9")))
 INTEGER = Seq(
@@ -53,14 +64,26 @@ NUMBER = Seq(
         optional(Seq((chars_of("eE"), optional(chars_of("+-")), Repeat(_DIGIT, 1, 3)))),
     )
 )
-_CHAR = without(TEXT, chars_of('"\\{}'))
+_BOX_CHAR = without(TEXT, chars_of('"\\{}'))
+_HEX = chars((48, 57), (65, 70), (97, 102))
+_ESCAPED = (
+    chars_of('"\\/bfnrt'),
+    Seq((literal("u"), without(_HEX, chars_of("dD")), Repeat(_HEX, 3, 3))),
+    Seq((literal("ud"), chars((48, 55)), Repeat(_HEX, 2, 2))),  # the rest are halves of pairs
+)
+_JSON_CHAR = Choice(
+    (
+        without(chars((0x20, 0xD7FF), (0xE000, 0x10FFFF)), chars_of('"\\')),
+        Seq((literal("\\"), Choice(_ESCAPED))),
+    )
+)
 _COMMA = Seq((literal(","), optional(literal(" "))))
 _COLON = Seq((literal(":"), optional(literal(" "))))
 _KEYWORDS = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "minItems", "maxItems"},
     "string": {"minLength", "maxLength", "pattern"},
-    "integer": set[str](),
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "number": set[str](),
     "boolean": set[str](),
     "null": set[str](),
@@ -68,7 +91,7 @@ _KEYWORDS = {
 
 
 def parse_schema(text: str) -> Node:
-    """The JSON texts, one line each, of the values that a schema allows.
+    """The JSON texts, one line each, of the values that a schema allows in a box.
 
     Raises ConfigError naming the place in the schema and what is wrong there.
     """
@@ -76,130 +99,268 @@ def parse_schema(text: str) -> Node:
         schema = parse_json(text, strict=True)
     except Unreadable as error:
         raise ConfigError(f"The schema of the answer cannot be read: {error}.") from error
-    return _value(schema, "$")
+    return _Reader(schema, _BOX_CHAR).value(schema, "$")
 
 
-def _value(schema: Any, at: str) -> Node:
-    if not isinstance(schema, dict):
-        _refuse(at, f"it is {_shown(schema)}; it must be an object with a type")
-    for keyword in ("const", "enum", "anyOf"):
-        if keyword in schema:
-            _allow_only(schema, at, {keyword, "type"} if keyword != "anyOf" else {keyword})
-            return _enumeration(schema, keyword, at)
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        if not kinds:
-            _refuse(f"{at}.type", "the list is empty")
-        named = [_of_type(kind, schema, at) for kind in kinds]
-        known = _KEYWORDS.keys() & {kind for kind in kinds if isinstance(kind, str)}
-        _allow_only(schema, at, {"type"}.union(*(_KEYWORDS[kind] for kind in known)))
-        return Choice(tuple(named))
-    node = _of_type(kinds, schema, at)
-    _allow_only(schema, at, {"type"} | _KEYWORDS[str(kinds)])
-    return node
+def whole_rules(schema: Mapping[str, Any]) -> dict[str, Node]:
+    """The rules of the outputs that a schema allows, which passed its check (`schema_check`).
+
+    Raises ConfigError for what is not read here.
+    """
+    reader = _Reader(schema, Ref("char"))
+    return {"root": reader.value(schema, "$"), "char": _JSON_CHAR, **reader.rules}
 
 
-def _enumeration(schema: Mapping[str, Any], keyword: str, at: str) -> Node:
-    if keyword == "const":
-        return literal(_text(schema["const"]))
-    options = schema[keyword]
-    if not isinstance(options, list) or not options:
-        _refuse(f"{at}.{keyword}", "it must be a list with at least one entry")
-    if keyword == "enum":
-        return Choice(tuple(literal(_text(option)) for option in options))
-    return Choice(
-        tuple(_value(option, f"{at}.anyOf[{place}]") for place, option in enumerate(options))
-    )
+class _Reader:
+    """Reads the schemas inside of one."""
 
+    def __init__(self, root: Any, char: Chars | Ref) -> None:
+        """`char` is a character of a text."""
+        self._root = root
+        self._char = char
+        self._whole = isinstance(char, Ref)
+        self._refs: dict[str, Ref] = {}
+        self.rules: dict[str, Node] = {}
+        """Parts of a whole output by their names."""
 
-def _of_type(kind: Any, schema: Mapping[str, Any], at: str) -> Node:
-    make = _MAKERS.get(kind) if isinstance(kind, str) else None
-    if make is None:
-        what = "there is none" if kind is None else f"it is {_shown(kind)}"
-        _refuse(f"{at}.type", f"{what}; allowed: {', '.join(_MAKERS)}")
-    return make(schema, at)
+    def value(self, schema: Any, at: str) -> Node:
+        """The texts of a schema's values."""
+        if self._whole and schema is True:
+            return self._any(ANY_LEVELS)
+        if not isinstance(schema, dict):
+            _refuse(at, f"it is {_shown(schema)}; it must be an object with a type")
+        if self._whole and schema.keys() <= _IGNORED:
+            return self._any(ANY_LEVELS)
+        if self._whole and "$ref" in schema:
+            _allow_only(schema, at, {"$ref"})
+            return self._referred(schema["$ref"], at)
+        for keyword in ("const", "enum", "anyOf", "oneOf"):
+            if keyword in schema:
+                _allow_only(schema, at, {keyword, "type"} if keyword[2:] != "Of" else {keyword})
+                return self._enumeration(schema, keyword, at)
+        kinds = schema.get("type")
+        if isinstance(kinds, list):
+            if not kinds:
+                _refuse(f"{at}.type", "the list is empty")
+            named = [self._of_type(kind, schema, at) for kind in kinds]
+            known = _KEYWORDS.keys() & {kind for kind in kinds if isinstance(kind, str)}
+            _allow_only(schema, at, {"type"}.union(*(_KEYWORDS[kind] for kind in known)))
+            return Choice(tuple(named))
+        node = self._of_type(kinds, schema, at)
+        _allow_only(schema, at, {"type"} | _KEYWORDS[str(kinds)])
+        return node
 
-
-def _object(schema: Mapping[str, Any], at: str) -> Node:
-    if schema.get("additionalProperties", False) is not False:
-        _refuse(f"{at}.additionalProperties", "only false is supported")
-    properties = schema.get("properties", {})
-    if not isinstance(properties, dict):
-        _refuse(f"{at}.properties", "it must be an object of schemas")
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        _refuse(f"{at}.required", "it must be a list of names")
-    if unknown := [name for name in required if name not in properties]:
-        _refuse(f"{at}.required", f"{unknown[0]!r:.100} is none of the properties")
-    members = [
-        (
-            Seq((literal(_text(name)), _COLON, _value(value, f"{at}.properties.{name}"))),
-            name in required,
+    def _enumeration(self, schema: Mapping[str, Any], keyword: str, at: str) -> Node:
+        if keyword == "const":
+            return literal(_text(schema["const"]))
+        options = schema[keyword]
+        if not isinstance(options, list) or not options:
+            _refuse(f"{at}.{keyword}", "it must be a list with at least one entry")
+        if keyword == "enum":
+            return Choice(tuple(literal(_text(option)) for option in options))
+        return Choice(
+            tuple(
+                self.value(option, f"{at}.{keyword}[{place}]")
+                for place, option in enumerate(options)
+            )
         )
-        for name, value in properties.items()
-    ]
-    return Seq((literal("{"), _members(members), literal("}")))
 
+    def _referred(self, ref: str, at: str) -> Node:
+        """A rule of its own for each schema that is referred to: it may refer to itself."""
+        if ref not in self._refs:
+            self._refs[ref] = Ref(f"ref{len(self._refs)}")
+            schema = self._root
+            for part in ref.split("/")[1:]:
+                schema = schema[part]
+            self.rules[self._refs[ref].name] = self.value(schema, ref)
+        return self._refs[ref]
 
-def _members(members: list[tuple[Seq, bool]]) -> Node:
-    """The members in order, with commas between those that are there."""
-    options: list[Node] = []
-    for place, (first, is_required) in enumerate(members):
-        after = [
-            Seq((_COMMA, member)) if needed else optional(Seq((_COMMA, member)))
-            for member, needed in members[place + 1 :]
+    def _any(self, levels: int) -> Node:
+        """Any value with so many levels."""
+        if f"value{levels}" not in self.rules:
+            options = [self._string({}, "$"), NUMBER, *map(literal, ("true", "false", "null"))]
+            if levels:
+                options += [
+                    self._map(self._any(levels - 1)),
+                    _listed("[", self._any(levels - 1), "]"),
+                ]
+            self.rules[f"value{levels}"] = Choice(tuple(options))
+        return Ref(f"value{levels}")
+
+    def _map(self, value: Node) -> Node:
+        """Objects of any names."""
+        return _listed("{", Seq((self._string({}, "$"), _COLON, value)), "}")
+
+    def _of_type(self, kind: Any, schema: Mapping[str, Any], at: str) -> Node:
+        match kind:
+            case "object":
+                return self._object(schema, at)
+            case "array":
+                return self._array(schema, at)
+            case "string":
+                return self._string(schema, at)
+            case "integer":
+                return _integer(schema, at)
+            case "number":
+                return NUMBER
+            case "boolean":
+                return Choice((literal("true"), literal("false")))
+            case "null":
+                return literal("null")
+        what = "there is none" if kind is None else f"it is {_shown(kind)}"
+        _refuse(f"{at}.type", f"{what}; allowed: {', '.join(_KEYWORDS)}")
+
+    def _object(self, schema: Mapping[str, Any], at: str) -> Node:
+        others = schema.get("additionalProperties", self._whole and "properties" not in schema)
+        named = schema.get("properties") or schema.get("required")
+        if self._whole and others is not False and not named:
+            return self._map(self.value(others, f"{at}.additionalProperties"))
+        if others is not False:
+            _refuse(f"{at}.additionalProperties", "only false is supported")
+        properties = schema.get("properties", {})
+        if not isinstance(properties, dict):
+            _refuse(f"{at}.properties", "it must be an object of schemas")
+        required = schema.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            _refuse(f"{at}.required", "it must be a list of names")
+        if unknown := [name for name in required if name not in properties]:
+            _refuse(f"{at}.required", f"{unknown[0]!r:.100} is none of the properties")
+        members = [
+            (
+                self._part(
+                    Seq(
+                        (literal(_text(name)), _COLON, self.value(value, f"{at}.properties.{name}"))
+                    )
+                ),
+                name in required,
+            )
+            for name, value in properties.items()
         ]
-        options.append(Seq((first, *after)))
-        if is_required:
-            return Choice(tuple(options))
-    return Choice((*options, EMPTY))
+        return Seq((literal("{"), self._members(members), literal("}")))
+
+    def _part(self, node: Node) -> Node:
+        """A node that several places of a grammar may name."""
+        if not self._whole:
+            return node
+        name = f"part{len(self.rules)}"
+        self.rules[name] = node
+        return Ref(name)
+
+    def _members(self, members: list[tuple[Node, bool]]) -> Node:
+        """The members in order, with commas between those that are there."""
+        options: list[Node] = []
+        for place, (first, is_required) in enumerate(members):
+            after = [
+                Seq((_COMMA, member)) if needed else optional(Seq((_COMMA, member)))
+                for member, needed in members[place + 1 :]
+            ]
+            options.append(Seq((first, *after)))
+            if is_required:
+                return Choice(tuple(options))
+        return Choice((*options, EMPTY))
+
+    def _array(self, schema: Mapping[str, Any], at: str) -> Node:
+        if "items" not in schema:
+            _refuse(at, "an array needs items, the schema of its entries")
+        item = self._part(self.value(schema["items"], f"{at}.items"))
+        least, most = _bounds(schema, "minItems", "maxItems", at)
+        if most == 0:
+            return literal("[]")
+        return _listed("[", item, "]", least, most)
+
+    def _string(self, schema: Mapping[str, Any], at: str) -> Node:
+        if "pattern" not in schema:
+            least, most = _bounds(schema, "minLength", "maxLength", at)
+            return Seq((literal('"'), Repeat(self._char, least, most), literal('"')))
+        if schema.keys() & {"minLength", "maxLength"}:
+            _refuse(at, "a pattern cannot be combined with minLength and maxLength")
+        pattern = schema["pattern"]
+        if not isinstance(pattern, str):
+            _refuse(f"{at}.pattern", f"it is {_shown(pattern)}; it must be a text")
+        if not (pattern.startswith("^") and pattern.endswith("$")):
+            # JSON Schema searches; only what is anchored at both ends says what the whole text is
+            _refuse(
+                f"{at}.pattern", "it must begin with ^ and end with $: it describes the whole text"
+            )
+        try:
+            node = parse_regex(pattern)
+        except ConfigError as error:
+            raise ConfigError(f"{_where(f'{at}.pattern')} {error.message}") from error
+        return Seq((literal('"'), self._within_text(node, at), literal('"')))
+
+    def _within_text(self, node: Node, at: str) -> Node:
+        """A pattern's language as it is spelled between quotes, if need be without some of it."""
+        if isinstance(node, Seq):
+            return Seq(tuple(self._within_text(part, at) for part in node.parts))
+        if isinstance(node, Choice):
+            return Choice(tuple(self._within_text(option, at) for option in node.options))
+        if isinstance(node, Repeat):
+            return Repeat(self._within_text(node.node, at), node.least, node.most)
+        if not isinstance(node, Chars):
+            raise TypeError("a pattern is regular")
+        left = without(node, chars_of('"\\' if self._whole else '"\\{}'))
+        escaped = [literal(f"\\{char}") for char in '"\\' if self._whole and char in node]
+        if not left.ranges and not escaped:
+            _refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
+        return Choice((*([left] if left.ranges else []), *escaped)) if escaped else left
 
 
-def _array(schema: Mapping[str, Any], at: str) -> Node:
-    if "items" not in schema:
-        _refuse(at, "an array needs items, the schema of its entries")
-    item = _value(schema["items"], f"{at}.items")
-    least, most = _bounds(schema, "minItems", "maxItems", at)
-    if most == 0:
-        return literal("[]")
+def _integer(schema: Mapping[str, Any], at: str) -> Node:
+    """The integers within the bounds of a schema, of at most `DIGITS` digits."""
+    for name in _KEYWORDS["integer"] & schema.keys():
+        if type(schema[name]) is not int:
+            _refuse(f"{at}.{name}", f"it is {_shown(schema[name])}; it must be an integer")
+    low = max(
+        -_LARGEST,
+        schema.get("minimum", -_LARGEST),
+        schema.get("exclusiveMinimum", -_LARGEST - 1) + 1,
+    )
+    high = min(
+        _LARGEST, schema.get("maximum", _LARGEST), schema.get("exclusiveMaximum", _LARGEST + 1) - 1
+    )
+    if low > high:
+        _refuse(at, "no integer is within its bounds")
+    if (low, high) == (-_LARGEST, _LARGEST):
+        return INTEGER
+    options: list[Node] = []
+    if low < 0:
+        options.append(Seq((literal("-"), _naturals(max(1, -high), -low))))
+    if high >= 0:
+        options.append(_naturals(max(0, low), high))
+    return Choice(tuple(options))
+
+
+def _naturals(low: int, high: int) -> Node:
+    """The integers from `low` to `high`, those of equal length together."""
+    options = []
+    for length in range(len(str(low)), len(str(high)) + 1):
+        first = max(low, 10 ** (length - 1) if length > 1 else 0)
+        options.append(_digits(str(first), str(min(high, 10**length - 1))))
+    return Choice(tuple(options))
+
+
+def _digits(low: str, high: str) -> Node:
+    """Digits between two texts of equal length."""
+    rest = len(low) - 1
+    if set(low) <= {"0"} and set(high) <= {"9"}:
+        return Repeat(_DIGIT, len(low), len(low)) if low else EMPTY
+    first, last = low[0], high[0]
+    if first == last:
+        return Seq((literal(first), _digits(low[1:], high[1:])))
+    options: list[Node] = [
+        Seq((literal(first), _digits(low[1:], "9" * rest))),
+        Seq((literal(last), _digits("0" * rest, high[1:]))),
+    ]
+    if ord(last) - ord(first) > 1:
+        between = chars((ord(first) + 1, ord(last) - 1))
+        options.append(Seq((between, Repeat(_DIGIT, rest, rest))))
+    return Choice(tuple(options))
+
+
+def _listed(begin: str, item: Node, end: str, least: int = 0, most: int | None = None) -> Node:
     more = Repeat(Seq((_COMMA, item)), max(least - 1, 0), None if most is None else most - 1)
-    entries: Node = Seq((item, more))
-    return Seq((literal("["), optional(entries) if least == 0 else entries, literal("]")))
-
-
-def _string(schema: Mapping[str, Any], at: str) -> Node:
-    if "pattern" not in schema:
-        least, most = _bounds(schema, "minLength", "maxLength", at)
-        return Seq((literal('"'), Repeat(_CHAR, least, most), literal('"')))
-    if schema.keys() & {"minLength", "maxLength"}:
-        _refuse(at, "a pattern cannot be combined with minLength and maxLength")
-    pattern = schema["pattern"]
-    if not isinstance(pattern, str):
-        _refuse(f"{at}.pattern", f"it is {_shown(pattern)}; it must be a text")
-    if not (pattern.startswith("^") and pattern.endswith("$")):
-        # JSON Schema searches; only what is anchored at both ends says what the whole text is
-        _refuse(f"{at}.pattern", "it must begin with ^ and end with $: it describes the whole text")
-    try:
-        node = parse_regex(pattern)
-    except ConfigError as error:
-        raise ConfigError(f"{_where(f'{at}.pattern')} {error.message}") from error
-    return Seq((literal('"'), _within_text(node, at), literal('"')))
-
-
-def _within_text(node: Node, at: str) -> Node:
-    """A pattern's language without the characters that a text in a box cannot hold."""
-    if isinstance(node, Seq):
-        return Seq(tuple(_within_text(part, at) for part in node.parts))
-    if isinstance(node, Choice):
-        return Choice(tuple(_within_text(option, at) for option in node.options))
-    if isinstance(node, Repeat):
-        return Repeat(_within_text(node.node, at), node.least, node.most)
-    if not isinstance(node, Chars):
-        raise TypeError("a pattern is regular")
-    left = without(node, chars_of('"\\{}'))
-    if not left.ranges:
-        _refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
-    return left
+    entries = Seq((item, more))
+    return Seq((literal(begin), optional(entries) if least == 0 else entries, literal(end)))
 
 
 def _bounds(schema: Mapping[str, Any], low: str, high: str, at: str) -> tuple[int, int | None]:
@@ -236,14 +397,3 @@ def _where(at: str) -> str:
 
 def _refuse(at: str, why: str) -> NoReturn:
     raise ConfigError(f"{_where(at)} {why}.")
-
-
-_MAKERS: dict[str, Callable[[Mapping[str, Any], str], Node]] = {
-    "object": _object,
-    "array": _array,
-    "string": _string,
-    "integer": lambda schema, at: INTEGER,
-    "number": lambda schema, at: NUMBER,
-    "boolean": lambda schema, at: Choice((literal("true"), literal("false"))),
-    "null": lambda schema, at: literal("null"),
-}

@@ -13,7 +13,11 @@ may end the output: at the end of the sequence, at a stop word, or at the reques
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from tts.build.errors import ConfigError
+from tts.engines.generate_request import MAX_GUIDE_BYTES
+from tts.engines.guide_grammar import check_grammar
 
 from .counts import in_blocks
 from .regular import Chars, Choice, Node, Ref, Repeat, Seq
@@ -38,6 +42,25 @@ def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
         **{name: ebnf(node) for name, node in in_blocks({"answer": answer}).items()},
     }
     return "".join(f"{name} ::= {rule}\n" for name, rule in rules.items())
+
+
+def whole_grammar(rules: Mapping[str, Node]) -> str:
+    """The grammar of an output that is a text of the rule `root`, and nothing else.
+
+    Raises ConfigError for one that engines refuse.
+    """
+    rules = in_blocks(rules)
+    text = "".join(f"{name} ::= {ebnf(rule)}\n" for name, rule in rules.items())
+    if len(text) > MAX_GUIDE_BYTES:
+        raise ConfigError(
+            f"The grammar of the form has {len(text):,} characters; engines take "
+            f"{MAX_GUIDE_BYTES:,}."
+        )
+    try:
+        check_grammar(text)
+    except ValueError as error:
+        raise ConfigError(f"The form makes a grammar that engines refuse: {error}.") from error
+    return text
 
 
 def rule_after(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.engines.wire import Guide
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import Expand, Score, quantise
 
@@ -163,7 +164,7 @@ def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tup
     return (quantise(reply.score) if isinstance(work, Score) else None), 0
 
 
-def _guide(run: ProblemRun, work: Expand) -> str | None:
+def _guide(run: ProblemRun, work: Expand) -> Guide | None:
     """The grammar of the text below the parent, if the answer has a form."""
     sampling, context = work.sampling, run.context
     constraint = answer_constraint(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tts.build.errors import RequestRefused
+from tts.engines.wire import Guide
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class GenerateCall:
     top_p: float
     stop_at_step: bool
     """End at the step delimiter; else only at the end of sequence."""
-    guide: str | None = None
-    """A grammar (EBNF) that the new text follows; None: it is free."""
+    guide: Guide | None = None
+    """What the new text obeys; None: it is free."""
     top_k: int = 0
     """How many of the likeliest tokens may be drawn; 0: any. Searches set none of the following
     fields."""

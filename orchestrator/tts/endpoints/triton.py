@@ -404,8 +404,7 @@ class TritonGenerator(StreamingGenerator):
             flags,
             shaping,
         )
-        texts = () if guide is None else (wire.GUIDE_TYPE, guide)
-        return Row(template, ids, scalars, texts)
+        return Row(template, ids, scalars, guide or ())
 
     def _new_template(
         self,

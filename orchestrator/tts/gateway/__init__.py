@@ -22,8 +22,8 @@ docs/reference/gateway-api.md.
 | prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
 | generation, sample_text | samples of the generator; their text while the tokens come |
 | plain | samples as a response |
-| structured | the form that a request asks of its answer, as a grammar. Pure |
-| tools/ | calls of tools in texts, chats and grammars; votes of candidates. Pure |
+| structured | the form that a request asks of its answer, as the guide of an output. Pure |
+| tools/ | calls of tools in texts, chats and schemas; votes of candidates. Pure |
 | tool_turns, candidates | a turn with tools; the same for a search |
 | search_request, searches | which search is asked for; its response |
 | closing | a search's answer in the form that was asked for |
@@ -32,7 +32,8 @@ docs/reference/gateway-api.md.
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |
-| database_files | whether SQLite's files are still those that were opened |
+| database | the SQLite file of keys, usage and requests |
+| ledger | a running gateway's hold on it: keys in memory, usage and requests on their way |
 | page/ | the page at `/` |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tts.build.errors import DatasetError
+from tts.engines.wire import Guide
 from tts.problem import Problem
 from tts.prompting.context import score_calls
 from tts.search import SearchConfig, significant
@@ -54,7 +55,7 @@ class CandidateTurn:
 
     request: ChatRequest
     prompt: list[int]
-    guide: str | None
+    guide: Guide | None
     tools: ToolTurn | None
 
 

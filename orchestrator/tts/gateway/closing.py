@@ -52,7 +52,7 @@ class ClosingAnswer:
 
     async def of(self, text: str, ids: list[int]) -> tuple[str, str]:
         """The answer of a completion, given as text and as token ids, and why it ends."""
-        if self._form.answer and (answer := boxed_answer(text)) is not None:
+        if self._form.in_box and (answer := boxed_answer(text)) is not None:
             return answer, "stop"
         generator = self._service.generator
         lead = generator.models.generator.encode(LEAD)

@@ -27,8 +27,8 @@ from .search_request import wants_search
 from .service import Service, read, strategy_of
 from .structured import OutputForm, output_form, require_guides
 from .tool_turns import tool_turn
+from .tools.forced import plain_tools
 from .tools.forms import form_of
-from .tools.grammar import plain_tools
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's."""

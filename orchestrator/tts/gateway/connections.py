@@ -42,7 +42,7 @@ class HttpServer(uvicorn.Server):
             raise ServerError(
                 f"uvicorn {uvicorn.__version__} cannot serve the gateway: it does not let it know "
                 "which answer is being sent.",
-                hint="pip install 'uvicorn>=0.45'",
+                hint="pip install 'uvicorn>=0.47'",
             )
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # clients' mistakes are no news
         super().__init__(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tts.build.errors import CheckpointError
 from tts.endpoints.base import GenerateCall, Shaping, TextLogProbs
+from tts.engines.wire import Guide
 from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
 from tts.search import node_seed
@@ -100,7 +101,7 @@ class TextGenerator:
         limits: Sequence[int],
         *,
         logs: bool,
-        guide: str | None = None,
+        guide: Guide | None = None,
         charged: bool = False,
     ) -> list[GenerateCall]:
         """A call for each choice: n for each prompt, each with a seed of its own.

@@ -6,7 +6,15 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -29,20 +37,13 @@ from tts.session.server import Server, open_server
 from . import process
 from .app import App
 from .connections import HttpServer
+from .database import database_file
 from .draining import Drain
 from .generation import TextGenerator
+from .ledger import Ledger
 from .named_servers import NamedServers, follow
-from .observability import Recorder, RequestLogs, telemetry_of
-from .safety import (
-    ApiKey,
-    FilterChain,
-    Keyring,
-    KeyStore,
-    Limiter,
-    UsageBook,
-    keys_file,
-    usage_file,
-)
+from .observability import Recorder, telemetry_of
+from .safety import ApiKey, FilterChain, Keyring, Limiter
 from .service import Service, Settings
 
 FEW, MANY = "latency", "throughput"
@@ -101,16 +102,15 @@ async def serve(
     _check_tls(listen)
     async with AsyncExitStack() as stack:
         sockets = [stack.enter_context(each) for each in bind(listen)]
-        store = KeyStore(keys_file())
-        stack.callback(store.close)
-        keyring = Keyring(store)
+        ledger = Ledger(database_file())
+        stack.callback(ledger.close)
+        keyring = Keyring(ledger.keys)
         keyring.require_for(listen.host)
         specs = [open_deployment(each).served_by(kind) for each in deployments]
         names = _names(specs, alone=upstreams.named or verifier is not None)
         limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
-        log, usage = RequestLogs(names), UsageBook(usage_file())
-        recorder = Recorder(log, telemetry, usage, keeps_prompts=settings.keep_prompts)
+        recorder = Recorder(ledger, telemetry, keeps_prompts=settings.keep_prompts)
         stack.callback(recorder.close)
         services: list[Service] = []
         watches: list[Callable[[], Awaitable[None]]] = []
@@ -142,7 +142,7 @@ async def serve(
                 services=services,
             )
             watches.append(partial(watch, session.replicas))
-        for key, pattern in unserved_models(store, services):
+        for key, pattern in unserved_models(ledger.keys().values(), services):
             say(
                 f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not served "
                 f"here; there are {', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
@@ -170,10 +170,12 @@ def _names(specs: Sequence[Deployment], *, alone: bool) -> list[str]:
     return names
 
 
-def unserved_models(store: KeyStore, services: Sequence[Service]) -> Iterator[tuple[ApiKey, str]]:
+def unserved_models(
+    keys: Iterable[ApiKey], services: Sequence[Service]
+) -> Iterator[tuple[ApiKey, str]]:
     """The valid keys that name models, or patterns of them, which no service has."""
     served = [name for service in services for name in service.models]
-    for key in store.all():
+    for key in keys:
         for pattern in key.models if key.is_valid(time.time()) else ():
             if not any(fnmatchcase(name, pattern) for name in served):
                 yield key, pattern

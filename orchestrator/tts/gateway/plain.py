@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from tts.engines.wire import Guide
+
 from .exchange import Exchange
 from .generation import CallingDelta, Delta
 from .log_probs import WantedLogs, require_reader, with_read_logs
@@ -34,7 +36,7 @@ async def answer(
     key: str,
     logs: WantedLogs | None = None,
     echo: Sequence[str] = (),
-    guide: str | None = None,
+    guide: Guide | None = None,
     turn: ToolTurn | None = None,
 ) -> None:
     """Generate n choices for each prompt, and respond. `echo` is put before the choices of each.

@@ -27,8 +27,8 @@ from .openai.messages import ChatMessage
 from .openai.tools import Tool
 from .safety import FilterChain
 from .tools.conversation import check_turns, for_template, in_text, lost_of
+from .tools.forced import plain_tools
 from .tools.forms import ToolForm
-from .tools.grammar import plain_tools
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""

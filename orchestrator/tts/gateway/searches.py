@@ -58,7 +58,7 @@ async def answer_by_search(
     # 1. What is asked, as the filters let it pass.
     characters = require_length(models.generator, context, *(each.text for each in messages))
     await filter_messages(service.filters, messages)
-    held = wanted.answer if wanted else None
+    held = wanted.in_box if wanted else None
     asked = read_search_request(service, exchange, request, strategy, problem_of(messages), held)
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)

@@ -1,7 +1,7 @@
-"""The form that a request asks of its answer, as a grammar of the output. Pure.
+"""The form that a request asks of its answer, as the guide of an output. Pure.
 
 response_format, guided_json, ... ──► OutputForm ──► guide: of plain generation
-└───► answer: what a search holds its boxes to
+└───► answer_regex: what a search holds its boxes to
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import msgspec
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.constraints import answer_constraint
-from tts.constraints.grammar import MAX_GUIDE_BYTES, ROOT, Rules, guide_text
-from tts.constraints.json_grammar import inlined, json_object_rules, json_rules
 from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Choice, literal
+from tts.constraints.schema import whole_rules
+from tts.constraints.schema_check import checked_schema
+from tts.constraints.step_grammar import whole_grammar
+from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
 from .openai.errors import bad_request
 from .openai.formats import ResponseFormat, StructuredOutputs
@@ -32,24 +34,21 @@ class OutputForm:
 
     param: str
     """The field of the request that asks for it."""
-    rules: Rules
-    guide: str
+    guide: Guide
     regex: str | None = None
     """The regular expression that says the form, if one does."""
-    schema: str | None = None
-    """The JSON schema, as text."""
 
     @cached_property
-    def answer(self) -> dict[str, str]:
-        """The parameter of a search that holds its answers to the form, if a box can hold them all.
+    def in_box(self) -> dict[str, str]:
+        """The parameter of a search that holds its boxes to the form, if they can hold it.
 
         Large forms take a while to check.
         """
-        if self.regex is not None and _fits_box(self.regex, None):
-            return {"answer_regex": self.regex}
-        if self.schema is not None and (boxed := _boxed(self.schema)):
-            return {"answer_schema": boxed}
-        return {}
+        try:
+            answer_constraint(self.regex, None, "\n\n")
+        except ConfigError:
+            return {}
+        return {} if self.regex is None else {"answer_regex": self.regex}
 
 
 def output_form(request: Request) -> OutputForm | None:
@@ -73,13 +72,13 @@ def output_form(request: Request) -> OutputForm | None:
     if request.ignore_eos:
         raise bad_request("ignore_eos and a form exclude each other: it says the end.", param)
     try:
-        return _form(param, kind, value)
+        return OutputForm(param, _guide(kind, value), value if kind == "regex" else None)
     except ConfigError as error:
         raise bad_request(str(error), param) from None
 
 
 def require_guides(deployment: Deployment, param: str) -> None:
-    """Raise ApiError where the engine holds no output to a grammar; `param` asks for one."""
+    """Raise ApiError where the engine holds no output to a form; `param` asks for one."""
     if not deployment.generator.guided_decoding:
         raise bad_request(
             f"{param} is not supported here: the generator of {deployment.name} is served without "
@@ -113,50 +112,31 @@ def _of_structured_outputs(asked: StructuredOutputs) -> list[tuple[str, str, Any
     return found
 
 
-def _form(param: str, kind: str, value: Any) -> OutputForm:
+def _guide(kind: str, value: Any) -> Guide:
+    """Raises ConfigError."""
     if kind == "object":
-        return OutputForm(param, *_any_object())
+        return schema_guide('{"type": "object"}')
     if kind == "regex":
-        rules: Rules = {ROOT: parse_regex(value)}
-        return OutputForm(param, rules, guide_text(rules), regex=value)
+        return Guide(EBNF, whole_grammar({"root": parse_regex(value)}))
     if kind == "choice":
-        if sum(map(len, value)) > MAX_GUIDE_BYTES:
-            raise ConfigError(f"The choices have more than {MAX_GUIDE_BYTES:,} characters.")
-        rules = {ROOT: Choice(tuple(map(literal, value)))}
-        return OutputForm(param, rules, guide_text(rules))
+        return Guide(EBNF, whole_grammar({"root": Choice(tuple(map(literal, value)))}))
     text = value if isinstance(value, str) else json.dumps(value)
-    return OutputForm(param, *_json_form(text, kind == "json"), schema=text)
-
-
-@lru_cache(maxsize=1)
-def _any_object() -> tuple[Rules, str]:
-    rules = json_object_rules()
-    return rules, guide_text(rules)
+    return _checked_guide(text, strict=kind == "json")
 
 
 @lru_cache(maxsize=64)  # programs ask for the same few again and again
-def _json_form(text: str, strict: bool) -> tuple[Rules, str]:
-    """The grammar of a schema's texts."""
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"The schema is not JSON: {error}.") from None
-    rules = json_rules(schema, strict=strict)
-    return rules, guide_text(rules)
+def _checked_guide(text: str, *, strict: bool) -> Guide:
+    return schema_guide(json.dumps(checked_schema(text, strict=strict)))
 
 
 @lru_cache(maxsize=64)
-def _boxed(text: str) -> str | None:
-    """A schema as a search takes it; None for one whose texts not every box can hold."""
-    try:
-        boxed = json.dumps(inlined(json.loads(text)))
-    except ConfigError:
-        return None
-    return boxed if _fits_box(None, boxed) else None
+def schema_guide(text: str) -> Guide:
+    """How an engine is held to a schema that passed its check.
 
-
-def _fits_box(regex: str | None, schema: str | None) -> bool:
+    Engines compile schemas themselves, with any white space, of which a small model may write
+    without end. So what we can read is the grammar of JSON on one line; the rest is left to them.
+    """
     try:
-        return answer_constraint(regex, schema, "\n\n") is not None
+        return Guide(EBNF, whole_grammar(whole_rules(json.loads(text))))
     except ConfigError:
-        return False
+        return Guide(JSON_SCHEMA, text)

@@ -7,15 +7,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from tts.build.tokenizer import Tokenizer
+from tts.engines.wire import Guide
 
 from .generation import CallingDelta, Delta
 from .openai.errors import bad_request
 from .openai.requests import ChatRequest
 from .openai.tools import NamedTool, Tool
 from .service import Service
-from .structured import OutputForm, require_guides
+from .structured import OutputForm, require_guides, schema_guide
+from .tools.forced import MAX_CALLS, forced_call
 from .tools.forms import ToolForm, form_of
-from .tools.grammar import MAX_CALLS, forced_call, free_guide
 from .tools.parser import CallParser
 
 
@@ -30,7 +31,7 @@ class ToolTurn:
     """Calls of one answer at most."""
     prefix: str = ""
     """End of the prompt: the beginning of a call that must come."""
-    guide: str | None = None
+    guide: Guide | None = None
     marks: Mapping[int, str] = field(default_factory=dict)
     """Special tokens that stand in calls."""
 
@@ -69,44 +70,20 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
                 "tool_choice",
             )
     if choice == "auto":
-        guide = _free_guide(service, request, call_form, form, bool(marks), several=several)
-        return ToolTurn(call_form, tools, MAX_CALLS if several else 1, "", guide, marks)
+        if form is not None:
+            raise bad_request(
+                f"{form.param} cannot be combined with tools that may be called: set tool_choice "
+                "to none or required.",
+                form.param,
+                "unsupported_parameter",
+            )
+        return ToolTurn(call_form, tools, MAX_CALLS if several else 1, marks=marks)
     if request.ignore_eos:
         raise bad_request("ignore_eos and a call that must come exclude each other.", "ignore_eos")
     require_guides(service.deployment, "tool_choice")
     forced = forced_call(call_form, tools, several=several)
-    return ToolTurn(
-        call_form, tools, MAX_CALLS if several else 1, forced.prefix, forced.guide, marks
-    )
-
-
-def _free_guide(
-    service: Service,
-    request: ChatRequest,
-    form: ToolForm,
-    answer: OutputForm | None,
-    by_token: bool,
-    *,
-    several: bool,
-) -> str | None:
-    """The guide of an answer that may call tools: where it has a form, or arguments are strict."""
-    strict = any(tool.function.strict for tool in request.tools)
-    guided = service.deployment.generator.guided_decoding and not request.ignore_eos
-    if answer is None and not (strict and guided):
-        return None
-    rules = answer.rules if answer else None
-    guide = None
-    # a call that begins with a special token is outside of every grammar
-    if not by_token or form.bare:
-        guide = free_guide(form, request.tools, several=several, answer=rules)
-    if guide is None and answer is not None:
-        raise bad_request(
-            f"{answer.param} cannot be combined with tools that may be called, as this model's "
-            "calls begin with a special token: set tool_choice to none or required.",
-            answer.param,
-            "unsupported_parameter",
-        )
-    return guide
+    guide = schema_guide(forced.schema)
+    return ToolTurn(call_form, tools, MAX_CALLS if several else 1, forced.prefix, guide, marks)
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:

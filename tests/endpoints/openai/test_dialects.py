@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import json
 import math
 
 import pytest
@@ -21,6 +22,7 @@ from tts.endpoints.openai.dialects import (
     Ask,
     label_score,
 )
+from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
 RECORDED = {"vllm": VLLM, "llama": LLAMA}
 JSON = st.recursive(
@@ -108,14 +110,30 @@ def test_an_answer_of_sglang_by_its_documentation():
         SGLANG.piece(aborted)
 
 
-def test_a_sample_is_spelled_as_each_server_reads_it():
-    ask = Ask([1], 5, 3, 0.5, 0.9, 4, ("\n\n",), (2,), False, "root ::= []", True, True)
+GUIDES = Guide(EBNF, "root ::= []"), Guide(JSON_SCHEMA, '{"type": "null"}')
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_is_spelled_as_each_server_reads_it(guide):
+    ask, grammar = Ask([1], 5, guide=guide), guide.kind == EBNF
+    said = guide.text if grammar else json.loads(guide.text)
+    name = "grammar" if grammar else "json_schema"
     sampling = SGLANG.sample("m", ask)["sampling_params"]
-    assert (sampling["max_new_tokens"], sampling["ebnf"], sampling["top_k"]) == (5, ask.guide, 4)
+    assert sampling["ebnf" if grammar else "json_schema"] == guide.text
+    assert BY_IDS["llama.cpp"].sample("m", ask)[name] == said
+    outputs = BY_IDS["vllm"].sample("m", ask)["structured_outputs"]
+    assert outputs == {"grammar" if grammar else "json": said}
+    form = {"type": "ebnf", "ebnf": said} if grammar else {"type": "json", "schema": said}
+    assert TRTLLM.sample("m", ask)["response_format"] == form
+
+
+def test_a_sample_is_spelled_as_each_server_reads_it():
+    ask = Ask([1], 5, 3, 0.5, 0.9, 4, ("\n\n",), (2,), False, None, True, True)
+    sampling = SGLANG.sample("m", ask)["sampling_params"]
+    assert (sampling["max_new_tokens"], sampling["top_k"]) == (5, 4)
     assert sampling["no_stop_trim"]
     assert SGLANG.sample("m", Ask([1], 5))["sampling_params"]["top_k"] == -1
     body = TRTLLM.sample("m", ask)
-    assert body["response_format"] == {"type": "ebnf", "ebnf": ask.guide}
     assert (body["detokenize"], body["include_stop_str_in_output"]) == (False, True)
     text = TEXT.sample("m", Ask("one", 5))
     assert text.keys() == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed"}

@@ -1,7 +1,7 @@
 import pytest
 
-from tts.gateway.observability import Recorder, RequestLog
-from tts.gateway.observability.request_reader import read_requests
+from tts.gateway.ledger import Ledger
+from tts.gateway.observability import Recorder, read_requests
 
 
 def answered(record):
@@ -45,10 +45,11 @@ def test_own_latency_is_what_the_engines_did_not_take():
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_prompts_are_kept_only_if_asked(tmp_path, keeps):
-    recorder = Recorder(RequestLog(tmp_path / "log"), keeps_prompts=keeps)
+    file = tmp_path / "gateway" / "gateway.db"
+    recorder = Recorder(Ledger(file), keeps_prompts=keeps)
     recorder.end(answered(recorder.begin("/v1/completions")))
     recorder.close()
-    (found,) = read_requests(tmp_path / "log")
+    (found,) = read_requests(file)
     assert (found.prompt, found.answer) == (("What?", "That.") if keeps else (None, None))
     assert found.t0 == 0
     assert found.t6 == pytest.approx(0.6)

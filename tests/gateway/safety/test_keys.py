@@ -10,39 +10,33 @@ from contextlib import closing
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.gateway.safety.keys import (
-    SEES_CHANGES_S,
-    ApiKey,
-    Keyring,
-    KeyStore,
-    KeysUnusable,
-    keys_file,
-)
+from tts.gateway.database import DatabaseUnusable, database_file
+from tts.gateway.ledger import Ledger
+from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore
 from tts.gateway.safety.limits import KeyLimits
 
 
 @pytest.fixture
 def file(tmp_path):
-    return tmp_path / "gateway" / "keys.db"
+    return tmp_path / "gateway" / "gateway.db"
 
 
 @pytest.fixture
 def store(file):
-    store = KeyStore(file)
-    yield store
-    store.close()
+    return KeyStore(file)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
+@pytest.fixture
+def gateway(store, file):
+    """The hold of a running gateway on the file."""
+    ledger = Ledger(file)
+    yield ledger
+    ledger.close()
 
 
 def test_keys_lie_in_the_users_home_of_the_toolkit(monkeypatch, tmp_path):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    assert keys_file() == tmp_path / "gateway" / "keys.db"
+    assert database_file() == tmp_path / "gateway" / "gateway.db"
 
 
 def test_a_key_has_256_random_bits_behind_a_prefix_and_only_its_hash_is_kept(store, file):
@@ -57,63 +51,37 @@ def test_a_key_has_256_random_bits_behind_a_prefix_and_only_its_hash_is_kept(sto
     assert key[4:].encode() not in bytes_on_disk
 
 
-def test_only_the_owner_may_read_the_files(store, file):
+def test_only_the_owner_may_read_the_files(store, file, gateway):
     store.create("a", KeyLimits())
-    assert store.all()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     modes = {part.name: stat.S_IMODE(part.stat().st_mode) for part in file.parent.iterdir()}
-    assert modes == {"keys.db": 0o600, "keys.db-wal": 0o600, "keys.db-shm": 0o600}
+    assert modes == {f"gateway.db{end}": 0o600 for end in ("", "-wal", "-shm")}
 
 
 def test_a_gateway_finds_valid_keys_with_their_limits(store, file):
     limits = KeyLimits(10, 1000, 2)
     key, made = store.create("a", limits)
-    ring = Keyring(store)
+    ring = Keyring(Ledger(file).keys)
     assert ring.find(key) == made
     assert ring.find(key).limits == limits
     for wrong in ("", "tts_", key[:-1], key + "0", key.upper(), "tts_\udcff", "ключ"):
         assert ring.find(wrong) is None
 
 
-def test_changes_by_another_process_are_seen_in_time(store, file):
-    clock = Clock()
-    gateway = KeyStore(file)
-    ring = Keyring(gateway, clock)
+def test_changes_by_another_process_are_seen_at_the_next_look(store, gateway, caplog):
+    ring = Keyring(gateway.keys)
     assert not ring.required
     key, made = store.create("a", KeyLimits())
-    clock.now += SEES_CHANGES_S
+    assert ring.find(key) is None
+    gateway.look()
     assert ring.required
     assert ring.find(key) == made
     store.revoke("a")
-    clock.now += SEES_CHANGES_S
+    assert ring.find(key)
+    gateway.look()
     assert ring.find(key) is None
     assert ring.required  # revoking the last key opens nothing
-    assert SEES_CHANGES_S <= 0.5
-    gateway.close()
-
-
-def test_what_is_in_memory_is_used_between_two_looks(store, file):
-    clock = Clock()
-    gateway = KeyStore(file)
-    key, _ = store.create("a", KeyLimits())
-    ring = Keyring(gateway, clock)
-    store.revoke("a")
-    assert ring.find(key)
-    clock.now += SEES_CHANGES_S
-    assert not ring.find(key)
-    gateway.close()
-
-
-def test_a_file_that_stays_is_opened_once(store, file, caplog):
-    clock = Clock()
-    gateway = KeyStore(file)
-    key, _ = store.create("a", KeyLimits())
-    ring = Keyring(gateway, clock)
-    for _ in range(3):
-        assert ring.find(key)
-        clock.now += SEES_CHANGES_S
-    assert caplog.text == ""
-    gateway.close()
+    assert caplog.text == ""  # the file was not opened again
 
 
 def test_no_two_valid_keys_have_one_name(store):
@@ -141,8 +109,8 @@ def test_keys_are_revoked_by_id_or_by_a_name_that_is_clear(store, file):
         store.revoke("b")
 
 
-def test_another_host_needs_a_key_and_then_needs_one_for_every_request(store):
-    ring = Keyring(store)
+def test_another_host_needs_a_key_and_then_needs_one_for_every_request(store, gateway):
+    ring = Keyring(gateway.keys)
     ring.require_for("127.0.0.1")
     ring.require_for("::1")
     assert not ring.required
@@ -150,15 +118,10 @@ def test_another_host_needs_a_key_and_then_needs_one_for_every_request(store):
         with pytest.raises(ConfigError, match="there are no keys"):
             ring.require_for(host)
     store.create("a", KeyLimits())
-    open_ring = Keyring(store)
-    open_ring.require_for("0.0.0.0")
-    assert open_ring.required
-
-
-def test_keys_that_there_are_stay_required_on_loopback(store):
-    store.create("a", KeyLimits())
-    ring = Keyring(store)
+    gateway.look()
     ring.require_for("127.0.0.1")
+    assert ring.required
+    ring.require_for("0.0.0.0")
     assert ring.required
 
 
@@ -174,81 +137,65 @@ def elsewhere(file, *statements):
     return subprocess.run(words, capture_output=True, text=True, check=False).stderr
 
 
-def test_another_store_in_the_same_process_leaves_the_locks_of_the_first(store, file):
+def test_another_store_in_the_same_process_leaves_the_locks_of_the_first(store, file, gateway):
     key, _ = store.create("a", KeyLimits())
-    ring = Keyring(store)
-    KeyStore(file).close()
+    KeyStore(file).all()
     assert "locked" in elsewhere(file, "PRAGMA journal_mode=DELETE")
-    assert ring.find(key)
+    gateway.look()
+    assert Keyring(gateway.keys).find(key)
 
 
-def test_a_file_that_was_removed_or_replaced_is_read_anew_in_time(store, file, tmp_path, caplog):
+def test_a_file_that_was_removed_or_replaced_is_read_anew(store, file, gateway, tmp_path, caplog):
     key, _ = store.create("a", KeyLimits())
-    clock = Clock()
-    gateway = KeyStore(file)
-    ring = Keyring(gateway, clock)
-    assert ring.find(key)
+    gateway.look()
+    ring = Keyring(gateway.keys)
+    assert ring.required
     for part in file.parent.iterdir():
         part.unlink()
-    clock.now += SEES_CHANGES_S
+    gateway.look()
     assert ring.find(key) is None
     assert ring.required
-    other = KeyStore(tmp_path / "other" / "keys.db")
-    key, _ = other.create("b", KeyLimits())
-    (tmp_path / "other" / "keys.db").replace(file)
-    clock.now += SEES_CHANGES_S
+    key, _ = KeyStore(tmp_path / "other" / "gateway.db").create("b", KeyLimits())
+    (tmp_path / "other" / "gateway.db").replace(file)
+    gateway.look()
     assert ring.find(key)
     assert "is another file than before" in caplog.text
-    gateway.close()
 
 
-def test_a_key_is_refused_that_was_revoked_beside_files_that_were_removed(store, file):
-    clock = Clock()
-    keys = [store.create(name, KeyLimits())[0] for name in ("a", "b")]
-    gateway = KeyStore(file)
-    ring = Keyring(gateway, clock)
-    elsewhere(file, "UPDATE keys SET name = 'c' WHERE name = 'b'")  # now in the -wal alone
-    for end in ("-wal", "-shm"):
-        file.with_name(file.name + end).unlink()
-    assert elsewhere(file, "UPDATE keys SET revoked = 1 WHERE name = 'a'") == ""
-    clock.now += SEES_CHANGES_S
-    assert [bool(ring.find(key)) for key in keys] == [False, True]
-    gateway.close()
-    assert elsewhere(file, "PRAGMA integrity_check") == ""
-    assert [each.revoked for each in store.all()] == [1.0, None]
-
-
-def test_nobody_is_let_in_while_the_file_cannot_be_read(store, file):
+def test_nobody_is_let_in_while_the_file_cannot_be_read(store, file, gateway):
     key, _ = store.create("a", KeyLimits())
-    clock = Clock()
-    ring = Keyring(store, clock)
+    gateway.look()
+    ring = Keyring(gateway.keys)
+    assert ring.find(key)
     (file.parent / "nonsense").write_bytes(b"no database at all, not even a little" * 300)
     (file.parent / "nonsense").replace(file)
-    clock.now += SEES_CHANGES_S
+    gateway.look()
     for _ in range(2):
-        with pytest.raises(KeysUnusable):
+        with pytest.raises(DatabaseUnusable):
             ring.find(key)
 
 
 def test_a_file_that_is_no_store_is_a_sentence(file):
     file.parent.mkdir(mode=0o700)
     file.write_bytes(b"not a database at all, not even a little" * 30)
-    with pytest.raises(ConfigError, match="cannot be used"):
-        KeyStore(file)
+    for read in (Ledger, lambda file: KeyStore(file).all()):
+        with pytest.raises(DatabaseUnusable, match="cannot be used"):
+            read(file)
 
 
 def test_a_file_that_is_held_by_others_is_waited_for(store, file):
+    assert store.all() == []
     with sqlite3.connect(file) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM keys").fetchall()
-        key, _ = store.create("a", KeyLimits())
-    assert Keyring(store).find(key)
+        store.create("a", KeyLimits())
+    assert [each.name for each in store.all()] == ["a"]
     reader.close()
 
 
-def test_a_store_of_an_earlier_version_is_taken_over(file):
+def test_keys_of_an_earlier_version_are_taken_over(file):
     file.parent.mkdir(mode=0o700)
-    with closing(sqlite3.connect(file, isolation_level=None)) as old:
+    with closing(sqlite3.connect(file.with_name("keys.db"), isolation_level=None)) as old:
         old.execute(
             "CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, "
             "sha256 BLOB NOT NULL UNIQUE, created REAL NOT NULL, revoked REAL, "
@@ -259,10 +206,10 @@ def test_a_store_of_an_earlier_version_is_taken_over(file):
     store = KeyStore(file)
     (found,) = store.all()
     assert found == ApiKey("1", "old", KeyLimits(5, None, 2), 1.0, None)
-    assert Keyring(store).find("tts_old") == found
     key, made = store.create("new", KeyLimits(tokens_per_month=7), expires=2.0, models=["demo:*"])
-    assert Keyring(store).find(key) == made
-    store.close()
+    with closing(Ledger(file)) as ledger:
+        ring = Keyring(ledger.keys)
+        assert (ring.find("tts_old"), ring.find(key)) == (found, made)
 
 
 def test_models_of_a_key_may_be_patterns():

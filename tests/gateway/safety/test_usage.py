@@ -1,17 +1,16 @@
 """What keys have used is kept, added up over gateways, and held against their budgets."""
 
 import sqlite3
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError
+from tts.gateway.ledger import Ledger
+from tts.gateway.observability import ServedRequest
 from tts.gateway.safety import KeyLimits, Limiter, Refusal, Spent
-from tts.gateway.safety.usage import SEES_OTHERS_S, UsageBook, read_usage, totals
+from tts.gateway.safety.usage import read_usage, totals
 
 
 class Clock:
@@ -28,7 +27,7 @@ class Clock:
 
 @pytest.fixture
 def file(tmp_path):
-    return tmp_path / "gateway" / "usage.db"
+    return tmp_path / "gateway" / "gateway.db"
 
 
 @pytest.fixture
@@ -38,116 +37,83 @@ def clock():
 
 @pytest.fixture
 def book(file, clock):
-    book = UsageBook(file, clock)
+    book = Ledger(file, clock)
     yield book
     book.close()
 
 
+def add(book, key, model, tokens):
+    """An admitted request of a key has ended that used so many tokens."""
+    names = ("prompt_tokens", "answer_tokens", "search_tokens", "verifier_tokens")
+    record = ServedRequest(id="r", endpoint="/v1/completions", time=0.0, t0=0.0)
+    for name, value in zip(names, tokens, strict=True):
+        setattr(record, name, value)
+    record.key, record.model = key, model
+    book.add(record)
+
+
 def test_usage_counts_at_once_and_survives_a_restart(file, clock, book):
-    book.add("a", "demo", (10, 5, 3, 100))
-    book.add("a", "demo:mcts", (1, 1, 0, 0))
-    book.add("b", "demo", (7, 0, 0, 0))
+    add(book, "a", "demo", (10, 5, 3, 100))
+    add(book, "a", "demo:mcts", (1, 1, 0, 0))
+    add(book, "b", "demo", (7, 0, 0, 0))
     assert book.spent("a") == Spent(20, 20, 12 * 3600, 12 * 3600)
-    book.write()
+    book.write(())
     assert book.spent("a").today == 20
-    book.add("a", "demo", (1, 0, 0, 0))
+    add(book, "a", "demo", (1, 0, 0, 0))
     book.close()
-    again = UsageBook(file, clock)
+    again = Ledger(file, clock)
     assert again.spent("a").month == 21
     assert again.spent("c") == Spent(0, 0, 12 * 3600, 12 * 3600)
     again.close()
 
 
 def test_days_and_months_end_in_utc(clock, book):
-    book.add("a", "demo", (10, 0, 0, 0))
+    add(book, "a", "demo", (10, 0, 0, 0))
     clock.go_to("2026-12-01")
     assert book.spent("a") == Spent(0, 0, 86_400, 31 * 86_400)
-    book.add("a", "demo", (3, 0, 0, 0))
+    book.write(())
+    add(book, "a", "demo", (3, 0, 0, 0))
+    book.write(())
+    assert (book.spent("a").today, book.spent("a").month) == (3, 3)
     clock.go_to("2026-12-02")
-    assert (book.spent("a").today, book.spent("a").month) == (0, 3)
-    book.write()
-    assert (book.spent("a").today, book.spent("a").month) == (0, 3)
+    for settle in (lambda: None, book.look, lambda: book.write(())):
+        settle()
+        assert (book.spent("a").today, book.spent("a").month) == (0, 3)
 
 
 def test_gateways_see_what_others_have_used(file, clock, book):
-    other = UsageBook(file, clock)
+    other = Ledger(file, clock)
     assert other.spent("a").today == 0
-    book.add("a", "demo", (10, 0, 0, 0))
-    book.write()
-    clock.now += SEES_OTHERS_S
+    add(book, "a", "demo", (10, 0, 0, 0))
+    book.write(())
+    other.look()
     assert other.spent("a").today == 10
-    other.add("a", "demo", (5, 0, 0, 0))
+    add(other, "a", "demo", (5, 0, 0, 0))
     other.close()
-    clock.now += SEES_OTHERS_S
+    book.look()
     assert book.spent("a").today == 15
 
 
-def test_what_cannot_be_written_is_kept_and_written_later(file, book, caplog):
-    book.add("a", "demo", (10, 0, 0, 0))
+def test_what_cannot_be_written_is_kept_and_written_later(file, book, caplog, monkeypatch):
+    monkeypatch.setattr("tts.gateway.database.WAIT_S", 0.1)
+    book.close()
+    add(book, "a", "demo", (10, 0, 0, 0))
     with sqlite3.connect(file, isolation_level=None) as holder:
         holder.execute("BEGIN EXCLUSIVE")
-        book.write()
+        book.write(())
         assert book.spent("a").today == 10
         holder.execute("ROLLBACK")
     holder.close()
     assert "kept in memory" in caplog.text
-    book.write()
+    book.write(())
     (row,) = read_usage(file, "2026-11-30", "2026-11-30")
     assert (row.requests, row.spent) == (1, 10)
 
 
-def test_nobody_waits_for_what_is_written(book, clock, monkeypatch):
-    began, may_end = threading.Event(), threading.Event()
-    opened = book._writes.open
-
-    def slow():
-        began.set()
-        may_end.wait(60)
-        return opened()
-
-    monkeypatch.setattr(book._writes, "open", slow)
-    book.add("a", "demo", (10, 0, 0, 0))
-    assert book.spent("a").today == 10
-    with ThreadPoolExecutor() as pool:
-        try:
-            writing = pool.submit(book.write)
-            assert began.wait(60)
-            book.add("a", "demo", (5, 0, 0, 0))
-            clock.now += SEES_OTHERS_S
-            for key, used in (("a", 15), ("new", 0)):
-                assert pool.submit(book.spent, key).result(60).today == used
-        finally:
-            may_end.set()
-        writing.result(60)
-    assert book.spent("a").today == 15
-    clock.now += SEES_OTHERS_S
-    assert book.spent("a").today == 15
-
-
-def test_a_file_that_was_removed_is_made_anew(file, book, caplog):
-    book.add("a", "demo", (10, 0, 0, 0))
-    book.write()
-    for end in ("", "-wal", "-shm"):
-        file.with_name(file.name + end).unlink()
-    book.add("a", "demo", (1, 0, 0, 0))
-    book.write()
-    assert "another file" in caplog.text
-    assert [row.spent for row in read_usage(file, "2026-01-01", "2026-12-31")] == [1]
-
-
-def test_a_file_that_is_no_database_is_a_sentence(file, clock):
-    file.parent.mkdir(mode=0o700)
-    file.write_bytes(b"not a database at all, not even a little" * 30)
-    with pytest.raises(ConfigError, match="cannot be used"):
-        UsageBook(file, clock)
-    with pytest.raises(ConfigError, match="cannot be used"):
-        read_usage(file, "2026-01-01", "2026-12-31")
-
-
 def test_totals_add_up_by_what_is_asked(file, book, clock):
     for key, model, tokens in (("a", "x", 1), ("a", "y", 2), ("b", "x", 4)):
-        book.add(key, model, (tokens, 0, 0, 0))
-    book.write()
+        add(book, key, model, (tokens, 0, 0, 0))
+    book.write(())
     rows = read_usage(file, "2026-11-01", "2026-11-30")
     by_key = [(row.key, row.requests, row.spent) for row in totals(rows, ["key"])]
     assert by_key == [("a", 2, 3), ("b", 1, 4)]

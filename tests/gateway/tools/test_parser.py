@@ -2,18 +2,15 @@
 
 import itertools
 import json
-import random
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.constraints.grammars import Grammar
 
-from tts.constraints.regular import literal
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.tools import Function, Tool
-from tts.gateway.tools import grammar
+from tts.gateway.tools.forced import forced_call
 from tts.gateway.tools.forms import (
     FORMS,
     HERMES,
@@ -24,7 +21,6 @@ from tts.gateway.tools.forms import (
     form_of,
     new_call,
 )
-from tts.gateway.tools.grammar import forced_call, free_guide
 from tts.gateway.tools.parser import CallParser
 from tts.gateway.tools.votes import Candidate, canonical, vote
 
@@ -183,44 +179,40 @@ SCHEMA = {
 TOOLS = [Tool(Function("add", parameters=SCHEMA)), Tool(Function("x.y_1"))]
 
 
-def rules_of(monkeypatch):
-    """The grammars that are made, as rules."""
-    seen = []
-    text_of = grammar.guide_text
-    monkeypatch.setattr(grammar, "guide_text", lambda rules: seen.append(rules) or text_of(rules))
-    return seen
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("tools", [TOOLS, TOOLS[:1]])
-def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools, monkeypatch):
-    seen = rules_of(monkeypatch)
+def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools):
     forced = forced_call(form, tools, several=several)
-    for seed in range(20):
-        text = forced.prefix + Grammar(seen[0]).drawn(random.Random(seed))
-        said, found = read(form, text)
-        assert (said, bool(found)) == ("", True)
-        assert several or len(found) == 1
-        for name, arguments in found:
-            assert name in [tool.function.name for tool in tools]
-            jsonschema.validate(arguments, SCHEMA if name == "add" else {"maxProperties": 0})
+    wanted = json.loads(forced.schema)
+    arguments = {"a": 1, "b": "x"}
+    call = {"name": "add", form.arguments: arguments}
+    as_list = form in (MISTRAL, MISTRAL_ARGS)
+    options = [arguments] if form is MISTRAL_ARGS and len(tools) == 1 else [call]
+    options = [[call], [call] * 2] if as_list and options == [call] else options
+    for option in options:
+        valid = len(option) < 2 or several or not isinstance(option, list)
+        assert jsonschema.Draft202012Validator(wanted).is_valid(option) == valid
+        written = forced.prefix + json.dumps(option, indent=1)
+        count = len(option) if isinstance(option, list) else 1
+        assert read(form, written) == ("", [("add", arguments)] * count)
+    broken = json.loads(json.dumps(options[0]).replace('"a": 1', '"a": -1'))
+    assert not jsonschema.Draft202012Validator(wanted).is_valid(broken)
 
 
-@pytest.mark.parametrize("form", [HERMES, LLAMA, OWN])
-def test_an_output_that_may_call_calls_with_valid_arguments(form, monkeypatch):
-    seen = rules_of(monkeypatch)
-    assert free_guide(form, TOOLS, several=True)
-    free = Grammar(seen[0])
-    assert free.accepts("It is 42 < 43.")
-    assert free.accepts(form.write([("add", {"a": 1})]))
-    assert not free.accepts(form.write([("add", {"a": "1"})]))
-    assert not free.accepts(form.write([("other", {})]))
-    assert free_guide(form, TOOLS, several=True, answer={"root": literal("[42]")})
-    assert Grammar(seen[1]).accepts("[42]")
-    assert not Grammar(seen[1]).accepts("It is 42.")
-    assert Grammar(seen[1]).accepts(form.write([("x.y_1", {})]))
-    assert free_guide(MISTRAL, TOOLS, several=True) is None
+def test_the_schemas_of_arguments_refer_to_their_own_definitions():
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}, "required": ["next"]}
+    root = {"properties": {"n": {"$ref": "#/$defs/n"}, "all": {"$ref": "#"}}, "required": ["n"]}
+    tools = [
+        *TOOLS,
+        Tool(Function("f", parameters={**root, "$defs": {"n": node | {"required": []}}})),
+    ]
+    wanted = jsonschema.Draft202012Validator(
+        json.loads(forced_call(HERMES, tools, several=False).schema)
+    )
+    assert wanted.is_valid({"name": "f", "arguments": {"n": {"next": {}}, "all": {"n": {}}}})
+    assert not wanted.is_valid({"name": "f", "arguments": {"n": {"next": 1}}})
+    assert not wanted.is_valid({"name": "f", "arguments": {"n": {}, "all": {}}})
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ SGLang's /generate and trtllm-serve's /v1/completions by their documentation and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.engines.wire import EBNF, Guide
 
 from . import answers
 from .capabilities import Kind, LabelsBy
@@ -45,7 +47,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     ignore_end: bool = False
-    guide: str | None = None
+    guide: Guide | None = None
     log_probs: bool = False
     stream: bool = False
     shaping: Mapping[str, Any] = field(default_factory=dict)
@@ -168,15 +170,20 @@ def _biases(shaping: Mapping[str, Any]) -> Body:
 def _vllm_sample(model: str, ask: Ask) -> Body:
     body = _completion(model, ask) | _penalties(ask)
     body |= {"top_k": ask.top_k, "return_token_ids": True}
-    return body | _stops(ask) | _guide({"structured_outputs": {"grammar": ask.guide}}, ask)
+    if ask.guide:
+        name = "grammar" if ask.guide.kind == EBNF else "json"
+        body["structured_outputs"] = {name: _guide(ask.guide)}
+    return body | _stops(ask)
 
 
 def _trtllm_sample(model: str, ask: Ask) -> Body:
     # token ids come in place of text
     body = _completion(model, ask) | _penalties(ask)
     body |= {"top_k": ask.top_k, "detokenize": False}
-    ebnf = {"response_format": {"type": "ebnf", "ebnf": ask.guide}}
-    return body | _stops(ask) | _guide(ebnf, ask)
+    if ask.guide:
+        kind, field = ("ebnf", "ebnf") if ask.guide.kind == EBNF else ("json", "schema")
+        body["response_format"] = {"type": kind, field: _guide(ask.guide)}
+    return body | _stops(ask)
 
 
 def _stops(ask: Ask) -> Body:
@@ -190,8 +197,8 @@ def _stops(ask: Ask) -> Body:
     return body
 
 
-def _guide(fields: Body, ask: Ask) -> Body:
-    return {} if ask.guide is None else fields
+def _guide(guide: Guide) -> Any:
+    return guide.text if guide.kind == EBNF else json.loads(guide.text)
 
 
 def _choice(answer: Any) -> dict[str, Any]:
@@ -308,8 +315,9 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
         "no_stop_trim": True,
         "ignore_eos": ask.ignore_end,
         **_sglang_penalties(ask),
-        **_guide({"ebnf": ask.guide}, ask),
     }
+    if ask.guide:  # the text of a schema, too
+        sampling["ebnf" if ask.guide.kind == EBNF else "json_schema"] = ask.guide.text
     flags = {"stream": ask.stream, "return_logprob": ask.log_probs}
     return _sglang_body(ask.prompt, sampling) | flags
 
@@ -411,8 +419,9 @@ def _llama_sample(model: str, ask: Ask) -> Body:
         "ignore_eos": ask.ignore_end,
         **_LLAMA_CHAIN,
         **_llama_penalties(ask),
-        **_guide({"grammar": ask.guide}, ask),
     }
+    if ask.guide:
+        body["grammar" if ask.guide.kind == EBNF else "json_schema"] = _guide(ask.guide)
     if ask.stream:
         body["stream"] = True
     if ask.log_probs:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
+from tts.engines.wire import EBNF, Guide
 
 from .capabilities import Capabilities, Kind
 from .dialects import BY_IDS, TEXT, Ask, Dialect, Piece
@@ -19,7 +20,7 @@ _TEXT = "Once upon a time"
 _BESIDE = 4
 """How many equal samples are asked for at once, beside as many others."""
 _LABELS = (14, 15)
-_GRAMMAR = 'root ::= "7" "7"'
+_GRAMMAR = Guide(EBNF, 'root ::= "7" "7"')
 _OWNERS: dict[str, Kind] = {
     "vllm": "vllm",
     "sglang": "sglang",

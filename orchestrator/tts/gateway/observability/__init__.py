@@ -3,26 +3,22 @@
 | module | job |
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
-| `recorder` | takes the gateway's records of requests; its thread has them kept |
-| `request_log` | records on disk: SQLite segments |
-| `request_reader` | reading them, also meanwhile; as JSON lines and CSV |
+| `recorder` | takes the gateway's records of requests; its threads have them kept |
+| `request_log` | records in the gateway's database; reading them, also as JSON lines |
 | `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans for an OpenTelemetry collector |
 """
 
 from .record import STAGES, ServedRequest
 from .recorder import Recorder
-from .request_log import RequestLog, RequestLogs, Retention, requests_dir
+from .request_log import read_requests
 from .telemetry import Telemetry, telemetry_of
 
 __all__ = [
     "STAGES",
     "Recorder",
-    "RequestLog",
-    "RequestLogs",
-    "Retention",
     "ServedRequest",
     "Telemetry",
-    "requests_dir",
+    "read_requests",
     "telemetry_of",
 ]

@@ -1,7 +1,6 @@
-"""Takes the records of a gateway's requests and passes them on to metrics, log, traces and
-usage.
+"""Takes the records of a gateway's requests and passes them on to metrics, database and traces.
 
-    recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # each may be None
+    recorder = Recorder(Ledger(file), telemetry_of(None, name))         # each may be None
     record = recorder.begin("/v1/chat/completions")                     # t0
     record.model = ...; record.t1 = time.monotonic(); ...
     recorder.end(record)                                                # t6, counted, written
@@ -18,18 +17,22 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ..safety import NO_KEY, NOTHING, Spent, UsageBook
+from ..safety import NOTHING, Spent
 from .metrics import GatewayMetrics
 from .record import ServedRequest
-from .request_log import RequestLog, RequestLogs
 from .telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
 BATCH_S = 0.025
 """How long a batch is gathered. With the time to write it a process that is killed loses at most
 what ended in its last 100 ms."""
+IDLE_S = 0.1
 MOST_WAITING = 100_000
 """Records that wait for a slow disk or collector; those above are lost, and counted."""
 
@@ -43,20 +46,20 @@ class Recorder:
 
     def __init__(
         self,
-        log: RequestLog | RequestLogs | None = None,
+        ledger: Ledger | None = None,
         telemetry: Telemetry | None = None,
-        usage: UsageBook | None = None,
         *,
         keeps_prompts: bool = False,
     ) -> None:
         self.keeps_prompts = keeps_prompts
         """Whether `prompt` and `answer` of a record are to be filled in."""
-        self._kept_by = [each for each in (log, telemetry) if each is not None]
-        self._writers = [Writer([each.write for each in self._kept_by])] if self._kept_by else []
-        if usage is not None:  # in a thread of its own: none waits for the other's disk
-            self._writers.append(Writer([lambda records: usage.write()]))
-        self._usage = usage
-        self._log = log
+        self._ledger = ledger
+        self._kept_by = [each for each in (ledger, telemetry) if each is not None]
+        self._writers = []
+        if ledger:
+            self._writers.append(Writer(ledger.write, idle=ledger.look))
+        if telemetry:
+            self._writers.append(Writer(telemetry.write))
         self._open: dict[int, ServedRequest] = {}
         """By identity: clients may name several requests alike."""
         self.metrics = GatewayMetrics(self._open.values(), self._lost)
@@ -82,38 +85,39 @@ class Recorder:
         if not self.keeps_prompts:
             record.prompt = record.answer = None
         self.metrics.count(record)
-        if self._usage and record.t1 is not None and record.model:
-            tokens = record.prompt_tokens, record.answer_tokens, record.search_tokens
-            self._usage.add(record.key or NO_KEY, record.model, (*tokens, record.verifier_tokens))
+        if self._ledger and record.t1 is not None and record.model:
+            self._ledger.add(record)
         if record.endpoint not in PROBES:
             for writer in self._writers:
                 writer.add(record)
 
     def spent(self, key: str) -> Spent:
         """Usage of the key with this id, today and this month."""
-        return self._usage.spent(key) if self._usage else NOTHING
+        return self._ledger.spent(key) if self._ledger else NOTHING
 
     def close(self) -> None:
         """Write what has not been written yet, and close what it is kept by."""
         for writer in self._writers:
             writer.close()
-        if self._usage:
-            self._usage.close()
         for each in self._kept_by:
             each.close()
 
     def _lost(self) -> int:
         waited = max((writer.lost for writer in self._writers), default=0)
-        return waited + (self._log.lost if self._log else 0)
+        return waited + (self._ledger.lost if self._ledger else 0)
 
 
 class Writer:
-    """Gives records to sinks, in a thread of its own; `add` costs a microsecond."""
+    """Gives records to a sink, in a thread of its own; `add` costs a microsecond.
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
+    `idle` is called there when none have come for `IDLE_S`.
+    """
+
+    def __init__(self, sink: Sink, idle: Callable[[], None] = lambda: None) -> None:
         self.lost = 0
         """Records that nobody has had time for."""
-        self._sinks = sinks
+        self._sink = sink
+        self._idle = idle
         self._waiting: queue.SimpleQueue[ServedRequest | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="request-records", daemon=True)
         self._thread.start()
@@ -133,7 +137,11 @@ class Writer:
     def _run(self) -> None:
         ended = False
         while not ended:
-            batch = [self._waiting.get()]
+            try:
+                batch = [self._waiting.get(timeout=IDLE_S)]
+            except queue.Empty:
+                self._idle()
+                continue
             due = time.monotonic() + BATCH_S
             while batch[-1] is not None and (left := due - time.monotonic()) > 0:
                 try:
@@ -142,8 +150,8 @@ class Writer:
                     break
             ended = batch[-1] is None
             records = [record for record in batch if record is not None]
-            for sink in self._sinks if records else ():
-                try:
-                    sink(records)
-                except Exception:  # the others, and the next batch, are none the worse for it
-                    logger.exception("records of %d requests were not written", len(records))
+            try:
+                if records:
+                    self._sink(records)
+            except Exception:  # the next batch is none the worse for it
+                logger.exception("records of %d requests were not written", len(records))

@@ -22,7 +22,7 @@ from tts.build.errors import (
 )
 from tts.endpoints.base import FieldRefused
 
-from ..safety import KeysUnusable
+from ..database import DatabaseUnusable
 
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
@@ -107,7 +107,7 @@ def api_error(error: TtsError) -> ApiError:
     match error:
         case ApiError():
             return error
-        case KeysUnusable():
+        case DatabaseUnusable():
             return ApiError(503, "The gateway cannot read its keys now.", code="keys_unusable")
         case FieldRefused():
             return bad_request(str(error), error.name, "unsupported_parameter")

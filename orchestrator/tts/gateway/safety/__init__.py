@@ -2,15 +2,15 @@
 
 | module | job |
 |---|---|
-| `keys` | API keys: a file of hashes, and the valid ones in memory |
+| `keys` | API keys: hashes in the database, and the valid ones in memory |
 | `limits` | requests and tokens per minute, budgets, searches at a time, and their headers |
-| `usage` | what each key has used, day by day: a file that all gateways share |
+| `usage` | what each key has used, day by day, over all gateways |
 | `filters` | content filters of prompts and answers, as a chain of streams; the file of rules |
 | `matching` | rules as one expression of RE2; finding all of it in a text that comes in parts |
 """
 
 from .filters import FilterChain, TextStream
-from .keys import ApiKey, Keyring, KeyStore, KeysUnusable, keys_file
+from .keys import ApiKey, Keyring, KeyStore
 from .limits import (
     NOTHING,
     Admission,
@@ -19,7 +19,7 @@ from .limits import (
     Refusal,
     Spent,
 )
-from .usage import NO_KEY, Usage, UsageBook, read_usage, usage_file
+from .usage import NO_KEY, Usage, read_usage
 
 __all__ = [
     "NOTHING",
@@ -30,14 +30,10 @@ __all__ = [
     "KeyLimits",
     "KeyStore",
     "Keyring",
-    "KeysUnusable",
     "Limiter",
     "Refusal",
     "Spent",
     "TextStream",
     "Usage",
-    "UsageBook",
-    "keys_file",
     "read_usage",
-    "usage_file",
 ]

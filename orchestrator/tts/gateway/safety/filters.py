@@ -34,11 +34,9 @@ import msgspec
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, read_text
 from tts.build.yaml_text import parse_yaml
-from tts.constraints.regex import Search, parse_search
-from tts.constraints.regular import literal
 from tts.plugins import PluginGroup, package_of
 
-from .matching import Matcher, Matching, Rule, is_word
+from .matching import Matcher, Matching, Rule, pattern_rule, term_rule
 
 PLUGINS = PluginGroup("tts.filters", "filter")
 Direction = Literal["input", "output"]
@@ -226,20 +224,14 @@ def _rule(entry: _Entry, name: str) -> Rule:
                 "inside_words and match_case are for terms.",
                 hint=r"A pattern says \b at its ends for whole words, (?i) in front for any case.",
             )
-        search = parse_search(entry.pattern)
-    else:
-        search = _term(entry)
-    return Rule(name, search, blocks=entry.action == "block")
-
-
-def _term(entry: _Entry) -> Search:
+        return pattern_rule(name, entry.pattern, blocks=entry.action == "block")
     term = entry.term or ""
     if not term.strip():
         raise ConfigError("The term is empty.")
-    whole = not entry.inside_words
-    return Search(
-        literal(term),
-        begins_word=whole and is_word(term[0]),
-        ends_word=whole and is_word(term[-1]),
+    return term_rule(
+        name,
+        term,
+        blocks=entry.action == "block",
+        whole=not entry.inside_words,
         ignores_case=not entry.match_case,
     )

@@ -5,23 +5,20 @@ match whole, so as much of the text is held back as the longest match of the rul
 *window*. Text that begins before the window is known for good, and goes out: redacted where it is
 part of a match, overlapping ones as one. So the output depends on the text alone, not on its parts.
 
-A match is found together with the character before it and the one after it. So `\b` needs no
-assertion, which RE2 has for ASCII alone: the character outside and the one inside are of two kinds,
-one part of a word (`\w` of Unicode) and the other not. Texts whose first or last character may be
-of either kind are searched for once for each.
+A match is found together with the character before it and the one after it. So a word's edge needs
+no assertion, which RE2 has for ASCII alone: the character outside is no letter, digit or `_`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from tts.build.errors import ConfigError, ContentBlocked
 from tts.build.extras import how_to_install
-from tts.constraints.regex import Search
-from tts.constraints.regular import Chars, Choice, Node, Repeat, Seq, chars, without
 
 REDACTED = "[redacted]"
 """Replacement of removed text."""
@@ -42,8 +39,13 @@ class Rule:
     """A pattern, and whether it blocks the text or is redacted."""
 
     name: str
-    search: Search
+    text: str
+    """The expression of a match, as one item of RE2."""
+    edges: tuple[bool, bool]
+    """Whether a word must begin with it, and end."""
     blocks: bool
+    longest: int
+    """Characters that a match may have."""
 
 
 class Matcher:
@@ -53,14 +55,11 @@ class Matcher:
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self.window = max((_length(rule) for rule in rules), default=0)
+        self.window = max((rule.longest for rule in rules), default=0)
         """Characters that are held back."""
-        blocking = [(rule.name, parts(rule.search)) for rule in rules if rule.blocks]
-        self.blocks = _compiled(blocking)
-        self.redacts = _compiled(
-            [(rule.name, parts(rule.search)) for rule in rules if not rule.blocks]
-        )
-        self._blocking = blocking
+        self._blocking = [rule for rule in rules if rule.blocks]
+        self.blocks = _compiled(self._blocking)
+        self.redacts = _compiled([rule for rule in rules if not rule.blocks])
 
     def name_at(self, text: str, place: int) -> str:
         """The first rule that blocks what `blocks` has found at a place, by halving the rules."""
@@ -69,7 +68,7 @@ class Matcher:
             first = rules[: len(rules) // 2]
             compiled = _compiled(first)
             rules = first if compiled.match(text, place) else rules[len(first) :]
-        return rules[0][0]
+        return rules[0].name
 
 
 class Matching:
@@ -158,26 +157,77 @@ class Matching:
             raise ContentBlocked(f"The content filter refuses this text (rule {self._blocked!r}).")
 
 
-def _length(rule: Rule) -> int:
-    """Characters of a rule's longest match; ConfigError if it cannot be filtered by."""
-    length = longest(rule.search.node)
-    if length is None or length > MAX_WINDOW:
+def pattern_rule(name: str, pattern: str, *, blocks: bool) -> Rule:
+    r"""The rule of an expression, which may begin with `(?i)` and have `\b` at its ends.
+
+    Raises ConfigError if it is wrong, or matches too much or nothing.
+    """
+    bare = pattern.removeprefix("(?i)")
+    ignores_case = bare != pattern
+    begins_word, ends_word = bare.startswith(r"\b"), bool(re.search(r"(?<!\\)(?:\\\\)*\\b$", bare))
+    bare = bare[2 * begins_word : len(bare) - 2 * ends_word]
+    if (begins_word or ends_word) and _is_choice(bare):
+        raise ConfigError(r"Of a choice, \b belongs to one option; write \b(?:...|...)\b.")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            parsed = re._parser.parse(bare)  # type: ignore[attr-defined]  # RE2 tells no widths
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"The expression {pattern!r:.200} is wrong: {error}.") from None
+    if any(f"AT_{edge}" in repr(parsed) for edge in ("BEGINNING", "END")):
         raise ConfigError(
-            f"The filter rule {rule.name!r:.100} can match "
-            f"{'a text of any length' if length is None else f'{length:,} characters'}; "
-            f"at most {MAX_WINDOW:,} can be held back.",
-            hint="Say how often something may repeat: {1,100} in place of + or *.",
+            f"In the expression {pattern!r:.200} ^ and $ are not supported; write \\^ and \\$ for "
+            "the characters."
         )
-    if may_be_empty(rule.search.node):
+    least, longest = parsed.getwidth()
+    if not least:
         raise ConfigError(
-            f"The filter rule {rule.name!r:.100} matches the empty text, which is everywhere.",
+            f"The filter rule {name!r:.100} matches the empty text, which is everywhere.",
             hint="Let it have a character at least.",
         )
-    return length
+    text = f"(?{'i' * ignores_case}:{bare})"
+    rule = Rule(name, text, (begins_word, ends_word), blocks, _held_back(name, longest))
+    _compiled([rule])
+    return rule
 
 
-def _compiled(rules: Sequence[tuple[str, list[Part]]]) -> Any:
-    """Some rules, by name, as one expression of RE2; None without rules."""
+def term_rule(name: str, term: str, *, blocks: bool, whole: bool, ignores_case: bool) -> Rule:
+    """The rule of a text; `whole`: only where it is no part of a longer word."""
+    begins, ends = (whole and (char.isalnum() or char == "_") for char in (term[0], term[-1]))
+    text = f"(?{'i' * ignores_case}:{re.escape(term)})"
+    return Rule(name, text, (begins, ends), blocks, _held_back(name, len(term)))
+
+
+def _held_back(name: str, longest: int) -> int:
+    if longest > MAX_WINDOW:
+        raise ConfigError(
+            f"The filter rule {name!r:.100} can match more than {MAX_WINDOW:,} characters; no more "
+            "can be held back.",
+            hint="Say how often something may repeat: {1,100} in place of + or *.",
+        )
+    return longest
+
+
+def _expression(rules: Sequence[Rule]) -> str:
+    """A match of any of the rules, with one character on each side; they share the sides."""
+    texts: dict[tuple[bool, bool], list[str]] = {}
+    for rule in rules:
+        texts.setdefault(rule.edges, []).append(rule.text)
+    sides = {False: "(?s:.)", True: r"[^\pL\pN_]"}
+    return "|".join(
+        f"{sides[begins]}(?:{'|'.join(own)}){sides[ends]}" for (begins, ends), own in texts.items()
+    )
+
+
+def _is_choice(text: str) -> bool:
+    """Whether an expression has options outside of all groups."""
+    text = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", "", text, flags=re.DOTALL)
+    while (inner := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = inner
+    return "|" in text
+
+
+def _compiled(rules: Sequence[Rule]) -> Any:
+    """Some rules as one expression of RE2; None without rules."""
     if not rules:
         return None
     try:
@@ -192,139 +242,19 @@ def _compiled(rules: Sequence[tuple[str, list[Part]]]) -> Any:
     options.longest_match = options.never_capture = True
     options.log_errors = False
     try:
-        text = expression(part for _, own in rules for part in own)
-        compiled = re2.compile(text, options)
-        fits = compiled.reverseprogramsize > 0  # it also reads a match backwards, for its beginning
-    except re2.error:
-        fits = False
-    if not fits:
+        compiled = re2.compile(_expression(rules), options)
+    except re2.error as error:
+        said = error.args[0] if error.args else ""
+        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        if "too large" not in said:
+            raise ConfigError(
+                f"RE2 does not read the rule {rules[0].name!r:.100}: {said}."
+            ) from None
+        compiled = None
+    # it also reads a match backwards, for its beginning
+    if compiled is None or compiled.reverseprogramsize <= 0:
         raise ConfigError(
             "The filter rules are too large: RE2 cannot compile them together.",
             hint="Leave some out, or repeat less.",
         )
     return compiled
-
-
-_ALL = chars((0, 0x10FFFF))
-_ANY = "(?s:.)"
-_DOTLESS = chars((ord("ı"), ord("ı")))
-"""The one letter that Python takes for a lower case of I and RE2 does not."""
-
-
-Part = tuple[str, str, str]
-"""Three expressions of one rule: the text allowed before a match, after it, and the match."""
-
-
-def parts(search: Search) -> list[Part]:
-    """All matches of a search: those of each part, each with a character on both sides."""
-    found = []
-    for before, node in _with_outside(search.node, search.begins_word, at_end=False):
-        for after, texts in _with_outside(node, search.ends_word, at_end=True):
-            text = _text(texts, search.ignores_case)
-            found.append((before, after, f"(?i:{text})" if search.ignores_case else text))
-    return found
-
-
-def expression(parts: Iterable[Part]) -> str:
-    """One expression for all matches of some parts; those with equal sides share them."""
-    between: dict[tuple[str, str], list[str]] = {}
-    for before, after, text in parts:
-        between.setdefault((before, after), []).append(text)
-    return "|".join(
-        f"{before}(?:{'|'.join(texts)}){after}" for (before, after), texts in between.items()
-    )
-
-
-def longest(node: Node) -> int | None:
-    """Characters of the longest text of a language; None if there is none."""
-    if isinstance(node, Chars):
-        return 1
-    if isinstance(node, Seq | Choice):
-        parts = node.parts if isinstance(node, Seq) else node.options
-        lengths = [longest(part) for part in parts]
-        known = [length for length in lengths if length is not None]
-        if len(known) < len(lengths):
-            return None
-        return sum(known) if isinstance(node, Seq) else max(known)
-    assert isinstance(node, Repeat)  # what is searched for is regular: it has no rules
-    length = longest(node.node)
-    if length == 0 or node.most == 0:
-        return 0
-    return None if length is None or node.most is None else length * node.most
-
-
-def may_be_empty(node: Node) -> bool:
-    """Whether a language holds the empty text."""
-    if isinstance(node, Chars):
-        return False
-    if isinstance(node, Seq):
-        return all(map(may_be_empty, node.parts))
-    if isinstance(node, Choice):
-        return any(map(may_be_empty, node.options))
-    assert isinstance(node, Repeat)
-    return node.least == 0 or may_be_empty(node.node)
-
-
-def is_word(char: str) -> bool:
-    """Whether a character is part of a word, as `re` has it."""
-    return char.isalnum() or char == "_"
-
-
-@cache
-def _kinds() -> tuple[tuple[str, Chars], ...]:
-    """The characters that are part of words, and all others, each with their expression."""
-    word = chars(*((code, code) for code in range(0x110000) if is_word(chr(code))))
-    other = without(_ALL, word)
-    return (_text(word, False), word), (_text(other, False), other)
-
-
-def _with_outside(node: Node, is_edge: bool, *, at_end: bool) -> list[tuple[str, Node]]:
-    """The texts allowed outside of one end of a match, each with the texts that it may stand by."""
-    if not is_edge:
-        return [(_ANY, node)]
-    pairs = [(text, _edged(node, outside, at_end)) for text, outside in _kinds()]
-    return [(text, texts) for text, texts in pairs if texts is not None]
-
-
-def _edged(node: Node, never: Chars, at_end: bool) -> Node | None:
-    """The texts of a language whose first or last character is none of some; None without any."""
-    if isinstance(node, Chars):
-        left = without(node, never)
-        return left if left.ranges else None
-    if isinstance(node, Choice):
-        edged = (_edged(option, never, at_end) for option in node.options)
-        found = tuple(option for option in edged if option is not None)
-        return Choice(found) if found else None
-    if isinstance(node, Repeat):
-        edge = _edged(node.node, never, at_end)
-        if edge is None or node.most == 0:
-            return None
-        most = None if node.most is None else node.most - 1
-        rest = Repeat(node.node, max(0, node.least - 1), most)
-        return Seq((rest, edge) if at_end else (edge, rest))
-    assert isinstance(node, Seq)
-    parts = node.parts[::-1] if at_end else node.parts
-    options: list[Node] = []
-    for place, part in enumerate(parts):
-        if (edge := _edged(part, never, at_end)) is not None:
-            texts = (edge, *parts[place + 1 :])
-            options.append(Seq(texts[::-1] if at_end else texts))
-        if not may_be_empty(part):
-            break
-    return Choice(tuple(options)) if options else None
-
-
-def _text(node: Node, ignores_case: bool) -> str:
-    """A language in RE2's notation, as one item."""
-    if isinstance(node, Chars):
-        if ignores_case and ("i" in node or "I" in node):
-            node = chars(*node.ranges, *_DOTLESS.ranges)
-        ranges = [f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in node.ranges]
-        return f"[{''.join(ranges)}]"
-    if isinstance(node, Seq):
-        return f"(?:{''.join(_text(part, ignores_case) for part in node.parts)})"
-    if isinstance(node, Choice):
-        return f"(?:{'|'.join(_text(option, ignores_case) for option in node.options)})"
-    assert isinstance(node, Repeat)
-    most = "" if node.most is None else node.most
-    return f"(?:{_text(node.node, ignores_case)}{{{node.least},{most}}})"

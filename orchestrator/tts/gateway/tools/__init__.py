@@ -5,6 +5,6 @@
 | forms | the forms of calls that chat templates know, and one of our own for the others |
 | conversation | chats with tools as messages for a template |
 | parser | calls in the text of a sample, while it comes |
-| grammar | the guides of outputs that must call a tool, or that call it with valid arguments |
+| forced | the schema of an output that must call a tool |
 | votes | which of several candidates is the answer |
 """

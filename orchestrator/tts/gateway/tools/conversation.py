@@ -9,8 +9,8 @@ from typing import Any
 from ..openai.errors import bad_request
 from ..openai.messages import ChatMessage, ToolCall
 from ..openai.tools import Tool
+from .forced import plain_tools
 from .forms import OWN
-from .grammar import plain_tools
 
 _TOLD = """You have these tools:
 {tools}

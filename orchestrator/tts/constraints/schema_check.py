@@ -1,0 +1,136 @@
+"""Checking a JSON schema before an engine compiles it. Pure.
+
+Engines hold a whole output to a schema themselves, and ignore keywords that they do not know. But
+one that does not compile fails in the midst of their work, and some compile for minutes. So what
+xgrammar fails at, or takes too long for, is refused here by its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from tts.build.errors import ConfigError
+from tts.build.input_files import Unreadable, parse_json
+from tts.engines.generate_request import MAX_GUIDE_BYTES
+from tts.engines.guide_grammar import check_grammar
+
+from .regex import parse_regex
+from .step_grammar import ebnf
+
+MAX_DEPTH = 64
+"""Schemas inside each other; 300 take an engine seven seconds."""
+MAX_SCHEMAS = 1000
+"""Schemas inside of one."""
+MAX_COUNT = 100_000
+"""Most characters, items or properties that a schema may ask for."""
+_COUNTS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
+_SCHEMAS = ("items", "additionalProperties", "unevaluatedProperties", "contains", "not")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_INT64 = 2**63
+
+
+def checked_schema(text: str, *, strict: bool = True) -> dict[str, Any]:
+    """A schema as an engine takes it.
+
+    Left out are bounds beyond all integers of 64 bits, and without `strict` patterns that engines
+    do not compile. Raises ConfigError naming the place of a mistake.
+    """
+    if len(text) > MAX_GUIDE_BYTES:
+        raise ConfigError(f"The schema has {len(text):,} characters; at most {MAX_GUIDE_BYTES:,}.")
+    try:
+        schema = parse_json(text, strict=True)
+        schema = {} if schema is True else schema
+        Draft202012Validator.check_schema(schema)
+    except Unreadable as error:
+        raise ConfigError(f"The schema is not JSON: {error}.") from None
+    except SchemaError as error:
+        _refuse(error.json_path, f"{error.message:.300}")
+    except RecursionError:
+        _refuse("$", "schemas are nested too deep")
+    if not isinstance(schema, dict):
+        _refuse("$", "it must be an object")
+    rows = [("$", schema, 0)]
+    for seen, (at, here, depth) in enumerate(rows, start=1):
+        if depth > MAX_DEPTH:
+            _refuse(at, f"schemas are nested more than {MAX_DEPTH} levels deep")
+        if seen > MAX_SCHEMAS:
+            _refuse(at, f"there are more than {MAX_SCHEMAS:,} schemas up to here")
+        if isinstance(here, dict):
+            _check(schema, here, at, strict=strict)
+            rows += [(place, inner, depth + 1) for place, inner in _inside(here, at)]
+    return schema
+
+
+def _inside(schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
+    for name in _SCHEMAS:
+        if name in schema:
+            yield f"{at}.{name}", schema[name]
+    for name in _LISTS:
+        for place, inner in enumerate(schema.get(name, ())):
+            yield f"{at}.{name}[{place}]", inner
+    for name in _MAPS:
+        for key, inner in schema.get(name, {}).items():
+            yield f"{at}.{name}.{key:.100}", inner
+
+
+def _check(root: Any, schema: dict[str, Any], at: str, *, strict: bool) -> None:
+    """Check one schema, but not those inside of it."""
+    if "$ref" in schema:
+        _check_ref(root, schema["$ref"], at)
+    if schema.get("enum") == []:
+        _refuse(f"{at}.enum", "it must have at least one entry")
+    for low, high in _COUNTS:
+        for name in (low, high):
+            if schema.get(name, 0) > MAX_COUNT:
+                _refuse(f"{at}.{name}", f"it is {schema[name]}; at most {MAX_COUNT:,}")
+        if schema.get(low, 0) > schema.get(high, MAX_COUNT):
+            _refuse(f"{at}.{high}", f"it is {schema[high]}, less than {low}")
+    _check_bounds(schema, at)
+    if "pattern" in schema:
+        try:
+            check_grammar(f"root ::= {ebnf(parse_regex(schema['pattern']))}")
+        except (ConfigError, ValueError) as error:
+            if strict:
+                _refuse(f"{at}.pattern", str(error))
+            del schema["pattern"]
+
+
+def _check_bounds(schema: dict[str, Any], at: str) -> None:
+    names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+    for name in names:
+        if abs(schema.get(name, 0)) >= _INT64:
+            del schema[name]
+    lows = [(schema[name], name) for name in names[:2] if name in schema]
+    highs = [(schema[name], name) for name in names[2:] if name in schema]
+    for low, least in lows:
+        for high, most in highs:
+            is_open = least != "minimum" or most != "maximum"
+            if low > high or (low == high and is_open):
+                _refuse(f"{at}.{most}", f"no number is from {least} {low} to {most} {high}")
+
+
+def _check_ref(root: Any, ref: str, at: str) -> None:
+    """Refuse what leads to nowhere, or only to itself: it would hold an output to nothing."""
+    passed = set()
+    while ref not in passed:
+        passed.add(ref)
+        if ref != "#" and not ref.startswith("#/"):
+            _refuse(f"{at}.$ref", f"it is {ref!r:.100}; only places in the same schema (#/...)")
+        found = root
+        for part in ref.split("/")[1:]:
+            if not isinstance(found, dict) or part not in found:  # xgrammar knows no ~1 and ~0
+                _refuse(f"{at}.$ref", f"it is {ref!r:.100}, and there is nothing at that place")
+            found = found[part]
+        if not isinstance(found, dict) or "$ref" not in found:
+            return
+        ref = str(found["$ref"])
+    _refuse(f"{at}.$ref", "it refers to itself")
+
+
+def _refuse(at: str, why: str) -> NoReturn:
+    raise ConfigError(f"The schema is wrong at {at:.300}: {why.removesuffix('.')}.")

@@ -1,0 +1,108 @@
+"""The SQLite file of a user's gateways: API keys, usage of each key, and the log of requests.
+
+    <home>/gateway/gateway.db    mode 0600, in a folder of mode 0700; WAL: others read and write
+                                 while a gateway runs
+
+SQLite's locks belong to a process and a file: whoever opens and closes a database's file beside
+SQLite, in any way, drops the locks of the whole process, and the next program that uses it believes
+itself alone. So the files are asked for by name, here and everywhere, and never opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.errors import ConfigError
+from tts.build.private import private_folder
+
+WAIT_S = 5.0
+"""How long another program's write is waited for."""
+Identity = tuple["tuple[int, int] | None", ...]
+_KEYS = """
+CREATE TABLE IF NOT EXISTS keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    sha256 BLOB NOT NULL UNIQUE,
+    created REAL NOT NULL,
+    revoked REAL,
+    requests_per_minute INTEGER,
+    tokens_per_minute INTEGER,
+    concurrent_searches INTEGER,
+    tokens_per_day INTEGER,
+    tokens_per_month INTEGER,
+    expires REAL,
+    models TEXT
+)
+"""
+
+
+class DatabaseUnusable(ConfigError):
+    """The file cannot be read or written."""
+
+
+def database_file() -> Path:
+    """Where it is when nobody says otherwise."""
+    return paths.gateway_dir() / "gateway.db"
+
+
+def connected(file: Path, *tables: str) -> sqlite3.Connection:
+    """A connection to a file that is made where there is none, as are the tables (CREATE ...)."""
+    private_folder(file.parent)
+    connection = sqlite3.connect(
+        file, timeout=WAIT_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
+        connection.execute("PRAGMA journal_mode=WAL")
+        for table in (_KEYS, *tables):
+            connection.execute(table)
+        _take_over(connection, file.with_name("keys.db"))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _take_over(connection: sqlite3.Connection, old: Path) -> None:
+    """Have the keys that an earlier version kept in a file of their own."""
+    if not old.exists() or connection.execute("SELECT 1 FROM keys").fetchone():
+        return
+    connection.execute("ATTACH ? AS old", (str(old),))
+    names = ", ".join(row[1] for row in connection.execute("PRAGMA old.table_info(keys)"))
+    connection.execute(f"INSERT INTO keys ({names}) SELECT {names} FROM old.keys")
+    connection.execute("DETACH old")
+
+
+@contextmanager
+def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
+    """A connection for as long as the block lasts. Raises DatabaseUnusable, in the block too."""
+    try:
+        with closing(connected(file, *tables)) as connection:
+            yield connection
+    except (OSError, sqlite3.Error) as error:
+        raise unusable(file, error) from error
+
+
+def unusable(file: Path, error: Exception) -> DatabaseUnusable:
+    """What is said of a file that cannot be used."""
+    return DatabaseUnusable(
+        f"The keys, usage and requests in {file} cannot be used: {error}.",
+        hint="Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
+    )
+
+
+def identity(file: Path) -> Identity:
+    """Device and inode of a database, its -wal and its -shm; None for what is not there."""
+    return tuple(_file(file.with_name(file.name + end)) for end in ("", "-wal", "-shm"))
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
