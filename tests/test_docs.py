@@ -22,15 +22,15 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
+OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "examples/README.md")]
 COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
 
 
 def commands_of(page):
-    """The words of every `tts` command in the code blocks of a page."""
-    for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("tts "):
-                yield shlex.split(line, comments=True)[1:]
+    """The words of every `tts` command in the code blocks of a page, fenced or indented."""
+    text = page.read_text().replace("\\\n", " ")
+    for line in re.findall(r"^(?: {4})?tts ([a-z].*)$", text, re.MULTILINE):
+        yield shlex.split(line, comments=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -44,7 +44,7 @@ def test_commands_and_options_exist(page):
             name, *arguments = arguments
             assert name in asked.commands, f"{page.name} names tts {command} {name}"
             asked = asked.commands[name]
-        known = {
+        known = {"--help"} | {
             option
             for parameter in asked.params
             for option in (*parameter.opts, *parameter.secondary_opts)
@@ -82,8 +82,8 @@ def test_a_deployment_names_the_downloads_of_its_own_checkpoints(name):
         assert all(Path(repository).name == Path(to).name for repository, to in downloads)
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+@pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: page.name)
+def test_links_of_what_is_not_on_the_site_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
