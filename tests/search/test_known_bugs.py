@@ -11,6 +11,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tests.runs.runs import row_of
 
 from tts.build.spec import VerifierSpec
+from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
@@ -31,6 +32,16 @@ from tts.search import (
     node_seed,
 )
 from tts.search.thought import aggregate
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return Tokenizer(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer):
+    return [tokenizer.encode(word) for word in ("1", "22", "a", " + ")], tokenizer.encode("\n\n")
 
 
 def beam(**parameters):

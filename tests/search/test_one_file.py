@@ -12,6 +12,7 @@ from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.search.driving import answer, beam_configs, build, drive, worlds
 
+from tts.build.tokenizer import Tokenizer
 from tts.prompting import Context
 from tts.scheduling import ScheduleName
 from tts.search import BeamSearchConfig, Expand, Fate, Score, node_seed
@@ -69,7 +70,9 @@ def test_the_search_grows_the_plain_tree_and_asks_for_no_more():
         BeamSearchConfig(n=4, num_iterations=3, finish="eos", agg_strategy="prod"),
     ],
 )
-def test_a_run_on_two_engines_has_its_digests(tiny_deployment, words, config, schedule):
+def test_a_run_on_two_engines_has_its_digests(tiny_deployment, tokenizer_folder, config, schedule):
+    encode = Tokenizer(tokenizer_folder).encode
+    words = [encode(word) for word in ("1", "22", "a", " + ")], encode("\n\n")
     run = Run(tiny_deployment, words, config, schedule).go()
     engines = run.generator, run.verifier
     for problem in PROBLEMS:
