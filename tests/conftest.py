@@ -11,9 +11,11 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, Phase, settings
 from tests.amounts import VARIABLE, amount
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as BareTokenizer
 
 from tts.build.spec import Deployment
+from tts.build.tokenizer import Tokenizer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,7 +34,7 @@ TEXTS = ["## Step 1: 37 + 58 = 95\n\n", "the answer is\n\n", "Compute (3 - 4) * 
 
 def write_tokenizer(folder: Path) -> None:
     """A byte-level BPE tokenizer with a chat template, as a checkpoint would have it."""
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer = BareTokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r"\n\n|\d|[^\d\n]+|\n"), "isolated"),
@@ -130,11 +132,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of async tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty TTS_HOME, which is not there yet."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tokenizer and no model."""
     folder = tmp_path_factory.mktemp("checkpoint")
     write_tokenizer(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_folder: Path) -> Tokenizer:
+    """The tokenizer of that folder."""
+    return Tokenizer(tokenizer_folder)
+
+
+@pytest.fixture(scope="session")
+def words(tokenizer: Tokenizer) -> tuple[list[list[int]], list[int]]:
+    """What scripted engines write, as token ids: words, and the end of a step."""
+    written = [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")]
+    return written, tokenizer.encode("\n\n")
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class Hub:
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def hub(home, monkeypatch):
     kept = Hub()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -88,7 +88,6 @@ def hub(tmp_path, monkeypatch):
         thread.start()
         kept.url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("HF_ENDPOINT", kept.url)
-        monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
         monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
         yield kept
         server.shutdown()
@@ -172,7 +171,7 @@ def test_columns_and_answers_are_named_as_for_a_file(hub):
     assert (problem.question, problem.answer) == ("1 + 1?", "2")
 
 
-def test_what_the_hub_refuses_is_a_sentence_and_nothing_is_kept(hub, tmp_path):
+def test_what_the_hub_refuses_is_a_sentence_and_nothing_is_kept(hub, home):
     hub.repositories["some/unconverted"] = None
     hub.repositories["some/empty"] = {"README.md": b""}
     for name, words in (
@@ -184,7 +183,7 @@ def test_what_the_hub_refuses_is_a_sentence_and_nothing_is_kept(hub, tmp_path):
         with pytest.raises(DatasetError, match=words) as caught:
             load_dataset(name)
         assert caught.value.hint
-    assert not (tmp_path / "home" / "datasets").exists()
+    assert not (home / "datasets").exists()
 
 
 def test_a_download_that_breaks_off_leaves_nothing(hub):

@@ -21,12 +21,6 @@ LINES = (
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def served(tmp_path, home, monkeypatch):
     """A dataset `aime-2024` on a server of our own; its folder, and what was asked for."""
     asked = []

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tts.build.errors import DatasetError
-from tts.datasets.load import load_problems, problems_of_run
+from tts.datasets.load import load_problems
 from tts.datasets.options import DatasetOptions, Shard
 from tts.lab.bench.single_run import problems_of
 from tts.runs.config import RunConfig, parse_config

@@ -48,14 +48,15 @@ class Run:
             problem, lambda: self.new_search(problem), resumed=resumed, **options
         )
 
-    def go(self, problems=PROBLEMS):
-        async def solve():
-            async with self.new_driver():
-                for submission in [self.submit(problem) for problem in problems]:
-                    self.searches[submission.problem.id] = (await submission).search
-
-        asyncio.run(solve())
+    async def solve(self, problems=PROBLEMS):
+        async with self.new_driver():
+            for submission in [self.submit(problem) for problem in problems]:
+                self.searches[submission.problem.id] = (await submission).search
         return self
+
+    def go(self, problems=PROBLEMS):
+        """The same where no event loop runs."""
+        return asyncio.run(self.solve(problems))
 
     def events_of(self, *types):
         return [event for event in self.events if isinstance(event, types)]

@@ -235,7 +235,7 @@ class _Released:
         return await self.inner.generate(call)
 
 
-def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
+async def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
     tiny_deployment, words, monkeypatch
 ):
     """Two from 0 to 1 s and one to 3 s: the second request had 4 / 3 beside it and itself."""
@@ -246,33 +246,32 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
         Scheduler, "learn", lambda _, load, tokens, seconds: learned.append((load, seconds))
     )
 
-    async def solve():
-        driver = Driver(
-            run.models,
-            run.generator,
-            run.verifier,
-            run.policy,
-            record=run.record,
-            clock=lambda: now[0],
-        )
-        async with driver:
-            run.driver = driver
-            submission = run.submit(PROBLEMS[0])
-            while len(released.waiting) < 2:
+    driver = Driver(
+        run.models,
+        run.generator,
+        run.verifier,
+        run.policy,
+        record=run.record,
+        clock=lambda: now[0],
+    )
+    async with driver:
+        run.driver = driver
+        submission = run.submit(PROBLEMS[0])
+        while len(released.waiting) < 2:
+            await asyncio.sleep(0)
+        for answers, (now[0], event) in enumerate(
+            zip((1.0, 3.0), released.waiting, strict=True), start=1
+        ):
+            event.set()
+            while len(learned) < answers:
                 await asyncio.sleep(0)
-            for answers, (now[0], event) in enumerate(
-                zip((1.0, 3.0), released.waiting, strict=True), start=1
-            ):
-                event.set()
-                while len(learned) < answers:
-                    await asyncio.sleep(0)
-            await submission
-
-    asyncio.run(solve())
+        await submission
     assert learned == [(pytest.approx(2.0), 1.0), (pytest.approx(4 / 3), 3.0)]
 
 
-def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, words, monkeypatch):
+async def test_answers_that_come_together_are_seen_by_one_decision(
+    tiny_deployment, words, monkeypatch
+):
     run = Run(tiny_deployment, words, SampleSearchConfig(n=8, scored=False), "decoupled")
     run.generator = released = _Released(run.generator)
     decide, decisions = Scheduler.overdrawn, []
@@ -283,17 +282,14 @@ def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, wo
 
     monkeypatch.setattr(Scheduler, "overdrawn", counted)
 
-    async def solve():
-        async with run.new_driver():
-            submission = run.submit(PROBLEMS[0])
-            while len(released.waiting) < 8:
-                await asyncio.sleep(0)
-            decisions.clear()
-            for event in released.waiting:
-                event.set()
-            return await submission
-
-    solved = asyncio.run(solve())
+    async with run.new_driver():
+        submission = run.submit(PROBLEMS[0])
+        while len(released.waiting) < 8:
+            await asyncio.sleep(0)
+        decisions.clear()
+        for event in released.waiting:
+            event.set()
+        solved = await submission
     assert len(solved.result.completions) == 8
     assert len(decisions) <= 2, "eight answers, and perhaps the end of the problem"
 

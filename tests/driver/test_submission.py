@@ -11,6 +11,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
 from tts.problem import Problem
+from tts.prompting import Context
 from tts.runs import events
 from tts.search import BeamSearchConfig, Expand, Generated, SampleSearchConfig, Scored, Search
 
@@ -58,10 +59,10 @@ async def turns(count):
     priorities=st.lists(st.integers(-1, 2), min_size=4, max_size=4),
     jitter=st.integers(0, 10**6),
 )
-def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
+async def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
     tiny_deployment, words, arrivals, priorities, jitter
 ):
-    together = Run(tiny_deployment, words, CONFIG, "lockstep").go()
+    together = await Run(tiny_deployment, words, CONFIG, "lockstep").solve()
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=jitter)
 
     async def arrive(problem, after, priority):
@@ -69,57 +70,43 @@ def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
         solved = await run.submit(problem, priority=priority)
         run.searches[problem.id] = solved.search
 
-    async def solve():
-        async with run.new_driver():
-            await asyncio.gather(*map(arrive, PROBLEMS, arrivals, priorities))
-
-    asyncio.run(solve())
+    async with run.new_driver():
+        await asyncio.gather(*map(arrive, PROBLEMS, arrivals, priorities))
     assert run.digests == together.digests
     assert run.driver.in_flight == (0, 0)
 
 
-def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
+async def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
 
-    async def solve():
-        async with run.new_driver() as driver:
-            for number, problem in enumerate(MANY[:6]):
-                run.submit(problem, priority=number % 3)
-            await driver.drain()
-
-    asyncio.run(solve())
+    async with run.new_driver() as driver:
+        for number, problem in enumerate(MANY[:6]):
+            run.submit(problem, priority=number % 3)
+        await driver.drain()
     started = [event.problem for event in run.events_of(events.ProblemStarted)]
     assert started == ["p2", "p5", "p1", "p4", "p0", "p3"]
 
 
-def test_a_problem_without_a_priority_has_that_of_the_others(tiny_deployment, words):
+async def test_a_problem_without_a_priority_has_that_of_the_others(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
 
-    async def solve():
-        async with run.new_driver() as driver:
-            for number, problem in enumerate(MANY[:4]):
-                run.submit(problem, **({"priority": 0} if number % 2 else {}))
-            await driver.drain()
-
-    asyncio.run(solve())
+    async with run.new_driver() as driver:
+        for number, problem in enumerate(MANY[:4]):
+            run.submit(problem, **({"priority": 0} if number % 2 else {}))
+        await driver.drain()
     started = [event.problem for event in run.events_of(events.ProblemStarted)]
     assert started == ["p0", "p1", "p2", "p3"]
 
 
-def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
+async def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=3)
-    whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()
+    whole = await Run(tiny_deployment, words, CONFIG, "decoupled").solve()
 
-    async def solve():
-        from tts.prompting import Context
-
-        bad = Context.of(run.models, PROBLEMS[1])
-        run.generator = FailsFor(run.generator, bad.prompt)
-        async with run.new_driver():
-            submissions = [run.submit(problem) for problem in PROBLEMS]
-            return await asyncio.gather(*submissions, return_exceptions=True)
-
-    outcomes = asyncio.run(solve())
+    bad = Context.of(run.models, PROBLEMS[1])
+    run.generator = FailsFor(run.generator, bad.prompt)
+    async with run.new_driver():
+        submissions = [run.submit(problem) for problem in PROBLEMS]
+        outcomes = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(outcomes.pop(1), EndpointUnavailable)
     assert {o.problem.id: o.search.tree.digest() for o in outcomes} == {
         name: digest for name, digest in whole.digests.items() if name != "p1"
@@ -127,121 +114,102 @@ def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
     assert run.driver.in_flight == (0, 0)
 
 
-def test_a_problem_that_comes_when_all_others_are_solved_is_solved_too(tiny_deployment, words):
+async def test_a_problem_that_comes_when_all_others_are_solved_is_solved_too(
+    tiny_deployment, words
+):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
 
-    async def solve():
-        async with run.new_driver():
-            for problem in PROBLEMS[:3]:
-                submission = run.submit(problem)
-                await turns(2000)
-                assert submission.done, problem
-
-    asyncio.run(solve())
+    async with run.new_driver():
+        for problem in PROBLEMS[:3]:
+            submission = run.submit(problem)
+            await turns(2000)
+            assert submission.done, problem
 
 
-def test_nobody_is_warned_of_a_failure_that_is_not_awaited(tiny_deployment, words):
+async def test_nobody_is_warned_of_a_failure_that_is_not_awaited(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
     complaints = []
 
-    async def solve():
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
-        async with run.new_driver() as driver:
-            run.submit(Problem("long", "9" * 400))
-            await driver.drain()
-        gc.collect()
-
-    asyncio.run(solve())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    async with run.new_driver() as driver:
+        run.submit(Problem("long", "9" * 400))
+        await driver.drain()
+    gc.collect()
     assert complaints == []
 
 
-def test_a_problem_that_is_too_long_fails_alone_and_by_name(tiny_deployment, words):
+async def test_a_problem_that_is_too_long_fails_alone_and_by_name(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
 
-    async def solve():
-        async with run.new_driver():
-            submissions = [run.submit(Problem("long", "9" * 400)), run.submit(PROBLEMS[0])]
-            return await asyncio.gather(*submissions, return_exceptions=True)
-
-    long, solved = asyncio.run(solve())
+    async with run.new_driver():
+        submissions = [run.submit(Problem("long", "9" * 400)), run.submit(PROBLEMS[0])]
+        long, solved = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(long, DatasetError)
     assert "Problem long" in str(long)
     assert solved.problem is PROBLEMS[0]
 
 
 @pytest.mark.parametrize("moment", [0, 1, 5, 30, 80])
-def test_a_cancelled_problem_leaves_nothing_on_the_engines(tiny_deployment, words, moment):
+async def test_a_cancelled_problem_leaves_nothing_on_the_engines(tiny_deployment, words, moment):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=7)
-    whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()
+    whole = await Run(tiny_deployment, words, CONFIG, "decoupled").solve()
 
-    async def solve():
-        async with run.new_driver():
-            doomed, *others = [run.submit(problem) for problem in PROBLEMS]
-            await turns(moment)
-            doomed.cancel()
-            for submission in others:
-                run.searches[submission.problem.id] = (await submission).search
-            with pytest.raises(asyncio.CancelledError):
-                await doomed
-            assert run.driver.in_flight == (0, 0)
-
-    asyncio.run(solve())
+    async with run.new_driver():
+        doomed, *others = [run.submit(problem) for problem in PROBLEMS]
+        await turns(moment)
+        doomed.cancel()
+        for submission in others:
+            run.searches[submission.problem.id] = (await submission).search
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+        assert run.driver.in_flight == (0, 0)
     assert run.digests == {k: v for k, v in whole.digests.items() if k != "p0"}
 
 
-def test_cancelling_whoever_waits_cancels_the_search(tiny_deployment, words):
+async def test_cancelling_whoever_waits_cancels_the_search(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
     run.generator = Hangs()
 
-    async def solve():
-        async with run.new_driver():
+    async with run.new_driver():
 
-            async def wait():
-                await run.submit(PROBLEMS[0])
+        async def wait():
+            await run.submit(PROBLEMS[0])
 
-            waiting = asyncio.create_task(wait())
-            await turns(5)
-            assert run.generator.asked == 8
-            waiting.cancel()
-            await asyncio.wait({waiting})
-            await turns(5)
-            assert run.generator.cancelled == 8
-            assert run.driver.in_flight == (0, 0)
-
-    asyncio.run(solve())
+        waiting = asyncio.create_task(wait())
+        await turns(5)
+        assert run.generator.asked == 8
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await turns(5)
+        assert run.generator.cancelled == 8
+        assert run.driver.in_flight == (0, 0)
 
 
-def test_leaving_the_driver_cancels_what_is_not_solved(tiny_deployment, words):
+async def test_leaving_the_driver_cancels_what_is_not_solved(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
-    run.generator = Hangs()
+    run.generator, before = Hangs(), asyncio.all_tasks()
 
-    async def solve():
-        async with run.new_driver():
-            submissions = [run.submit(problem) for problem in PROBLEMS]
-            await turns(5)
-        assert all(submission.outcome.cancelled() for submission in submissions)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(solve())
+    async with run.new_driver():
+        submissions = [run.submit(problem) for problem in PROBLEMS]
+        await turns(5)
+    assert all(submission.outcome.cancelled() for submission in submissions)
+    assert asyncio.all_tasks() == before
     assert run.generator.asked == run.generator.cancelled > 0
     assert run.driver.in_flight == (0, 0)
 
 
 @pytest.mark.parametrize("at_once", [None, 1])
-def test_a_deadline_ends_a_search_whether_it_runs_or_waits(tiny_deployment, words, at_once):
+async def test_a_deadline_ends_a_search_whether_it_runs_or_waits(tiny_deployment, words, at_once):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", problems=at_once)
     run.generator = Hangs()
 
-    async def solve():
-        async with run.new_driver():
-            first = run.submit(PROBLEMS[0])
-            second = run.submit(PROBLEMS[1], deadline_s=0.001)
-            with pytest.raises(DeadlineExceeded, match=r"Problem p1 .* within 0\.001 s"):
-                await second
-            assert not first.done
-
-    asyncio.run(solve())
+    async with run.new_driver():
+        first = run.submit(PROBLEMS[0])
+        second = run.submit(PROBLEMS[1], deadline_s=0.001)
+        with pytest.raises(DeadlineExceeded, match=r"Problem p1 .* within 0\.001 s"):
+            await second
+        assert not first.done
 
 
 class AsksForNothing(Search):
@@ -257,29 +225,23 @@ class AsksForNothing(Search):
         return None
 
 
-def test_a_search_that_asks_for_nothing_is_ended_with_its_name(tiny_deployment, words):
+async def test_a_search_that_asks_for_nothing_is_ended_with_its_name(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
 
-    async def solve():
-        async with run.new_driver() as driver:
-            with pytest.raises(SearchError, match=r"problem p0 \(AsksForNothing\)"):
-                await driver.submit(PROBLEMS[0], AsksForNothing)
-
-    asyncio.run(solve())
+    async with run.new_driver() as driver:
+        with pytest.raises(SearchError, match=r"problem p0 \(AsksForNothing\)"):
+            await driver.submit(PROBLEMS[0], AsksForNothing)
 
 
-def test_a_callback_that_fails_ends_its_own_problem_only(tiny_deployment, words):
+async def test_a_callback_that_fails_ends_its_own_problem_only(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
 
     def fail(_):
         raise ZeroDivisionError("in the callback")
 
-    async def solve():
-        async with run.new_driver():
-            submissions = [run.submit(PROBLEMS[0], on_result=fail), run.submit(PROBLEMS[1])]
-            return await asyncio.gather(*submissions, return_exceptions=True)
-
-    failed, solved = asyncio.run(solve())
+    async with run.new_driver():
+        submissions = [run.submit(PROBLEMS[0], on_result=fail), run.submit(PROBLEMS[1])]
+        failed, solved = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(failed, ZeroDivisionError)
     assert solved.problem is PROBLEMS[1]
 
@@ -299,28 +261,24 @@ def test_a_callback_hears_every_result_once(tiny_deployment, words):
     assert sorted(scored) == sorted(node.path for node in tree if node.score is not None)
 
 
-def test_what_is_solved_leaves_memory(tiny_deployment, words):
+async def test_what_is_solved_leaves_memory(tiny_deployment, words):
     """Of many problems no search outlives its caller's interest in it."""
     run = Run(
         tiny_deployment, words, SampleSearchConfig(n=2, max_tokens=30), "decoupled", problems=3
     )
     alive, most = weakref.WeakSet(), 0
 
-    async def solve():
-        nonlocal most
-        async with run.new_driver():
+    async with run.new_driver():
 
-            async def one(problem):
-                nonlocal most
-                solved = await run.submit(problem)
-                alive.add(solved.search)
-                most = max(most, len(alive))
+        async def one(problem):
+            nonlocal most
+            solved = await run.submit(problem)
+            alive.add(solved.search)
+            most = max(most, len(alive))
 
-            await asyncio.gather(*map(one, MANY))
-            gc.collect()
-            assert len(alive) == 0
-
-    asyncio.run(solve())
+        await asyncio.gather(*map(one, MANY))
+        gc.collect()
+        assert len(alive) == 0
     assert most < 20
 
 
@@ -340,24 +298,21 @@ class AnswersFirst:
 
 
 @pytest.mark.parametrize("config", [SampleSearchConfig(n=8, scored=False), CONFIG])
-def test_a_search_that_is_stopped_gives_what_it_has(tiny_deployment, words, config):
+async def test_a_search_that_is_stopped_gives_what_it_has(tiny_deployment, words, config):
     run = Run(tiny_deployment, words, config, "decoupled")
     run.generator = AnswersFirst(run.generator, 5)
 
-    async def solve():
-        async with run.new_driver() as driver:
-            waiting = run.submit(PROBLEMS[0])
-            driver.stop(waiting)  # it does not run yet, so it is left alone
-            assert not waiting.done
-            await run.generator.hanging.wait()
-            await turns(50)
-            driver.stop(waiting)
-            solved = await waiting
-            driver.stop(waiting)
-            assert driver.in_flight == (0, 0)
-            return solved
-
-    solved = asyncio.run(solve())
+    async with run.new_driver() as driver:
+        waiting = run.submit(PROBLEMS[0])
+        driver.stop(waiting)  # it does not run yet, so it is left alone
+        assert not waiting.done
+        await run.generator.hanging.wait()
+        await turns(50)
+        driver.stop(waiting)
+        solved = await waiting
+        driver.stop(waiting)
+        assert driver.in_flight == (0, 0)
+        solved = solved
     assert solved.result.limit == "deadline"
     assert len(solved.result.tree) >= len(solved.result.completions) > 0
     assert all(node.thought for node in solved.result.tree)
@@ -377,17 +332,14 @@ class FailsToStop(AsksForNothing):
         raise ZeroDivisionError("one of the strategy's own")
 
 
-def test_a_search_that_fails_when_it_is_stopped_ends_with_its_error(tiny_deployment, words):
+async def test_a_search_that_fails_when_it_is_stopped_ends_with_its_error(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
     run.generator = Hangs()
     run.new_search = lambda problem: FailsToStop()
 
-    async def solve():
-        async with run.new_driver() as driver:
-            submission = run.submit(PROBLEMS[0])
-            await turns(3)
-            driver.stop(submission)
-            with pytest.raises(ZeroDivisionError):
-                await submission
-
-    asyncio.run(solve())
+    async with run.new_driver() as driver:
+        submission = run.submit(PROBLEMS[0])
+        await turns(3)
+        driver.stop(submission)
+        with pytest.raises(ZeroDivisionError):
+            await submission

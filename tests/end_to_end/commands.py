@@ -168,18 +168,3 @@ def part_of_server(tts, part, server=None):
         return stubs[0]
     (engine,) = next(p for p in stubs if f"/{part}/1/model.py" in p.cmdline()[1]).children()
     return engine
-
-
-def stopped(tts, folder, *options):
-    """A run whose server is stopped by somebody in the middle; what it must say."""
-    process = tts.start("bench", "demo", *options, "--out", folder)
-    wait_for_events(process, folder, "generated", 50)
-    assert tts.run("serve", "demo", "--stop")[0] == 0
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in err
-    assert "This is a bug" not in err
-    assert "was stopped by another process" in err
-    assert "problems are solved and saved in" in err
-    assert f"tts bench --resume {folder}" in err
-    assert tts.leftovers() == []

@@ -42,9 +42,10 @@ def new_home(engines, tmp_path_factory):
 
 
 @pytest.fixture
-def tts(new_home):
-    """A home with engines, and nothing that runs: not at its end, either."""
+def tts(new_home, monkeypatch):
+    """A home with engines, this process's, and nothing that runs: not at its end, either."""
     with quiet(new_home()) as tts:
+        monkeypatch.setenv("TTS_HOME", str(tts.home))
         yield tts
 
 
@@ -76,3 +77,10 @@ def new_served_home(server, tmp_path_factory):
 def served(new_served_home):
     """A home whose server runs, for all who only ask it."""
     return Tts(new_served_home())
+
+
+@pytest.fixture
+def in_served(served, monkeypatch):
+    """The same, as this process's home."""
+    monkeypatch.setenv("TTS_HOME", str(served.home))
+    return served

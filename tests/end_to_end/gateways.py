@@ -3,7 +3,9 @@
 import contextlib
 import re
 import signal
+import time
 
+import httpx2
 import openai
 
 SERVING = re.compile(r"Serving \S+ at (\S+)/v1 ")
@@ -36,3 +38,19 @@ def gateway(tts, *arguments, deployment="demo"):
 def client(address, **options):
     """OpenAI's own client, which repeats nothing."""
     return openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, **options)
+
+
+def reply(address, path, body=None, key=None):
+    """What a path answers, to a GET or to a POST of this body."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    method = "GET" if body is None else "POST"
+    return httpx2.request(method, f"{address}{path}", json=body, headers=headers, timeout=120)
+
+
+def eventually(read):
+    """What `read` gives once it gives something: some things come a moment later."""
+    deadline = time.monotonic() + 60
+    while not (found := read()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+    return found

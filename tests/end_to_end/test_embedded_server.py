@@ -3,15 +3,7 @@
 import pytest
 from tests.end_to_end.commands import events, summary, wait_for_events
 
-from tts.build import paths
-
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 def scores(folder):

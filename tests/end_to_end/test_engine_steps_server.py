@@ -3,19 +3,12 @@
 import pytest
 from tests.end_to_end.commands import carry_out, events
 
-from tts.build import paths
 from tts.datasets.load import load_problems
 from tts.lab.bench.single_run import plan_of
 from tts.runs.config import RunConfig
 from tts.runs.engine_steps import read_step_log
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")

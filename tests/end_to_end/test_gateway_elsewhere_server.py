@@ -1,27 +1,17 @@
 """A gateway as its manifests run it: of engines their manifests, checkpoints without weights."""
 
-import json
 import shutil
-import urllib.request
-from contextlib import closing
-from pathlib import Path
+import socket
 
 import pytest
 from tests.end_to_end.commands import quiet
-from tests.end_to_end.gateways import gateway
-from tests.end_to_end.proxy import Proxy
+from tests.end_to_end.gateways import gateway, reply
 
-from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.serving.repository.gateway import deployment_text, engine_manifests
+from tts.serving.server.start import start_server
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 def without_weights(folder):
@@ -39,27 +29,18 @@ def without_weights(folder):
 
 
 @pytest.mark.slow
-def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(server, tmp_path, monkeypatch):
-    running, home = server
-    monkeypatch.setenv("TTS_HOME", str(home))
-    with closing(Proxy(Path(running.addresses.socket))) as proxy:
-        port = proxy.port
-        deployment = without_weights(tmp_path)
+def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(new_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(new_home()))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    demo = load_deployment("demo")
+    served = demo.model_copy(update={"server": demo.server.model_copy(update={"grpc_port": port})})
+    with start_server(served):
         file = tmp_path / "deployment.yaml"
-        file.write_text(deployment_text(deployment, "127.0.0.1", port))
+        file.write_text(deployment_text(without_weights(tmp_path), "127.0.0.1", port))
         options = ("--endpoint", f"dns:localhost:{port}")
         with quiet(tmp_path) as tts, gateway(tts, *options, deployment=file) as address:
-            body = {
-                "model": "demo:beam-search",
-                "messages": [{"role": "user", "content": "Compute 12 + 30."}],
-                "tts": {"n": 4},
-            }
-            request = urllib.request.Request(
-                f"{address}/v1/chat/completions",
-                json.dumps(body).encode(),
-                {"content-type": "application/json"},
-            )
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                assert json.load(answer)["tts"]["answer"] == "42"
-            with urllib.request.urlopen(f"{address}/ready", timeout=60) as answer:
-                assert answer.status == 200
+            question = [{"role": "user", "content": "Compute 12 + 30."}]
+            body = {"model": "demo:beam-search", "messages": question, "tts": {"n": 4}}
+            assert reply(address, "/v1/chat/completions", body).json()["tts"]["answer"] == "42"
+            assert reply(address, "/ready").status_code == 200

@@ -12,15 +12,7 @@ from tests.end_to_end import hostile_requests as hostile
 from tests.end_to_end.commands import Tts
 from tests.end_to_end.gateways import gateway, started
 
-from tts.build import paths
-
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 LOST_S = 1.0
 """Documented: 0.1 s; here others have the CPU, too."""
 

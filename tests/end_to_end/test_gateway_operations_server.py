@@ -3,25 +3,14 @@
 import json
 import re
 import socket
-import time
-import urllib.error
-import urllib.request
 
 import openai
 import pytest
 from tests.end_to_end.commands import Tts
-from tests.end_to_end.gateways import SERVING, client, gateway
+from tests.end_to_end.gateways import client, eventually, gateway, reply
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
-from tts.build import paths
-
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 QUESTION = "Compute 12 + 30."
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -88,20 +77,10 @@ def asked(address, key, content=QUESTION, **fields):
     )
 
 
-def logged(tts, *options):
-    code, out, err = tts.run("gateway", "requests", "demo", "--format", "jsonl", *options)
+def logged(tts):
+    code, out, err = tts.run("gateway", "requests", "demo", "--format", "jsonl")
     assert code == 0, err
     return [json.loads(line) for line in out.splitlines()]
-
-
-def eventually(read):
-    """What `read` gives once it gives something: some things are written a moment later."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if found := read():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it never came")
 
 
 def test_only_a_valid_key_is_served(address, keys):
@@ -155,53 +134,24 @@ def test_what_a_rule_blocks_is_an_error_that_names_the_rule_alone(address, keys)
         asked(address, keys["open"], "Compute 1234567 + 1.")
 
 
-def posted(address, key, path, body):
-    """The status and the text that a request with a JSON body is answered with."""
-    request = urllib.request.Request(
-        address + path,
-        json.dumps(body).encode(),
-        {"authorization": f"Bearer {key}", "content-type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
 def test_no_way_leads_around_the_filters(address, keys):
     text = "Tell me of Halcyon."
-    _, tokens = posted(address, keys["open"], "/tokenize", {"model": "demo", "prompt": text})
+    asked_for = {"model": "demo", "prompt": text}
+    tokens = reply(address, "/tokenize", asked_for, keys["open"]).json()["tokens"]
     dialogue = [
         {"role": "user", "content": QUESTION},
         {"role": "assistant", "content": f"{text}\n\nIt is 42."},
     ]
     for path, fields in (
         ("/v1/completions", {"prompt": text}),
-        ("/v1/completions", {"prompt": json.loads(tokens)["tokens"]}),
+        ("/v1/completions", {"prompt": tokens}),
         ("/v1/chat/completions", {"messages": dialogue}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "budget": 2}),
         ("/pooling", {"messages": dialogue}),
     ):
-        status, body = posted(address, keys["open"], path, {"model": "demo", **fields})
-        assert status == 400, path
-        assert "content_filter" in body
-
-
-def test_a_text_far_beyond_the_context_is_refused_before_it_is_read(address, keys):
-    text = "Compute 12 + 30. " * 200_000
-    messages = [{"role": "user", "content": text}]
-    for path, fields in (
-        ("/v1/completions", {"prompt": text}),
-        ("/v1/completions", {"prompt": text, "budget": 2}),
-        ("/v1/chat/completions", {"messages": messages}),
-        ("/tokenize", {"prompt": text}),
-        ("/tokenize", {"messages": messages}),
-    ):
-        status, body = posted(address, keys["open"], path, {"model": "demo", **fields})
-        assert status == 400, path
-        assert "3,400,000 characters" in body
+        answer = reply(address, path, {"model": "demo", **fields}, keys["open"])
+        assert answer.status_code == 400, path
+        assert "content_filter" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -270,11 +220,7 @@ def test_a_request_is_logged_with_its_stages_tokens_and_key_and_traced(
 
 
 def test_metrics_count_what_was_asked(address, keys):
-    request = urllib.request.Request(
-        f"{address}/metrics", headers={"authorization": f"Bearer {keys['open']}"}
-    )
-    with urllib.request.urlopen(request) as answer:
-        text = answer.read().decode()
+    text = reply(address, "/metrics", key=keys["open"]).text
     assert re.search(r'requests_total\{endpoint="/v1/chat/completions",.*"filtered"', text)
     assert re.search(r'status="429"\} 1\.0\n', text)
     assert re.search(r'tts_gateway_tokens_total\{kind="answer",model="demo"\} \d+', text)
@@ -284,24 +230,3 @@ def test_no_key_is_in_any_file(address, keys, tts):
     for file in (tts.home / "gateway").rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
         assert not any(key[4:].encode() in content for key in keys.values()), file
-
-
-def test_another_address_than_loopback_needs_keys_before_anything_starts(tmp_path):
-    code, _, err = Tts(tmp_path).run("gateway", "demo", "--host", "0.0.0.0", "--port", "0")
-    assert code == 2
-    assert "there are no keys" in err.replace("\n", " ")
-    assert "tts gateway keys create" in err
-
-
-def test_a_gateway_that_is_killed_leaves_a_log_that_can_be_read(tts, keys):
-    process = tts.start("gateway", "demo", "--port", 0)
-    for line in process.stderr:
-        if found := SERVING.search(line):
-            break
-    began = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 1))
-    for _ in range(3):
-        asked(found[1], keys["open"], max_tokens=5)
-    rows = eventually(lambda: (rows := logged(tts, "--since", began))[2:] and rows)
-    process.kill()
-    process.communicate()
-    assert logged(tts, "--since", began)[: len(rows)] == rows

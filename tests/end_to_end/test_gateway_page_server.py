@@ -2,25 +2,16 @@
 
 import json
 import shutil
-import urllib.error
-import urllib.request
 
 import pytest
 from tests.end_to_end.commands import Tts
-from tests.end_to_end.gateways import gateway
+from tests.end_to_end.gateways import gateway, reply
 from tests.reports.page.test_browser import CHROMIUM, QUIET
 
-from tts.build import paths
 from tts.gateway.safety import KeyLimits, KeyStore
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 QUESTION = "Compute 12 + 30 - 5."
 WARNED = "It may well be wrong."
@@ -458,7 +449,6 @@ def test_a_wrong_key_is_asked_for_again(page):
 
 
 def test_what_the_page_may_do_is_bounded(address):
-    with urllib.request.urlopen(address) as answer:
-        policy = answer.headers["content-security-policy"]
+    policy = reply(address, "/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy

@@ -6,27 +6,23 @@ import psutil
 import pytest
 from tests.end_to_end.gateways import client, gateway
 
-from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.serving.server.start import start_server
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 SUMS = [f"Compute {a} + {b}." for a in (12, 17, 23, 31) for b in range(10, 20)]
 
 
 @pytest.fixture
-def servers(tts, server, monkeypatch):
+def servers(tts, server, new_home, monkeypatch):
     """One to be killed, one of all tests, and one to be added."""
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    deployment = load_deployment("demo")
-    with start_server(deployment.replica(1)) as first, start_server(deployment.replica(2)) as third:
+
+    def started(home):
+        monkeypatch.setenv("TTS_HOME", str(home))
+        return start_server(load_deployment("demo"))
+
+    with started(tts.home) as first, started(new_home()) as third:
         yield first, server[0], third
 
 

@@ -3,27 +3,15 @@
 import http.client
 import json
 import signal
-import threading
-import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
 import openai
 import pytest
-from tests.end_to_end.gateways import SERVING, client
+from tests.end_to_end.gateways import client, eventually, reply, started
 
-from tts.build import paths
-
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
 LONG = {"model": "demo", "messages": QUESTION, "stream": True, "n": 128, "max_tokens": 250}
@@ -32,46 +20,19 @@ LONG = {"model": "demo", "messages": QUESTION, "stream": True, "n": 128, "max_to
 @contextmanager
 def gateway(tts, *arguments):
     """The process of a gateway, its address and, once it has ended, what it has said."""
-    process = tts.start("gateway", "demo", "--port", 0, *arguments)
+    process, address = started(tts, *arguments)
     said = []
-    for line in process.stderr:
-        said.append(line)
-        if found := SERVING.search(line):
-            break
-    else:
-        raise AssertionError("".join(said))
-    reading = threading.Thread(target=said.extend, args=(process.stderr,))
-    reading.start()
     try:
-        yield process, found[1], said
-        process.wait(120)
+        yield process, address, said
+        said.append(process.communicate(timeout=120)[1])
     finally:
         process.kill()
         process.wait()
-        reading.join()
-        process.stdout.close()
-        process.stderr.close()
-    assert not any("Traceback" in line for line in said), said
+    assert not any("Traceback" in text for text in said), said
 
 
 def connected(address):
     return closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60))
-
-
-def until(holds):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def status(address, path):
-    try:
-        with urllib.request.urlopen(address + path, timeout=60) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
 
 
 def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(served):
@@ -91,9 +52,10 @@ def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(served):
         assert idle.getresponse().read()
 
         process.send_signal(signal.SIGTERM)
-        until(lambda: status(address, "/ready") == 503)
-        assert status(address, "/health") == 200
-        assert status(address, "/metrics") == 200
+        eventually(lambda: reply(address, "/ready").status_code == 503)
+        assert (
+            reply(address, "/health").status_code == reply(address, "/metrics").status_code == 200
+        )
         idle.request("GET", "/v1/models")
         refusal = idle.getresponse()
         assert (refusal.status, refusal.headers["connection"]) == (503, "close")
@@ -119,7 +81,7 @@ def test_a_second_signal_ends_searches_with_what_they_have_and_streams_with_an_e
     ):
         search = {"model": "demo:best-of-n", "messages": QUESTION, "stream": True}
         steps = iter(api.chat.completions.create(**search, extra_body={"tts": {"n": 1024}}))
-        until(
+        eventually(
             lambda: (getattr(next(steps), "tts", None) or {}).get("best")
         )  # a completion is there
         stream = iter(api.chat.completions.create(**LONG | {"extra_body": {"ignore_eos": True}}))

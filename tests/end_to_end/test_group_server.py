@@ -7,27 +7,20 @@ import time
 
 import pytest
 import yaml
-from tests.end_to_end.commands import Tts, summary
+from tests.end_to_end.commands import summary
 
 from tts.build import paths
-from tts.build.errors import EndpointError, Interrupted
-from tts.build.spec import load_deployment
+from tts.build.errors import EndpointError
 from tts.endpoints.triton import TritonConnection
 from tts.lab.bench import group_run
-from tts.lab.bench.group_run import members_of, resume_group, run_all
+from tts.lab.bench.group_run import members_of, run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.serving.server import supervise
 from tts.serving.server.start import start_server
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 class Following(Observer):
@@ -46,9 +39,8 @@ class Following(Observer):
 
 
 @pytest.fixture
-def small_steps(tts: Tts, tmp_path, monkeypatch):
+def small_steps(tts, tmp_path):
     """The demo pair, whose generator takes several steps for a prompt that it does not know."""
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
     data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
     for role in ("generator", "verifier"):
         checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
@@ -114,40 +106,6 @@ def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, star
     for name in ("beam-search", "dvts"):
         alone = run_bench(wanted(small_steps, name), tmp_path / name, Observer())
         assert summary(alone)["tree_digest"] == summary(folder / name)["tree_digest"]
-
-
-@pytest.mark.slow
-def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
-    small_steps, started, three, tmp_path
-):
-    def stop(number):
-        if number == 3:
-            raise Interrupted("Enough.")
-
-    with pytest.raises(Interrupted) as stopped:
-        run_all(wanted(small_steps), tmp_path / "all", Following(stop))
-    assert "2 of 3 runs are finished" in stopped.value.hint
-    following = Following()
-    folder = resume_group(tmp_path / "all", None, following)
-    assert len(started) == 2, "one for each session"
-    assert len(following.began_at) == 1
-    assert (folder / "comparison.json").exists()
-
-
-@pytest.mark.slow  # the next one has a server that keeps its caches
-def test_a_served_deployment_is_made_cold_for_each_search_as_well(
-    small_steps, started, three, tmp_path
-):
-    with start_server(load_deployment(small_steps)) as running:
-        run_bench(wanted(small_steps, "greedy"), tmp_path / "before", Observer())
-        following = Following()
-        run_all(wanted(small_steps), tmp_path / "all", following)
-        running.check()
-    log = running.log.with_name("generator-iterations.jsonl")
-    steps = [prompt_steps(log, began) for began in following.began_at]
-    assert started == []
-    assert min(steps) >= 2
-    assert not any("caches hold" in line for line in following.said)
 
 
 @pytest.mark.slow  # a death in a run: test_runs_server.py

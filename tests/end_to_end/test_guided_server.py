@@ -55,8 +55,7 @@ def answers(folder):
     return found
 
 
-def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(served.home))
+def test_forms_are_kept_in_the_same_trees_under_every_schedule(in_served, tmp_path):
     problems = load_problems("demo", limit=2)
     for strategy, more in STRATEGIES.items():
         constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
@@ -106,10 +105,7 @@ def test_a_wrong_form_ends_the_command_before_any_work(served, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(
-    served, server, monkeypatch
-):
-    monkeypatch.setenv("TTS_HOME", str(served.home))
+def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(in_served, server):
     deployment = load_deployment("demo")
     models = Models.load(deployment)
     prompt = Context.of(models, Problem("p", "Compute (37 + 58) - 20.")).prompt

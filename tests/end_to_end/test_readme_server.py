@@ -3,24 +3,15 @@
 import json
 import re
 import shlex
-import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.gateways import gateway
+from tests.end_to_end.gateways import gateway, reply
 from tests.end_to_end.test_session_server import start
-
-from tts.build import paths
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 def command(words):
@@ -57,9 +48,4 @@ def test_the_gateway_answers_the_request_that_is_shown(served):
     (path,) = re.findall(r"http://localhost:8080(\S+)", README)
     assert command("gateway") == ["gateway", "demo"]
     with gateway(served) as address:
-        asked = urllib.request.Request(
-            f"{address}{path}", body.encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(asked, timeout=120) as answer:
-            said = json.load(answer)
-    assert said["tts"]["answer"] == "37"
+        assert reply(address, path, json.loads(body)).json()["tts"]["answer"] == "37"

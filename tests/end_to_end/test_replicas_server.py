@@ -144,9 +144,3 @@ def working_process(running, out):
                         return lock.parent, process
         time.sleep(0.01)
     raise AssertionError("no shard has begun")
-
-
-def test_a_second_server_of_the_same_name_is_refused(tts):
-    code, _, err = tts.run("serve", "demo")
-    assert code == 1
-    assert "already served by another process" in err

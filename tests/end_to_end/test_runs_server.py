@@ -1,11 +1,8 @@
 """Whole runs of the demo pair on a real server, through the command line, and what can go wrong."""
 
 import asyncio
-import signal
 import threading
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -22,9 +19,7 @@ from tests.end_to_end.commands import (
     wait_for_events,
     whole_events,
 )
-from tests.end_to_end.proxy import Proxy
 
-from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
@@ -37,18 +32,9 @@ from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
 from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
-from tts.serving.server.lookup import stop_server
-from tts.serving.server.start import find_server, start_server
-from tts.session import AsyncSession
-from tts.session.endpoints import endpoints_on
+from tts.serving.server.start import start_server
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 
 LIMIT = 6
@@ -67,29 +53,6 @@ def plain(served, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
-def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
-    folder = tmp_path / "run"
-    code, _, err = served.run("bench", "demo", "--limit", LIMIT, "--out", folder)
-    assert code == 0, err
-    ours, theirs = summary(folder), summary(plain)
-    assert ours["tree_digest"] == theirs["tree_digest"]
-    useful = ours["generated_tokens"] - ours["waste"]["unused_tokens"]
-    assert useful == theirs["generated_tokens"]
-    scores = [
-        {(e["problem"], *e["node"]): e["score"] for e in events(run) if e["event"] == "scored"}
-        for run in (folder, plain)
-    ]
-    both = scores[0].keys() & scores[1].keys()
-    # which outranked steps were scored before they were pruned depends on the schedule
-    assert len(both) >= 0.9 * max(map(len, scores))
-    assert max(abs(scores[0][key] - scores[1][key]) for key in both) <= 1e-4 + 1e-9
-    assert ours["mean_in_flight"]["generator"] > theirs["mean_in_flight"]["generator"]
-    code, out, _ = served.run("report", plain, folder)
-    assert code == 0
-    assert "trees identical (beam-search: lockstep and decoupled): yes" in out
-
-
 VARIANTS = {
     "greedy": {},
     "adaptive-vote": {"n": 6, "batch": 2},
@@ -104,12 +67,11 @@ VARIANTS = {
 }
 
 
-def test_every_strategy_grows_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
+def test_every_strategy_grows_the_same_trees_under_every_schedule(in_served, tmp_path):
     """All on one server, so that later runs meet the caches that earlier ones have warmed.
 
     In the short form each strategy meets two schedules, and each schedule several strategies.
     """
-    monkeypatch.setenv("TTS_HOME", str(served.home))
     limit = amount(2, 3)
     problems = load_problems("demo", limit=limit)
     others = [schedule for schedule in get_args(ScheduleName) if schedule != "decoupled"]
@@ -134,7 +96,7 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(served, tmp_pa
 
 
 @pytest.mark.slow
-def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path, monkeypatch):
+def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path):
     """Each schedule on a server that has just been started, and on the same one again; then
     decoupled with as many speculative steps as there are empty slots.
 
@@ -142,7 +104,6 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     and three iterations are enough for a beam to be kept, expanded and pruned. More of either
     would make these 450 searches longer and show nothing else.
     """
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
     parameters = {"n": 4, "beam_width": 2, "num_iterations": 3}
     problems = load_problems("demo", limit=50)
@@ -287,94 +248,7 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     assert servers(tts) != [server]
 
 
-def carry_out_at(address, folder, disturb):
-    """The usual run, in whose middle `disturb` is awaited; nothing of it may be lost.
-
-    On endpoints of its own, since a session ends with the server that it has found.
-    """
-    spec = load_deployment("demo")
-    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
-    plan = plan_of(wanted, load_problems("demo", limit=LIMIT))
-
-    async def solve(session):
-        return [result async for result in session.run(plan, folder)]
-
-    async def go():
-        async with TritonConnection(address) as connection:
-            generator, verifier = endpoints_on(Models.load(spec), connection)
-            async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
-                run = asyncio.ensure_future(solve(session))
-                while len(whole_events(folder)) < 50:
-                    assert not run.done()
-                    await asyncio.sleep(0.02)
-                await disturb(run)
-                await run
-
-    asyncio.run(go())
-    return summary(folder)
-
-
-@pytest.mark.slow  # a death and a new start are tried by default
-def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_path):
-    """Stopped in order, and another one started at its address: what failed is asked again."""
-    tts, process = serving
-    spec = load_deployment("demo")
-    address = find_server(spec).addresses.grpc
-    second = None
-
-    async def replaced(run):
-        nonlocal second
-        # as `tts serve --stop`, which takes so long to start that the run may be over
-        assert await asyncio.to_thread(stop_server, spec)
-        assert not run.done()
-        second = await asyncio.to_thread(serve, tts)
-        assert find_server(spec).addresses.grpc == address
-
-    try:
-        outcome = carry_out_at(address, tmp_path / "run", replaced)
-    finally:
-        if second:
-            second.send_signal(signal.SIGINT)
-            _, err = second.communicate(timeout=60)
-            assert "Traceback" not in err
-            assert second.returncode == 0
-    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    assert process.returncode == 0
-
-
-@pytest.mark.slow  # cut streams: tests/endpoints
-def test_a_connection_cut_within_a_message_changes_nothing(
-    served, server, plain, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("TTS_HOME", str(served.home))
-    with closing(Proxy(Path(server[0].addresses.socket))) as proxy:
-
-        async def cut(run):
-            await asyncio.to_thread(proxy.cut, away_s=0.5)
-            assert not run.done()
-
-        outcome = carry_out_at(f"127.0.0.1:{proxy.port}", tmp_path / "run", cut)
-    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", ["generator", "prm"])
-def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):
-    folder = tmp_path / "run"
-    run = tts.start("bench", "demo", "--limit", LIMIT, "--out", folder)
-    wait_for_events(run, folder, "generated", 50)
-    part_of_server(tts, victim).kill()
-    _, err = run.communicate(timeout=90)
-    assert run.returncode == 0, err
-    assert "It is started again in 1 s." in err
-    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-    assert tts.leftovers() == []
-
-
-def test_the_client_generates_scores_is_refused_and_cancels(served, server, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(served.home))
+def test_the_client_generates_scores_is_refused_and_cancels(in_served, server):
     deployment = load_deployment("demo")
     models = Models.load(deployment)
     context = Context.of(models, Problem("p", "Compute (37 + 58) - 20."))

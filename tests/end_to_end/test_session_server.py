@@ -10,17 +10,9 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.commands import events, summary
 
-from tts.build import paths
-
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 LONG = """
 from tts.session import Session
@@ -105,26 +97,6 @@ def test_ctrl_c_leaves_no_process_and_no_half_line(tts, tmp_path, moment):
         assert not (tmp_path / "run" / "summary.json").exists()
 
 
-@pytest.mark.slow  # as the run that is killed of test_runs_server.py
-def test_a_program_that_is_killed_leaves_no_process(tts, tmp_path):
-    process = start(tts, LONG, tmp_path)
-    wait_for(process, "searching")
-    process.kill()
-    process.communicate()
-    assert tts.leftovers() == []
-
-
-@pytest.mark.slow  # as the command's run of test_stopped_runs_server.py
-def test_a_server_that_is_stopped_ends_the_run_by_its_name(tts, tmp_path):
-    process = start(tts, LONG, tmp_path)
-    wait_for(process, "searching")
-    assert tts.run("serve", "demo", "--stop")[0] == 0
-    _, err = process.communicate(timeout=180)
-    assert process.returncode == 1
-    assert "Stopped: The Triton server was stopped by another process" in err
-    assert tts.leftovers() == []
-
-
 def test_a_programs_run_is_reported_and_continued_by_the_command(served, tmp_path):
     process = start(served, SHORT, tmp_path)
     out, err = process.communicate(timeout=180)
@@ -177,90 +149,3 @@ def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
     assert err == ""
     assert out.count("tasks left: 0") == 2
     assert tts.leftovers() == []
-
-
-SHARED = """
-import sys
-from tts.session import Session
-
-problems = [f"Compute {i} + {i + 1} - 3." for i in range(int(sys.argv[1]))]
-digests = {}
-with Session.open("demo", say=lambda line: print(line, flush=True)) as session:
-    print("open", flush=True)
-    sys.stdin.readline()
-    for result in session.solve_many(problems, n=8, seed=2, in_flight=4):
-        digests[result.problem.id] = result.tree_digest
-        print("solved", flush=True)
-print("digests", sorted(digests.items()), flush=True)
-"""
-"""Solves when it is told to, and says which trees it has found."""
-
-
-def start_shared(tts, folder, problems):
-    folder.mkdir(exist_ok=True)
-    (folder / "program.py").write_text(SHARED)
-    return subprocess.Popen(
-        [sys.executable, str(folder / "program.py"), str(problems)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "TTS_HOME": str(tts.home)},
-        start_new_session=True,
-    )
-
-
-def said_until(process, word):
-    """The lines of a program up to one that begins with a word."""
-    lines = []
-    for line in process.stdout:
-        lines.append(line.rstrip())
-        if line.startswith(word):
-            return lines
-    return pytest.fail(process.stderr.read())
-
-
-def go_on(process):
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def digests_of(process):
-    """The trees that a program has found, once it has ended."""
-    line = said_until(process, "digests")[-1]
-    _, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    return line
-
-
-@pytest.fixture(scope="module")
-def undisturbed(served, tmp_path_factory):
-    process = start_shared(served, tmp_path_factory.mktemp("undisturbed"), 30)
-    go_on(process)
-    return digests_of(process)
-
-
-@pytest.mark.parametrize("end", [pytest.param("closes", marks=pytest.mark.slow), "is killed"])
-def test_two_programs_at_once_share_a_server_that_outlives_its_owner(
-    tts, tmp_path, undisturbed, end
-):
-    """The other end is shown on small models in tests/serving/test_shared.py."""
-    both = [start_shared(tts, tmp_path / name, 30) for name in ("one", "two")]
-    said = [said_until(process, "open") for process in both]
-    starts = [any(line.startswith("Starting") for line in lines) for lines in said]
-    assert sorted(starts) == [False, True], said
-    owner, borrower = both if starts[0] else both[::-1]
-    for process in both:
-        go_on(process)
-    said_until(borrower, "solved")
-    if end == "closes":
-        assert digests_of(owner) == undisturbed
-    else:
-        said_until(owner, "solved")
-        owner.kill()
-        owner.communicate()
-    assert digests_of(borrower) == undisturbed
-    assert tts.leftovers() == []
-    assert not (tts.home / "built" / "demo" / "server" / "server.json").exists()

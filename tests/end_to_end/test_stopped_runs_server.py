@@ -9,7 +9,6 @@ import time
 
 import pytest
 from tests.end_to_end.commands import (
-    stopped,
     summary,
     wait_for_events,
     whole_events,
@@ -18,20 +17,24 @@ from tests.end_to_end.commands import (
 from tts.build import paths
 from tts.strategies.catalog import STRATEGIES
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
 
 
 @pytest.mark.slow  # a server that dies: test_runs_server.py
 def test_a_server_stopped_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path):
-    stopped(tts, tmp_path / "run", *LONG)
+    folder = tmp_path / "run"
+    process = tts.start("bench", "demo", *LONG, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    assert tts.run("serve", "demo", "--stop")[0] == 0
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert "was stopped by another process" in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
 
 
 @pytest.mark.parametrize("presses", [pytest.param(1, marks=pytest.mark.slow), 2])

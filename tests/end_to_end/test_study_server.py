@@ -10,7 +10,7 @@ from os import environ
 
 import pytest
 import yaml
-from tests.end_to_end.commands import Tts, summary
+from tests.end_to_end.commands import summary
 
 from tts.build import paths
 from tts.build.spec import load_deployment
@@ -22,13 +22,7 @@ from tts.runs.folder import read_json, write_json
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.server
 
 TINY = Form(
     rounds=1,
@@ -53,7 +47,7 @@ main()
 """
 
 
-def start(tts: Tts, *arguments):
+def start(tts, *arguments):
     """The command line, whose quick form is the tiny one."""
     return subprocess.Popen(
         [sys.executable, "-c", CODE, *map(str, arguments)],
@@ -80,7 +74,7 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, monkeypatch):
+def test_a_study_is_interrupted_resumed_and_shown(tts, small, tmp_path):
     folder = tmp_path / "study"
     process = start(tts, "study", small, "--quick", "--out", folder)
     first = folder / "runs" / "as-deployed-1"
@@ -129,7 +123,6 @@ def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, mon
     blocks = {row["division"]: row["pool"] for row in rows(data, "kv-blocks-generator")}
     assert blocks["as deployed"] == 1280
     assert blocks["generator 95% of the KV memory"] > 6000
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
     config = (paths.repository_dir("demo") / "generator" / "config.pbtxt").read_text()
     assert deployment_digest(load_deployment(small)) in config, "the repository is the deployment's"
 
@@ -146,8 +139,7 @@ def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, mon
 
 
 @pytest.mark.slow  # of a run: test_runs_server.py
-def test_a_server_that_runs_is_used_as_it_is(tts: Tts, small, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_a_server_that_runs_is_used_as_it_is(tts, small, tmp_path):
     lines = []
 
     class Following(Observer):

@@ -13,13 +13,7 @@ from tts.runs.folder import read_config, write_json
 
 BUNDLED = paths.deployments_dir() / "demo.yaml"
 
-pytestmark = [
-    pytest.mark.xdist_group("test_tune"),  # they share two measurements
-    pytest.mark.skipif(
-        not (BUNDLED.parent.parent / "checkpoints" / "demo-verifier").is_dir(),
-        reason="the demo checkpoints are not here",
-    ),
-]
+pytestmark = pytest.mark.xdist_group("test_tune")  # they share two measurements
 
 
 @pytest.fixture(scope="module")

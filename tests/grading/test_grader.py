@@ -105,7 +105,7 @@ def test_both_ways_of_asking_agree(grader):
     assert grader.equal_sync("x+x", "2x").equal
 
 
-def test_an_answer_is_read_once_and_a_pair_compared_once(monkeypatch):
+async def test_an_answer_is_read_once_and_a_pair_compared_once(monkeypatch):
     asked = []
 
     def ask(self, *request):
@@ -116,13 +116,10 @@ def test_an_answer_is_read_once_and_a_pair_compared_once(monkeypatch):
 
     monkeypatch.setattr(GradingWorker, "reply", ask)
 
-    async def main():
-        async with Grader() as grader:
-            await asyncio.gather(*(grader.equal("x", "y") for _ in range(20)))
-            await grader.equal("x", "y")
-            await grader.equal("y", "x")
-
-    asyncio.run(main())
+    async with Grader() as grader:
+        await asyncio.gather(*(grader.equal("x", "y") for _ in range(20)))
+        await grader.equal("x", "y")
+        await grader.equal("y", "x")
     assert asked == [("read", "x"), ("read", "y"), ("compare", "x", "y"), ("compare", "y", "x")]
 
 
@@ -221,16 +218,13 @@ def test_a_worker_that_cannot_start_is_an_error_and_not_a_verdict():
     assert grader.worker_pids() == []
 
 
-def test_several_workers_share_the_work():
-    async def main():
-        async with Grader(workers=2, cpu_s=1) as grader:
-            verdicts = await asyncio.gather(
-                grader.equal(SLOW, "5"),
-                *(grader.equal(f"{n}/7", f"\\frac{{{n}}}7") for n in range(5)),
-            )
-            return verdicts, grader.worker_pids()
-
-    (slow, *fast), pids = asyncio.run(main())
+async def test_several_workers_share_the_work():
+    async with Grader(workers=2, cpu_s=1) as grader:
+        verdicts = await asyncio.gather(
+            grader.equal(SLOW, "5"),
+            *(grader.equal(f"{n}/7", f"\\frac{{{n}}}7") for n in range(5)),
+        )
+        (slow, *fast), pids = verdicts, grader.worker_pids()
     assert slow.undecided
     assert all(verdict.equal for verdict in fast)
     assert all(is_gone(pid) for pid in pids)
@@ -248,35 +242,29 @@ def test_a_cancelled_call_leaves_the_grader_usable():
     assert all(is_gone(pid) for pid in asyncio.run(main()))
 
 
-def test_closing_ends_a_question_under_way():
-    async def main():
-        grader = Grader(cpu_s=60)
-        await grader.equal("1/2", "0.5")
-        pids = grader.worker_pids()
-        question = asyncio.create_task(grader.equal(SLOW, "5"))
-        await asyncio.sleep(0.1)
-        await grader.aclose()
-        with pytest.raises(RuntimeError, match="closed"):
-            await question
-        assert all(is_gone(pid) for pid in pids)
-        await grader.aclose()
-        with pytest.raises(RuntimeError, match="closed"):
-            await grader.equal("1/3", "0.3")
-
-    asyncio.run(main())
+async def test_closing_ends_a_question_under_way():
+    grader = Grader(cpu_s=60)
+    await grader.equal("1/2", "0.5")
+    pids = grader.worker_pids()
+    question = asyncio.create_task(grader.equal(SLOW, "5"))
+    await asyncio.sleep(0.1)
+    await grader.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await question
+    assert all(is_gone(pid) for pid in pids)
+    await grader.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await grader.equal("1/3", "0.3")
 
 
-def test_closing_while_a_worker_starts():
-    async def main():
-        grader = Grader()
-        question = asyncio.create_task(grader.equal("1/2", "0.5"))
-        await asyncio.sleep(0.05)
-        await grader.aclose()
-        with pytest.raises(RuntimeError, match="closed"):
-            await question
-        assert grader.worker_pids() == []
-
-    asyncio.run(main())
+async def test_closing_while_a_worker_starts():
+    grader = Grader()
+    question = asyncio.create_task(grader.equal("1/2", "0.5"))
+    await asyncio.sleep(0.05)
+    await grader.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await question
+    assert grader.worker_pids() == []
 
 
 def start_script():

@@ -80,16 +80,13 @@ def test_an_overrun_is_remembered_by_the_answer_and_not_by_the_pair(kind):
     assert len(overruns) == (8 if kind == "c" else 0)
 
 
-def test_of_two_answers_that_overrun_the_one_without_a_sketch_is_given_up():
+async def test_of_two_answers_that_overrun_the_one_without_a_sketch_is_given_up():
     workers = Workers()
 
-    async def main():
-        problem = ProblemGrader(workers.ask, 100.0)
-        assert await problem.equal("s1", "c1") == TIMEOUT
-        assert await problem.equal("s2", "c1") == TIMEOUT
-        assert await problem.equal("s1", "o1") == DIFFERENT
-
-    asyncio.run(main())
+    problem = ProblemGrader(workers.ask, 100.0)
+    assert await problem.equal("s1", "c1") == TIMEOUT
+    assert await problem.equal("s2", "c1") == TIMEOUT
+    assert await problem.equal("s1", "o1") == DIFFERENT
     assert workers.compared() == [("s1", "c1"), ("s1", "o1")]
 
 
@@ -140,20 +137,17 @@ def test_real_answers_group_alike_with_one_worker_and_with_several():
     assert asyncio.run(main(1)) == asyncio.run(main(2)) == [0, 1, 0, 2, 1, 3, 3, 4, 2]
 
 
-def test_a_failure_after_its_caller_was_cancelled_is_not_warned_of():
+async def test_a_failure_after_its_caller_was_cancelled_is_not_warned_of():
     warnings = []
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda loop, context: warnings.append(context["message"]))
-        reply = Future()
-        caller = asyncio.ensure_future(_result(reply))
-        await asyncio.sleep(0)
-        caller.cancel()
-        await asyncio.wait({caller})
-        reply.set_exception(RuntimeError("closed"))
-        await asyncio.sleep(0.01)
-        gc.collect()
-
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: warnings.append(context["message"]))
+    reply = Future()
+    caller = asyncio.ensure_future(_result(reply))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    reply.set_exception(RuntimeError("closed"))
+    await asyncio.sleep(0.01)
+    gc.collect()
     assert warnings == []

@@ -41,7 +41,7 @@ def test_without_scores_only_the_majority_speaks():
     assert (answers.best, answers.weighted, answers.majority) == (None, None, "y")
 
 
-def test_equal_answers_are_grouped_before_the_vote():
+async def test_equal_answers_are_grouped_before_the_vote():
     texts = [r"\boxed{\frac{1}{2}}", r"\boxed{0.5}", r"\boxed{3}", "no answer"]
     result = SearchResult(
         tuple(
@@ -51,11 +51,11 @@ def test_equal_answers_are_grouped_before_the_vote():
         Tree(),
     )
 
-    async def go():
-        async with Grader() as grader:
-            return await judge(result, "0.50", grader), await judge(result, None, grader)
-
-    judged, unreferenced = asyncio.run(go())
+    async with Grader() as grader:
+        judged, unreferenced = (
+            await judge(result, "0.50", grader),
+            await judge(result, None, grader),
+        )
     assert judged.answers.weighted == r"\frac{1}{2}"
     assert judged.correct == {"best": False, "weighted": True, "majority": True}
     assert judged.any_correct
@@ -65,14 +65,11 @@ def test_equal_answers_are_grouped_before_the_vote():
     assert [group.correct for group in unreferenced.groups] == [None, None]
 
 
-def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice():
+async def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice():
     done = [Completion((1,), r"\boxed{2}", 0.9), Completion((0,), r"\boxed{3}", 0.5)]
 
-    async def go():
-        async with Grader() as grader:
-            return await judge(SearchResult((done[0], done[0], done[1]), Tree()), "2", grader)
-
-    judged = asyncio.run(go())
+    async with Grader() as grader:
+        judged = await judge(SearchResult((done[0], done[0], done[1]), Tree()), "2", grader)
     assert [group.answer for group in judged.groups] == ["3", "2"]  # in path order
     assert judged.group_of == (1, 1, 0)
     assert judged.correct == {"best": True, "weighted": True, "majority": True}

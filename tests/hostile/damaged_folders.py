@@ -59,16 +59,8 @@ def _tts(*words: str | Path) -> str:
     return out.getvalue()
 
 
-def _report(work: Path) -> object:
-    return _tts("report", work / RUN)
-
-
-def _report_both(work: Path) -> object:
-    return _tts("report", work / RUN, work / OTHER)
-
-
-def _report_group(work: Path) -> object:
-    return _tts("report", work / GROUP)
+def _report(*names: str) -> Callable[[Path], object]:
+    return lambda work: _tts("report", *(work / name for name in names))
 
 
 def _trace(work: Path) -> object:
@@ -81,13 +73,8 @@ def _merge(work: Path) -> object:
     return _tts("runs", "merge", *(work / shard for shard in SHARDS), "--out", out), _result(out)
 
 
-def _resume(work: Path) -> object:
-    _tts("bench", "--resume", work / RUN)
-    return _result(work / RUN)
-
-
-def _repair(work: Path) -> object:
-    _tts("bench", "--resume", work / RUN, "--repair")
+def _resume(work: Path, *options: str) -> object:
+    _tts("bench", "--resume", work / RUN, *options)
     return _result(work / RUN)
 
 
@@ -109,13 +96,13 @@ def _result(folder: Path) -> object:
 
 
 COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
-    "report": ([RUN], _report),
-    "report of two": ([RUN, OTHER], _report_both),
-    "report of a group": ([GROUP], _report_group),
+    "report": ([RUN], _report(RUN)),
+    "report of two": ([RUN, OTHER], _report(RUN, OTHER)),
+    "report of a group": ([GROUP], _report(GROUP)),
     "trace": ([RUN], _trace),
     "merge": (SHARDS, _merge),
     "resume": ([RUN], _resume),
-    "repair": ([RUN], _repair),
+    "repair": ([RUN], lambda work: _resume(work, "--repair")),
     "resume of a group": ([GROUP], _resume_group),
     "Run.load": ([RUN], partial(_load, RUN)),
     "Run.load of a solution": ([SOLVED], partial(_load, SOLVED)),

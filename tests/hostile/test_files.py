@@ -10,13 +10,8 @@ from tests.hostile.mutations import mutated
 from tests.hostile.readers import readers
 from tests.runs.recorded import RECORDED
 
-from tts.build import paths
 from tts.build.errors import TtsError
 
-pytestmark = pytest.mark.skipif(
-    not (paths.deployments_dir().parent / "checkpoints" / "demo-generator").is_dir(),
-    reason="the demo checkpoints are not here",
-)
 LONGEST_S = 60
 """For all mutations of a file; each takes milliseconds."""
 READERS = readers(RECORDED)

@@ -1,21 +1,14 @@
 """Token ids of prompts and steps."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 
 from tts.build.spec import GeneratorSpec
-from tts.build.tokenizer import Tokenizer
 from tts.prompting.chat import generator_prompt
 from tts.prompting.step_ends import first_step, split_steps
 from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
 from tts.search import Stop
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return Tokenizer(tokenizer_folder)
 
 
 def test_the_generator_prompt_is_the_chat_template(tokenizer):
