@@ -30,7 +30,7 @@ from tts.build.errors import (
 )
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
-from tts.engines import engine_client
+from tts.engines import engine_client, wire
 from tts.runs.engine_steps import steps_file
 from tts.serving.server.lookup import watch
 from tts.session import Session
@@ -178,7 +178,8 @@ def test_what_an_engine_cannot_do_is_refused_before_it_gets_there():
                 call = GenerateCall(np.array(ids, np.int32), 4, 0, 0.0, 1.0, False)
                 with pytest.raises(RequestRefused, match=message):
                     await generator.generate(call)
-            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide="root")
+            guide = wire.Guide(wire.EBNF, "root")
+            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide=guide)
             with pytest.raises(RequestRefused, match="guided_decoding"):
                 await generator.generate(guided)
 
