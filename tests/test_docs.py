@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tts.build import paths
 from tts.build.spec import bundled_deployments
 from tts.cli import app
 from tts.cli.command import WithDefault
+from tts.datasets.known import KNOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 TENSORRT = ROOT / "docs" / "guides" / "gpu.md"
@@ -22,21 +24,24 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
+DATASETS = {"demo", *KNOWN}
 OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "examples/README.md")]
+OF_ALL = {"--help", "--install-completion"}
 COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
 
 
 def commands_of(page):
-    """The words of every `tts` command in the code blocks of a page."""
-    for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("tts "):
-                yield shlex.split(line, comments=True)[1:]
+    """The words of every `tts` command in the code blocks of a page, fenced or indented."""
+    text = re.sub(r"\\\n\s*", "", page.read_text())  # a command over several lines
+    for line in re.findall(r"^(?: {4})?(?:\$ )?(tts .*)", text, re.MULTILINE):
+        yield shlex.split(line, comments=True)[1:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
     for command, *arguments in commands_of(page):
+        if command in OF_ALL:
+            continue
         assert command in COMMANDS, f"{page.name} names tts {command}"
         asked = COMMANDS[command]
         while isinstance(asked, TyperGroup):
@@ -51,7 +56,10 @@ def test_commands_and_options_exist(page):
             for option in (*parameter.opts, *parameter.secondary_opts)
         }
         given = [word.partition("=")[0] for word in arguments if word.startswith("-")]
-        assert set(given) <= known, f"{page.name}: tts {command} {shlex.join(arguments)}"
+        assert set(given) <= known | OF_ALL, f"{page.name}: tts {command} {shlex.join(arguments)}"
+        for option, dataset in pairwise(arguments):
+            if option == "--dataset":
+                assert {"/", "."} & {*dataset} or dataset in DATASETS, f"{page.name}: {dataset}"
 
 
 def test_the_way_to_a_benchmark_has_every_step():
