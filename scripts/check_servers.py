@@ -233,7 +233,7 @@ async def record(url: str, model: str, kind: str, file: Path) -> None:
     if dialect.labels:
         bodies["labels"] = dialect.labels.body(model, ids, (14, 15))
     if dialect.prompts:
-        bodies["prompt"] = dialect.prompts.body(model, ids, 0)
+        bodies["prompt"] = dialect.prompts.body(model, ids)
     if dialect.streams:
         bodies["stream"] = dialect.sample(model, replace(ask, stream=True, log_probs=True))
     kept = {}

@@ -3,14 +3,11 @@
 import asyncio
 import json
 
-import numpy as np
 import pytest
-from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
 from tests.session.remote_servers import remote
 
 from tts.build.errors import ConfigError, RunError, ServerError
 from tts.session import AsyncSession, Session
-from tts.session.endpoints import reads, routed_log_probs
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(12)]
 SEARCH = {"strategy": "beam-search", "n": 4, "num_iterations": 3}
@@ -78,22 +75,6 @@ def test_seeds_that_hold_one_at_a_time_are_enough_for_one_at_a_time(
     found = json.loads((tmp_path / "run" / "run.json").read_text())["remotes"]["generator"]
     assert found["reproducible"] is repeats
     assert any("not with several requests in flight" in line for line in said) is not repeats
-
-
-def test_a_server_that_tells_how_likely_a_text_is_is_asked(tiny_deployment):
-    with answering(StandIn("vllm")) as url:
-        deployment = remote(
-            tiny_deployment, generator=(url,), tokenizer=TOKENIZER.checkpoint, max_seq_len=160
-        )
-
-        async def go():
-            async with Session.open_async(deployment, verifier=lambda q, steps: 0.5) as session:
-                assert reads(session.replicas)
-                ids = np.array([10, 11, 12], np.int32)
-                return await routed_log_probs(session.replicas, ids, 0)
-
-        found = asyncio.run(go())
-    assert found.log_probs == [log_prob([10], 11), log_prob([10, 11], 12)]
 
 
 def test_a_run_goes_on_elsewhere_but_not_with_another_model(tiny_deployment, servers, tmp_path):

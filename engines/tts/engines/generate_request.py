@@ -25,8 +25,6 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
-MAX_TOP_LOG_PROBS = 64
-"""The most of the likeliest tokens that a request gets for each place."""
 MAX_REPETITION_PENALTY = 10.0
 _ADDED = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Penalties that are subtracted from logits, in -2..2 as OpenAI's API has them."""
@@ -75,8 +73,7 @@ class Limits:
     shaped: bool = True
     """Whether the engine applies penalties and a least length of the output."""
     host: bool = False
-    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS and
-    gives log-probabilities of prompts."""
+    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS."""
 
     @property
     def max_prompt(self) -> int:
@@ -116,8 +113,6 @@ class GenerateRequest:
     frequency_penalty: float = 0.0
     min_p: float = 0.0
     """Least probability of a token that may be drawn, as a part of the likeliest one's."""
-    top_log_probs: int | None = None
-    """Not None: see wire.TOP_LOG_PROBS."""
 
     @property
     def tokens(self) -> int:
@@ -161,13 +156,10 @@ def rows_of(tensors: Tensors) -> Sequence[Tensors]:
     return rows
 
 
-def parse_request(
-    tensors: Tensors, limits: Limits, top_log_probs: int | None = None
-) -> GenerateRequest:
+def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     """Check one request's tensors against the contract and the engine's limits.
 
-    `top_log_probs` is its parameter of that name. Raises RequestError with one sentence that names
-    the tensor and what is allowed.
+    Raises RequestError with one sentence that names the tensor and what is allowed.
     """
     for name in tensors:
         if name not in wire.INPUTS and not (limits.host and name in wire.HOST_INPUTS):
@@ -176,7 +168,7 @@ def parse_request(
         if name not in tensors:
             raise RequestError(f"{name} is required")
     _refuse_unsupported(tensors)
-    prompt = _prompt(tensors, limits, whole=top_log_probs is not None)
+    prompt = _prompt(tensors, limits)
     request = GenerateRequest(
         input_ids=prompt,
         max_new_tokens=_output_length(tensors, limits, len(prompt)),
@@ -196,7 +188,6 @@ def parse_request(
             name: float(_scalar(tensors, name, neutral))
             for name, neutral in (("repetition_penalty", 1.0), ("min_p", 0.0), *_ADDED.items())
         },
-        top_log_probs=top_log_probs,
     )
     _check_shaping(request)
     _fits_engine(request, limits)
@@ -209,7 +200,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     Its stop words are taken as they are. Raises RequestError.
     """
     _check_not_empty(request.input_ids)
-    _check_prompt(request.input_ids, limits, whole=request.top_log_probs is not None)
+    _check_prompt(request.input_ids, limits)
     _check_temperature(request.temperature)
     _check_top_p(request.top_p)
     _check_top_k(request.top_k)
@@ -266,7 +257,7 @@ def _means_none(tensor: npt.NDArray[Any]) -> bool:
     return tensor.ndim == 3 and tensor.ravel().tolist() == [0, -1]  # [[[0], [-1]]]: no words
 
 
-def _prompt(tensors: Tensors, limits: Limits, *, whole: bool) -> npt.NDArray[np.int64]:
+def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
     ids = tensors["input_ids"]
     _check_dtype("input_ids", ids)
     if ids.ndim != 2 or len(ids) != 1:
@@ -278,7 +269,7 @@ def _prompt(tensors: Tensors, limits: Limits, *, whole: bool) -> npt.NDArray[np.
     declared = _scalar(tensors, "input_lengths", length)
     if declared != length:
         raise RequestError(f"input_lengths is {declared} but input_ids has {length} tokens")
-    _check_prompt(ids, limits, whole=whole)
+    _check_prompt(ids, limits)
     prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
     return prompt
 
@@ -288,13 +279,11 @@ def _check_not_empty(ids: npt.NDArray[Any]) -> None:
         raise RequestError("input_ids is empty; a prompt needs at least one token")
 
 
-def _check_prompt(ids: npt.NDArray[Any], limits: Limits, *, whole: bool) -> None:
-    """Check a prompt; `whole`: nothing is generated after it."""
-    longest = limits.max_seq_len if whole else limits.max_prompt
-    if ids.size > longest:
+def _check_prompt(ids: npt.NDArray[Any], limits: Limits) -> None:
+    if ids.size > limits.max_prompt:
         raise RequestError(
             f"the prompt has {ids.size} tokens; "
-            f"the longest admissible prompt is {longest}"
+            f"the longest admissible prompt is {limits.max_prompt}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
     if not _in_vocabulary(ids, limits):
@@ -442,8 +431,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         _fits_guide(request, limits)
     if not limits.shaped:
         _fits_no_shaping(request)
-    if request.top_log_probs is not None:
-        _fits_reading(request, request.top_log_probs, limits)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
@@ -451,15 +438,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
-
-
-def _fits_reading(request: GenerateRequest, top: int, limits: Limits) -> None:
-    if limits.labels or not limits.host:
-        raise RequestError("top_log_probs is not supported by this engine; leave it out")
-    if not 0 <= top <= (most := min(MAX_TOP_LOG_PROBS, limits.vocab_size)):
-        raise RequestError(f"top_log_probs is {top}; it must be in 0..{most}")
-    if len(request.input_ids) < 2:
-        raise RequestError("top_log_probs needs a prompt of two tokens at least")
 
 
 def _fits_no_shaping(request: GenerateRequest) -> None:

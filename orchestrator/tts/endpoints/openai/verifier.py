@@ -92,7 +92,7 @@ class _PromptLogProbs:
         self._http, self._path, self._prompts, self._model = http, path, prompts, model
 
     async def __call__(self, ids: list[int]) -> list[float | None]:
-        answer = await self._http.post(self._path, self._prompts.body(self._model, ids, 0))
+        answer = await self._http.post(self._path, self._prompts.body(self._model, ids))
         return self._prompts.read(answer, ids)
 
     async def last(self, ids: list[int]) -> float:
