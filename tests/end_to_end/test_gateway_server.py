@@ -115,9 +115,7 @@ def test_token_ids_and_log_probabilities(api):
 
 
 def test_of_tokens_that_were_not_drawn_the_cpu_engine_tells_nothing(api):
-    with pytest.raises(
-        openai.BadRequestError, match="supported by the OpenVINO engine"
-    ):
+    with pytest.raises(openai.BadRequestError, match="supported by the OpenVINO engine"):
         chat(api, temperature=0, logprobs=True, top_logprobs=2)
 
 
