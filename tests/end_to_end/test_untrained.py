@@ -13,10 +13,7 @@ from tts.session import AsyncSession
 
 pytestmark = pytest.mark.xdist_group("test_untrained")  # they share the engines
 
-SAYS = {
-    "demo-prompted": "judges with a prompt: a language head, read at the labels",
-    "demo-likelihood": "judges with the likelihood that a language head gives to each step",
-}
+SAYS = {"demo-prompted": "judges with a prompt: a language head, read at the labels"}
 SMALL = {"n": 4, "beam_width": 2, "num_iterations": 3}
 QUESTION = "Compute 37 + 58 - 20."
 STEPS = ("## Step 1: 37 + 58 = 95", "## Step 2: 95 - 20 = 75")

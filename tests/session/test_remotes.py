@@ -2,11 +2,16 @@
 
 import asyncio
 import json
+import math
 
 import pytest
+from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
 from tests.session.remote_servers import remote
 
 from tts.build.errors import ConfigError, RunError, ServerError
+from tts.build.spec import Deployment
+from tts.build.verifiers.dialogue import verifier_dialogue
+from tts.build.verifiers.likelihood import last_step
 from tts.session import AsyncSession, Session
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(12)]
@@ -75,6 +80,26 @@ def test_seeds_that_hold_one_at_a_time_are_enough_for_one_at_a_time(
     found = json.loads((tmp_path / "run" / "run.json").read_text())["remotes"]["generator"]
     assert found["reproducible"] is repeats
     assert any("not with several requests in flight" in line for line in said) is not repeats
+
+
+def test_a_server_says_how_likely_steps_are(tiny_deployment):
+    steps = ["2 + 2 = 4", "So it is 4."]
+    with answering(StandIn("vllm")) as url:
+        data = remote(tiny_deployment, verifier=(url,)).model_dump()
+        data["verifier"] |= {
+            "format": "likelihood",
+            "tokenizer": TOKENIZER.checkpoint,
+            "max_seq_len": 160,
+        }
+        deployment = Deployment.model_validate(data)
+        with Session.open(deployment, generator=lambda prompt: "A.") as session:
+            found = session.score("Compute 2 + 2.", steps)
+    dialogue = verifier_dialogue(TOKENIZER, deployment.verifier)
+    ids = dialogue.first("Compute 2 + 2.", steps[0])
+    for score, path in zip(found, (ids, dialogue.extend(ids, steps[1])), strict=True):
+        tokens, places = (each.tolist() for each in last_step(path, dialogue.vocab_size))
+        given = [log_prob(tokens[:place], tokens[place]) for place in places]
+        assert score == pytest.approx(math.exp(sum(given) / len(given)), abs=1e-4)
 
 
 def test_a_run_goes_on_elsewhere_but_not_with_another_model(tiny_deployment, servers, tmp_path):

@@ -13,7 +13,6 @@ from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, RoleSpec, VerifierRole, VerifierSpec
 from .tokenizer import Tokenizer
 from .verifiers.dialogue import column_tokens, verifier_dialogue
-from .verifiers.likelihood import CODES
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,12 @@ def describe_engine(
     `logits` is the number of its columns; None: one per label of a verifier, or per token.
     """
     spec = deployment.engines()[role]
-    labels, vocab_size = None, model.vocab_size
-    if isinstance(spec, VerifierSpec):
-        labels = column_tokens(tokenizer, spec)
-        if spec.facts.output == "likelihood":
-            vocab_size *= CODES
+    labels = column_tokens(tokenizer, spec) if isinstance(spec, VerifierSpec) else None
     return EngineConfig(
         target=deployment.target,
         role=role,
         architecture=model.architecture,
-        vocab_size=vocab_size,
+        vocab_size=model.vocab_size,
         output_vocab_size=logits or (model.vocab_size if labels is None else len(labels)),
         label_token_ids=labels,
         eos_token_ids=tokenizer.eos_ids,

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from .. import paths
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
-from ..engine_shape import is_likelihood, judged_by, open_engine_checkpoint
+from ..engine_shape import judged_by, open_engine_checkpoint
 from ..errors import BuildError
 from ..extras import how_to_install
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
@@ -31,11 +31,8 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     labels: JsonValue = None
     stated: Settings = {}
     if isinstance(spec, VerifierSpec):
-        if spec.facts.output == "logits":
-            labels = [spec.labels.positive, spec.labels.negative]
-            stated = {"head": spec.head} if spec.head else {}
-        else:
-            stated = {"output": spec.facts.output}
+        labels = [spec.labels.positive, spec.labels.negative]
+        stated = {"head": spec.head} if spec.head else {}
     return {
         "target": deployment.target,
         "role": role,
@@ -84,17 +81,13 @@ def make_engine(
     precision, labels = plan.config.precision, plan.config.label_token_ids
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
-    likelihood = is_likelihood(plan.spec)
-    model = export_model(checkpoint, precision, labels, likelihood=likelihood)
-    save_model(model, folder)
+    save_model(export_model(checkpoint, precision, labels), folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
-    return VerificationOutcome(
-        verify_engine(folder, checkpoint, precision, labels, likelihood=likelihood), None
-    )
+    return VerificationOutcome(verify_engine(folder, checkpoint, precision, labels), None)
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine_shape import is_likelihood
 from ..machine_cores import usable_cores
 from ..spec import Deployment, EngineSpec, Role
 from ..tensorrt.engine_memory import parameters
@@ -83,5 +82,4 @@ def threads_in_words(deployment: Deployment) -> str:
 def _weights(spec: EngineSpec, role: Role) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
     counted = parameters(shape_before_build(spec))
-    whole = role == "generator" or is_likelihood(spec)
-    return counted.active + (counted.head if whole else 0)
+    return counted.active + (counted.head if role == "generator" else 0)
