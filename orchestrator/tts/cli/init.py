@@ -309,7 +309,7 @@ def _format(given: str | None, judges: _Named) -> str | None:
             hint=did_you_mean(given, list(FORMATS)),
         )
     if given and judges.is_compiled and (why := FORMATS[given].not_compiled):
-        raise ConfigError(f"--format: {why}.")
+        raise ConfigError(f"{why[0].upper()}{why[1:]}.")
     return given
 
 
