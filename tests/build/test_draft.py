@@ -113,7 +113,7 @@ def answers(draw):
     formats = [
         name
         for name, facts in FORMATS.items()
-        if facts.judges[0] == "labels" and (target == "openai" or target in facts.targets)
+        if facts.judges[0] == "labels" and (target == "openai" or not facts.not_compiled)
     ]
     return Answers(
         draw(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True)),

@@ -14,10 +14,10 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Deployment, VerifierSpec, load_deployment
+from tts.build.spec import Deployment, RemoteVerifier, VerifierRole, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
-from tts.build.verifiers.likelihood import CODES, MOST_STEPS, STEP_END, Continuation
+from tts.build.verifiers.likelihood import STEP_END, Continuation, last_step
 from tts.build.verifiers.prompted import Prompted
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
@@ -60,8 +60,17 @@ def asked(tokenizer: Tokenizer, prompt: str = PROMPT) -> Prompted:
     return form
 
 
+def by_url(checkpoint: Path = CHECKPOINTS / "demo-verifier", **changes: object) -> VerifierRole:
+    """The part of a verifier that a server runs: format likelihood needs one."""
+    lengths = {"max_seq_len": 320, "in_flight_tokens": 512}
+    server = {"url": "http://localhost:8000", "tokenizer": str(checkpoint)}
+    return RemoteVerifier.model_validate(lengths | server | changes)
+
+
 def continued(tokenizer: Tokenizer, **changes: object) -> Continuation:
-    form = verifier_dialogue(tokenizer, spec(format="likelihood", **changes))
+    form = verifier_dialogue(
+        tokenizer, by_url(tokenizer.checkpoint, format="likelihood", **changes)
+    )
     assert isinstance(form, Continuation)
     return form
 
@@ -125,7 +134,7 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise() -
         ({"format": "prompted", "prompt": "{question} {step} {steps}"}, r"\{step\} is not where"),
         ({"format": "prompted", "prompt": PROMPT + "{step}"}, r"\{step\} comes twice"),
         ({"format": "rlhflow", "system_prompt": "x"}, "only format likelihood has one"),
-        ({"format": "likelihood", "labels": {"positive": "1"}}, "likelihood reads none"),
+        ({"format": "likelihood"}, "serve the model with vLLM or SGLang, and give verifier.url"),
     ],
 )
 def test_fields_that_do_not_go_with_the_format_are_refused(changes: dict, message: str) -> None:
@@ -197,14 +206,14 @@ def test_checkpoints_that_cannot_be_asked_are_refused(
     prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
     changes = {"format": form} | (prompt if form == "prompted" else {})
     with pytest.raises(CheckpointError, match=problem):
-        verifier_dialogue(Tokenizer(tmp_path), spec(checkpoint=str(tmp_path), **changes))
+        verifier_dialogue(Tokenizer(tmp_path), by_url(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("form", ["prompted", "likelihood"])
 def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
     folder = CHECKPOINTS / "demo-value"
     changes = {"prompt": PROMPT} if form == "prompted" else {}
-    headed = spec(checkpoint=str(folder), format=form, **changes)
+    headed = by_url(folder, format=form, **changes)
     with pytest.raises(CheckpointError, match=f"format is '{form}', but .* judges with a value"):
         verifier_dialogue(Tokenizer(folder), headed)
 
@@ -222,23 +231,36 @@ def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
         ids = longer
     assert ids.dtype == np.int32
     assert form.extend(ids, "") is ids
-    tokens, codes = ids % form.vocab_size, ids // form.vocab_size
+
+
+@settings(max_examples=40)
+@given(question=texts, steps=paths_of_steps)
+def test_the_last_step_of_each_part_of_a_path_is_found_again(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    form = continued(tokenizer)
     chat = tokenizer.chat([{"role": "user", "content": question}], generation_prompt=True)
-    assert tokens[codes == 0].tolist() == tokenizer.encode(chat)
-    for number, step in enumerate(steps, 1):
-        text, end = form.decode(tokens[codes // 2 == number]), number == len(steps)
-        assert text.startswith(step) if end else text == step + STEP_END
-        counted = tokens[codes == 2 * number + 1]
-        assert len(counted) >= 1
-        assert step.startswith(form.decode(counted).rstrip("\n"))
+    ids = form.first(question, "")
+    assert last_step(ids, form.vocab_size)[1].tolist() == []
+    assert ids.tolist() == tokenizer.encode(chat)
+    end = len(ids)
+    for step in steps:
+        ids = form.extend(ids, step)
+        tokens, places = last_step(ids, form.vocab_size)
+        assert places[0] >= end
+        assert places.tolist() == list(range(places[0], places[-1] + 1))
+        assert form.decode(tokens).endswith(step)
+        assert step.startswith(form.decode(tokens[places]).rstrip("\n"))
+        assert form.decode(tokens[end : places[0]]) in ("", STEP_END[1:], STEP_END)
+        end = places[-1] + 1
 
 
 def test_the_end_of_a_step_counts_only_where_there_is_nothing_else(tokenizer: Tokenizer) -> None:
     form = continued(tokenizer)
     ids = form.first("1 + 1?", "1 + 1 = 2")
-    assert ids[-1] // form.vocab_size == 3
+    assert ids[-1] // form.vocab_size == 1
     empty = form.add_turn(ids, "")
-    assert (empty[len(ids) :] // form.vocab_size).tolist() == [2, 5]
+    assert (empty[len(ids) :] // form.vocab_size).tolist() == [0, 2]
 
 
 LETTERS_AND_SPACE = r" ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -273,7 +295,7 @@ def test_the_ids_between_steps_are_those_of_the_running_text(
         json.dumps({"chat_template": "{{ messages[0].content }}: "})
     )
     tokenizer = Tokenizer(tmp_path)
-    form = continued(tokenizer, checkpoint=str(tmp_path))
+    form = continued(tokenizer)
     steps = ("We add.", "Then 7 of it.", "42 it is.", "So 42")
     ids = form.first("1 + 1?", steps[0])
     for step in steps[1:]:
@@ -284,20 +306,12 @@ def test_the_ids_between_steps_are_those_of_the_running_text(
     assert [n for each in tokens if (n := form.decode(np.asarray([each])).count("\n"))] == between
 
 
-def test_more_steps_than_there_are_codes_are_scored_together(tokenizer: Tokenizer) -> None:
-    form = continued(tokenizer)
-    last = np.asarray([2 * MOST_STEPS * form.vocab_size], np.int32)
-    longer = form.extend(last, "1 + 1 = 2")
-    assert set(longer // form.vocab_size) == {2 * MOST_STEPS, 2 * MOST_STEPS + 1}
-    assert longer.max() < CODES * form.vocab_size
-
-
 def test_a_system_prompt_comes_before_the_question(tokenizer: Tokenizer, tmp_path: Path) -> None:
     for name in ("tokenizer.json", "config.json"):
         (tmp_path / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
     chat = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": chat}))
-    form = continued(Tokenizer(tmp_path), checkpoint=str(tmp_path), system_prompt="Be brief.")
+    form = continued(Tokenizer(tmp_path), system_prompt="Be brief.")
     ids = form.first("1 + 1?", "")
     assert ids.tolist() == tokenizer.encode("system: Be brief.\nuser: 1 + 1?\n")
     with pytest.raises(CheckpointError, match="user and assistant only") as refused:
@@ -305,18 +319,8 @@ def test_a_system_prompt_comes_before_the_question(tokenizer: Tokenizer, tmp_pat
     assert "remove verifier.system_prompt" in str(refused.value.hint)
 
 
-def test_a_vocabulary_that_leaves_no_room_for_codes_is_refused(tmp_path: Path) -> None:
-    for file in (CHECKPOINTS / "demo-verifier").iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 600_000}))
-    with pytest.raises(CheckpointError, match="vocabulary of 600,000 tokens"):
-        continued(Tokenizer(tmp_path), checkpoint=str(tmp_path))
-
-
 def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer: Tokenizer) -> None:
-    assert column_tokens(tokenizer, spec(format="likelihood")) == (0, 1)
+    assert column_tokens(tokenizer, by_url(format="likelihood")) == (0, 1)
     labels = {"positive": "+", "negative": "-"}
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())

@@ -14,9 +14,10 @@ def row(name: str, facts: FormatFacts) -> str:
     field = facts.needs or facts.allows
     own = f"`{field}`" + (" (required)" if facts.needs else "") if field else ""
     labels = " / ".join(facts.labels) if facts.labels else "none"
+    engines = "by URL" if facts.not_compiled else "compiled, by URL"
     return (
         f"| `{name}` | {facts.meaning} | {', '.join(facts.judges)} | {own} "
-        f"| {labels if 'labels' in facts.judges else ''} | {', '.join(facts.targets)} |"
+        f"| {labels if 'labels' in facts.judges else ''} | {engines} |"
     )
 
 
@@ -32,11 +33,3 @@ def test_the_documentation_has_the_table_and_a_section_for_each_format():
 def test_every_format_names_what_makes_its_dialogue(name: str):
     module, _, function = FORMATS[name].dialogue.partition(":")
     assert callable(getattr(import_module(f"tts.build.verifiers.{module}"), function))
-
-
-def test_a_format_that_a_target_cannot_compute_says_why_and_what_to_do_instead():
-    for facts in FORMATS.values():
-        limited = len(facts.targets) < 3
-        assert bool(facts.why_not) == limited
-        assert (facts.instead in FORMATS) == limited
-        assert limited or not facts.instead

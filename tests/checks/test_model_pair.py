@@ -45,18 +45,6 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
     assert "turned round" in turned.why
 
 
-def test_a_likelihood_verifier_that_is_the_generator_itself_is_doubted():
-    likelihood = {"verifier.format": "likelihood"}
-    assert lint(changed("demo", likelihood), [model_pair.own_likelihood]) == []
-    own = likelihood | {"verifier.checkpoint": str(PAIR["generator"])}
-    (finding,) = lint(changed("demo", own), [model_pair.own_likelihood])
-    assert finding.where == "verifier.checkpoint"
-    assert "a larger model" in finding.fix
-    assert lint(changed("demo", own), [model_pair.exchanged]) == []
-    own["verifier.format"] = "rlhflow"
-    assert lint(changed("demo", own), [model_pair.own_likelihood]) == []
-
-
 @pytest.mark.parametrize(
     ("name", "role"),
     [

@@ -92,7 +92,7 @@ def test_checkpoints_that_are_here_pass_lint(init, tmp_path, verifier):
 
 def test_without_a_verifier_the_generator_scores_itself(init, tmp_path):
     values, _ = init("--generator", GENERATOR)
-    assert values["verifier"]["format"] == "likelihood"
+    assert values["verifier"]["checkpoint"] == values["generator"]["checkpoint"]
     assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
 
 
@@ -172,7 +172,7 @@ def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_
         (["--target", "tensorrt"], "--gpu is missing"),
         (["--target", "tensorrt", "--gpu", "h1000"], "no kind of GPU"),
         (["--target", "tensorrt", "--gpu", "h100", "--generator", ONE_B], "--verifier is missing"),
-        (["--target", "tensorrt", "--gpu", "h100", "--format", "likelihood"], "not for target"),
+        (["--generator", str(GENERATOR), "--format", "likelihood"], "give verifier.url"),
         (["--format", "rlhflo"], "no verifier format"),
         (
             ["--verifier", "my_prm.py:score", "--target", "tensorrt", "--gpu", "h100"],

@@ -102,19 +102,9 @@ def test_token_ids_and_log_probabilities(api):
     assert "".join(entry.token for entry in content).startswith("## Step 1")
 
 
-def test_a_prompt_is_read_as_lm_eval_asks_for_it(api):
-    prompt = api.post("/../tokenize", body={"messages": QUESTION}, cast_to=dict)["tokens"]
-    asked = {"model": "demo", "prompt": [prompt], "max_tokens": 1, "temperature": 0}
-    echo, plain = (
-        api.completions.create(**asked, logprobs=logs, echo=echoes).choices[0].logprobs
-        for logs, echoes in ((1, True), (0, False))
-    )
-    assert len(echo.tokens) == len(prompt) + 1
-    assert (echo.token_logprobs[0], echo.top_logprobs[0]) == (None, None)
-    assert echo.token_logprobs[-1] == pytest.approx(plain.token_logprobs[0], abs=1e-4)
-    assert echo.token_logprobs[-1] == max(echo.top_logprobs[-1].values())  # it was the likeliest
-    content = chat(api, temperature=0, logprobs=True, top_logprobs=2).choices[0].logprobs.content
-    assert all(entry.logprob == entry.top_logprobs[0].logprob for entry in content)
+def test_of_tokens_that_were_not_drawn_the_cpu_engine_tells_nothing(api):
+    with pytest.raises(openai.BadRequestError, match="supported by the OpenVINO engine"):
+        chat(api, temperature=0, logprobs=True, top_logprobs=2)
 
 
 def test_a_search_is_a_response_too(api):

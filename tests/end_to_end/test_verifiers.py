@@ -15,7 +15,6 @@ SAYS = {
     "demo-classification": "judges with a classification head",
     "demo-value": "judges with a value head",
     "demo-prompted": "judges with a prompt: a language head, read at the labels",
-    "demo-likelihood": "judges with the likelihood that a language head gives to each step",
 }
 EXPECTED = {
     "demo-classification": [0.983910, 0.002082, 0.980322, 0.942959],

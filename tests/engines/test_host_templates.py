@@ -30,7 +30,7 @@ def types(tensors) -> dict[str, str]:
 def test_the_generator_declares_the_tensors_of_the_contract(configs):
     config = configs[wire.GENERATOR]
     assert types(config.input) == wire.INPUTS | wire.HOST_INPUTS
-    assert types(config.output) == wire.OUTPUTS | wire.ROW_OUTPUTS | wire.READ_OUTPUTS
+    assert types(config.output) == wire.OUTPUTS | wire.ROW_OUTPUTS
     required = {t.name for t in config.input if not t.optional}
     assert required == {"input_lengths", "request_output_len"}
     scalars = {t.name for t in config.input if list(t.dims) == [1]}

@@ -67,9 +67,9 @@ def test_the_texts_of_tokens_have_their_places():
 
 
 def test_the_likeliest_tokens_have_the_token_itself_among_them():
-    top = [[], [("b", -0.5), ("a", -1.0), ("b", -3.0)]]
-    said = TEXT.logprobs(["x", "c"], [None, -2.0], top, 0)
-    assert said["token_logprobs"] == [None, -2.0]
-    assert said["top_logprobs"] == [None, {"c": -2.0, "b": -0.5, "a": -1.0}]
-    (entry,) = CHAT.logprobs(["b"], [-0.5], top[1:], 0)["content"]
-    assert [(each["token"], each["logprob"]) for each in entry["top_logprobs"]] == top[1]
+    top = [("b", -0.5), ("a", -1.0), ("b", -3.0)]
+    said = TEXT.logprobs(["c"], [-2.0], [top], 0)
+    assert said["token_logprobs"] == [-2.0]
+    assert said["top_logprobs"] == [{"c": -2.0, "b": -0.5, "a": -1.0}]
+    (entry,) = CHAT.logprobs(["b"], [-0.5], [top], 0)["content"]
+    assert [(each["token"], each["logprob"]) for each in entry["top_logprobs"]] == top

@@ -61,7 +61,7 @@ def run(tiny_deployment, servers, limit=6, guide=None, **fields):
                 replicas.use(EnginePair(name, server, None))
             generator = TextGenerator(models, replicas, FilterChain())
             request = Request(model="tiny", stream=True, **fields)
-            (call,) = generator.calls([[7]], request, [limit], logs=False, guide=guide)
+            (call,) = generator.calls([[7]], request, [limit], guide=guide)
             choice = generator.sample(0, call, request)
             record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             text = ""
@@ -173,7 +173,7 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
             replicas.use(EnginePair("a", Streaming(), None))
             generator = TextGenerator(models, replicas, FilterChain())
             request = Request(model="tiny", stream=True, n=2)
-            calls = generator.calls([[7]], request, [6], logs=False)
+            calls = generator.calls([[7]], request, [6])
             choices = [generator.sample(i, call, request) for i, call in enumerate(calls)]
             record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             read = []
@@ -195,7 +195,7 @@ def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):
 
     def seeds(**fields):
         request = Request(model="tiny", n=3, **fields)
-        return [c.seed for c in generator.calls([[1], [2]], request, [5, 5], logs=False)]
+        return [c.seed for c in generator.calls([[1], [2]], request, [5, 5])]
 
     assert seeds(seed=1) == seeds(seed=1)
     assert len({*seeds(seed=1), *seeds(seed=2)}) == 12
@@ -206,7 +206,7 @@ def test_a_stop_at_the_step_delimiter_is_left_to_the_engine(tiny_deployment):
     models = Models.load(tiny_deployment)
     generator = TextGenerator(models, None, FilterChain())
     request = Request(model="tiny", stop="\n\n", stop_token_ids=[9])
-    (call,) = generator.calls([[1]], request, [5], logs=False)
+    (call,) = generator.calls([[1]], request, [5])
     assert call.stop_at_step
     assert call.stop_words == ((9,),)
     assert call.streaming

@@ -29,13 +29,22 @@ class Letters:
         return LETTERS[: call.max_new_tokens]
 
 
+class Likeliest(Letters):
+    """It tells of tokens that it did not write, too."""
+
+    async def stream(self, call):
+        async for new in super().stream(call):
+            new.top = [[(new.ids[0], -0.5), (40, -1.0), (41, -2.0)][: call.top_log_probs]]
+            yield new
+
+
 @pytest.fixture
 def ask(tiny_deployment):
     """Answers to requests, each a path and its fields; of a stream the list of its chunks."""
 
-    def asked(path, body):
+    def asked(path, body, writer=Letters):
         async def go():
-            given = {"generator": Letters(), "verifier": ScriptedVerifier()}
+            given = {"generator": writer(), "verifier": ScriptedVerifier()}
             async with serving(tiny_deployment, given) as app:
                 status, said = await post(app, path, {"model": "tiny", **body})
                 _, _, metrics = await answered(app, "/metrics")
@@ -100,22 +109,21 @@ def test_a_stream_of_a_chat_names_the_role_then_gives_the_text_and_the_end_of_ea
 
 
 @pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("echo", [True, False])
-def test_a_text_goes_on_from_its_prompt_and_repeats_it_if_asked(ask, text, streams, echo):
-    status, said, _ = ask(TEXT, PROMPT | {"stream": streams, "echo": echo})
+def test_a_text_goes_on_from_its_prompt(ask, text, streams):
+    status, said, _ = ask(TEXT, PROMPT | {"stream": streams, "echo": False})
     assert status == 200
     answers = said if streams else [said]
     assert {answer["object"] for answer in answers} == {"text_completion"}
     whole = "".join(choice["text"] for answer in answers for choice in answer["choices"])
-    assert whole == (PROMPT["prompt"] if echo else "") + text
+    assert whole == text
     assert answers[-1]["choices"][0]["finish_reason"] == "length"
 
 
 def test_several_prompts_have_their_samples_in_order(ask, text):
     prompts = ["the answer is", "Compute 2."]
-    _, answer, _ = ask(TEXT, PROMPT | {"prompt": prompts, "n": 2, "echo": True})
-    assert [choice["text"] for choice in answer["choices"]] == [
-        prompt + text for prompt in prompts for _ in range(2)
+    _, answer, _ = ask(TEXT, PROMPT | {"prompt": prompts, "n": 2})
+    assert [(each["index"], each["text"]) for each in answer["choices"]] == [
+        (index, text) for index in range(4)
     ]
 
 
@@ -132,13 +140,37 @@ def test_log_probabilities_are_those_of_each_token(ask, tokenizer_folder, stream
     assert {token["logprob"] for token in tokens} == {-0.5}
 
 
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [(CHAT, ASKED | {"logprobs": True, "top_logprobs": 2}), (TEXT, PROMPT | {"logprobs": 2})],
+)
+def test_the_likeliest_tokens_stand_beside_those_of_an_answer(ask, path, asked, streams):
+    status, said, _ = ask(path, asked | {"stream": streams}, Likeliest)
+    assert status == 200
+    choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
+    rows = []
+    for logs in filter(None, (choice["logprobs"] for choice in choices)):
+        if path == TEXT:
+            rows += [list(row.values()) for row in logs["top_logprobs"]]
+        else:
+            rows += [[e["logprob"] for e in each["top_logprobs"]] for each in logs["content"]]
+
+    assert rows[1:] == [[-0.5, -1.0]] * 4
+
+
+def test_the_likeliest_need_log_probabilities(ask):
+    status, said, _ = ask(CHAT, ASKED | {"top_logprobs": 2})
+    assert (status, said["error"]["param"]) == (400, "top_logprobs")
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "said"),
     [
         (TEXT, {"n": 65, "prompt": ["1", "2"]}, "130 choices"),
         (TEXT, {"best_of": 3}, "best_of is not supported"),
-        (TEXT, {"echo": True, "logprobs": 0}, "logprobs is not supported"),
-        (TEXT, {"logprobs": 2}, "logprobs is not supported"),
+        (TEXT, {"echo": True}, "echo is not supported"),
+        (TEXT, {"logprobs": 2}, "gives no such log-probabilities"),
         (TEXT, {"prompt": ""}, "A prompt is empty"),
         (TEXT, {"prompt": [[1], []]}, "A prompt is empty"),
     ],

@@ -354,7 +354,7 @@ def of_gateway(socket):
             generator = TextGenerator(models, replicas, FilterChain())
             for name, more in asked.items():
                 request = Request(**fields, **more)
-                logs = name.startswith("log")
+                logs = 0 if name.startswith("log") else None
                 calls = generator.calls([prompt], request, [request.limit], logs=logs)
                 for index, call in enumerate(calls):
                     record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import math
 
-import numpy as np
 import pytest
 from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
 from tests.session.remote_servers import remote
 
 from tts.build.errors import ConfigError, RunError, ServerError
+from tts.build.spec import Deployment
+from tts.build.verifiers.dialogue import verifier_dialogue
+from tts.build.verifiers.likelihood import last_step
 from tts.session import AsyncSession, Session
-from tts.session.endpoints import reads, routed_log_probs
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(12)]
 SEARCH = {"strategy": "beam-search", "n": 4, "num_iterations": 3}
@@ -80,20 +82,24 @@ def test_seeds_that_hold_one_at_a_time_are_enough_for_one_at_a_time(
     assert any("not with several requests in flight" in line for line in said) is not repeats
 
 
-def test_a_server_that_tells_how_likely_a_text_is_is_asked(tiny_deployment):
+def test_a_server_says_how_likely_steps_are(tiny_deployment):
+    steps = ["2 + 2 = 4", "So it is 4."]
     with answering(StandIn("vllm")) as url:
-        deployment = remote(
-            tiny_deployment, generator=(url,), tokenizer=TOKENIZER.checkpoint, max_seq_len=160
-        )
-
-        async def go():
-            async with Session.open_async(deployment, verifier=lambda q, steps: 0.5) as session:
-                assert reads(session.replicas)
-                ids = np.array([10, 11, 12], np.int32)
-                return await routed_log_probs(session.replicas, ids, 0)
-
-        found = asyncio.run(go())
-    assert found.log_probs == [log_prob([10], 11), log_prob([10, 11], 12)]
+        data = remote(tiny_deployment, verifier=(url,)).model_dump()
+        data["verifier"] |= {
+            "format": "likelihood",
+            "tokenizer": TOKENIZER.checkpoint,
+            "max_seq_len": 160,
+        }
+        deployment = Deployment.model_validate(data)
+        with Session.open(deployment, generator=lambda prompt: "A.") as session:
+            found = session.score("Compute 2 + 2.", steps)
+    dialogue = verifier_dialogue(TOKENIZER, deployment.verifier)
+    ids = dialogue.first("Compute 2 + 2.", steps[0])
+    for score, path in zip(found, (ids, dialogue.extend(ids, steps[1])), strict=True):
+        tokens, places = (each.tolist() for each in last_step(path, dialogue.vocab_size))
+        given = [log_prob(tokens[:place], tokens[place]) for place in places]
+        assert score == pytest.approx(math.exp(sum(given) / len(given)), abs=1e-4)
 
 
 def test_a_run_goes_on_elsewhere_but_not_with_another_model(tiny_deployment, servers, tmp_path):

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from . import paths
 from .errors import CheckpointError, ConfigError
-from .inputs import EngineInputs, is_likelihood
+from .inputs import EngineInputs
 from .manifest import EngineConfig, Settings, Verification
 from .spec import Deployment, EngineSpec, Role
-from .verifiers.likelihood import CODES
 
 QUESTION = 150
 """Tokens of a problem of MATH."""
@@ -72,7 +71,7 @@ def describe_engine(inputs: EngineInputs, logits: int | None = None) -> EngineCo
         target=inputs.deployment.target,
         role=inputs.role,
         architecture=model.architecture,
-        vocab_size=model.vocab_size * (CODES if is_likelihood(spec) else 1),
+        vocab_size=model.vocab_size,
         output_vocab_size=logits or (model.vocab_size if labels is None else len(labels)),
         label_token_ids=labels,
         eos_token_ids=inputs.tokenizer.eos_ids,

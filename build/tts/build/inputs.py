@@ -173,11 +173,6 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     return model
 
 
-def is_likelihood(spec: EngineSpec) -> bool:
-    """Whether an engine answers with the likelihood of a step instead of logits."""
-    return isinstance(spec, VerifierSpec) and spec.facts.output == "likelihood"
-
-
 def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
     """What a verifier of this shape judges with, in words."""
     if model.head:

@@ -40,8 +40,7 @@ class EngineConfig(_Record):
     role: Role
     architecture: str
     vocab_size: int
-    """Every input id is below it: the rows of the embedding, and of a verifier of format likelihood
-    CODES times as many."""
+    """The rows of the embedding; every input id is below it."""
     output_vocab_size: int
     """Columns of the logits: the vocabulary, or the labels of a verifier."""
     label_token_ids: tuple[int, ...] | None

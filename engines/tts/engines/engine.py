@@ -30,7 +30,6 @@ from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
 from .pipeline import Generation, add_request, open_pipeline, release_mapped
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
-from .reading import Reader, Reading
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
 
@@ -62,7 +61,6 @@ class _Job:
     hashes: list[int]
     """Hashes of its prompt's prefixes; empty without KV reuse."""
     generation: Generation | None = None  # none until it is in the pipeline
-    reading: Reading | None = None  # of a text that is only read
 
 
 class Engine:
@@ -91,10 +89,6 @@ class Engine:
         if len(self._labels) not in (0, 2):
             raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
         self._load = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
-        self._new_reader = partial(Reader, engine_dir, config, threads, limits.max_num_tokens)
-        self._reader: Reader | None = None
-        self._texts: dict[int, _Job] = {}
-        """Those that are only read, the first of them now."""
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:
@@ -126,12 +120,8 @@ class Engine:
                     raise
                 except Exception as error:  # the library raises bare RuntimeError
                     self._recover(error)
-            if self._texts:
-                self._read(next(iter(self._texts.values())))
         for job in [*self._active.values(), *self._waiting.values()]:
             self._respond(job, CLOSING)
-        for job in self._texts.values():
-            guarded(job.on_response, CLOSING)
         self._recorder.close()
         self._pipeline = None
 
@@ -146,14 +136,10 @@ class Engine:
         if cold and not self.reset_prefix_cache():
             guarded(on_response, IN_USE)
             return
-        size = request.bytes_waiting
-        reads, waiting = request.top_log_probs is not None, len(self._waiting) + len(self._texts)
+        size, waiting = request.bytes_waiting, len(self._waiting)
         if waiting >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             full = f"{waiting} requests wait for this engine, as many as may; send it later"
             guarded(on_response, unavailable(full))
-            return
-        if reads:
-            self._texts[ticket] = _Job(ticket, request, on_response, [])
             return
         try:
             self._admission.enqueue(ticket, request.tokens)
@@ -169,8 +155,6 @@ class Engine:
         cancelled = Response([], log_probs=[], finish_reason="cancelled")
         if job := self._waiting.get(ticket):
             self._respond(job, cancelled)
-        elif job := self._texts.pop(ticket, None):
-            guarded(job.on_response, cancelled)
         elif (job := self._active.get(ticket)) and job.generation:
             self._respond(job, job.generation.cancel())
 
@@ -204,7 +188,7 @@ class Engine:
 
     def _drain(self, inbox: Inbox) -> bool:
         """Run the commands in the inbox, waiting for one if idle; False at its end."""
-        idle = not (self._busy or self._waiting or self._texts)
+        idle = not (self._busy or self._waiting)
         try:
             command = inbox.get(idle, self._recorder.rest_due_s() if idle else None)
         except queue.Empty:
@@ -301,26 +285,6 @@ class Engine:
         for job, response in answers:  # before what is published, which counts them
             guarded(job.on_response, response)
         self._record(seconds, generating, started, context_tokens)
-
-    def _read(self, job: _Job) -> None:
-        """Read a piece of a text, and answer if it is the last."""
-        request = job.request
-        try:
-            if job.reading is None:
-                self._reader = self._reader or self._new_reader()
-                job.reading = self._reader.text(request.input_ids, request.top_log_probs or 0)
-            ended = job.reading.advance()
-        except Exception as error:  # the library raises bare RuntimeError
-            response = unavailable(f"the text could not be read: {error}")
-        else:
-            require_memory()
-            if not ended:
-                return
-            read = job.reading
-            response = Response([], read.log_probs, finish_reason="length", top=read.top)
-        del self._texts[job.ticket]
-        self._recorder.count(requests=1, input_tokens=len(request.input_ids))
-        guarded(job.on_response, response)
 
     def _respond(self, job: _Job, response: Response) -> None:
         self._book(job, response)

@@ -26,8 +26,6 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
-MAX_TOP_LOG_PROBS = 64
-"""The most of the likeliest tokens that a request gets for each place."""
 MAX_REPETITION_PENALTY = 10.0
 _SHAPING = {
     "min_tokens": 0,
@@ -93,8 +91,7 @@ class Limits:
     shaped: bool = True
     """Whether the engine applies penalties and a least length of the output."""
     host: bool = False
-    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS and
-    gives log-probabilities of prompts."""
+    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS."""
 
     @property
     def max_prompt(self) -> int:
@@ -134,8 +131,6 @@ class GenerateRequest:
     frequency_penalty: float = 0.0
     min_p: float = 0.0
     """Least probability of a token that may be drawn, as a part of the likeliest one's."""
-    top_log_probs: int | None = None
-    """Not None: see wire.TOP_LOG_PROBS."""
 
     @property
     def tokens(self) -> int:
@@ -179,13 +174,10 @@ def rows_of(tensors: Tensors) -> Sequence[Tensors]:
     return rows
 
 
-def parse_request(
-    tensors: Tensors, limits: Limits, top_log_probs: int | None = None
-) -> GenerateRequest:
+def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     """Read one request's tensors by the contract and check it against the engine's limits.
 
-    `top_log_probs` is its parameter of that name. Raises RequestError with one sentence that names
-    the tensor and what is allowed.
+    Raises RequestError with one sentence that names the tensor and what is allowed.
     """
     for name in tensors:
         if name not in wire.INPUTS and not (limits.host and name in wire.HOST_INPUTS):
@@ -206,7 +198,6 @@ def parse_request(
         max_new_tokens=min(_scalar(tensors, "request_output_len"), room),
         stop_words=_stop_words(tensors, limits),
         guide=_guide(tensors),
-        top_log_probs=top_log_probs,
         **({"exclude_input": limits.exclude_input} | fields),
     )
     check_request(request, limits)
@@ -308,12 +299,10 @@ def _check_prompt(request: GenerateRequest, limits: Limits) -> None:
     ids = request.input_ids
     if ids.size == 0:
         raise RequestError("input_ids is empty; a prompt needs at least one token")
-    # one that is only read needs no room for an answer
-    longest = limits.max_prompt if request.top_log_probs is None else limits.max_seq_len
-    if ids.size > longest:
+    if ids.size > limits.max_prompt:
         raise RequestError(
             f"the prompt has {ids.size} tokens; "
-            f"the longest admissible prompt is {longest}"
+            f"the longest admissible prompt is {limits.max_prompt}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
     if not _in_vocabulary(ids, limits):
@@ -326,8 +315,7 @@ def _check_prompt(request: GenerateRequest, limits: Limits) -> None:
 
 def _check_numbers(request: GenerateRequest, limits: Limits) -> None:
     ask, last_id = request, limits.vocab_size - 1
-    if ask.top_log_probs is None:
-        _require("request_output_len", ask.max_new_tokens, ask.max_new_tokens >= 1, "at least 1")
+    _require("request_output_len", ask.max_new_tokens, ask.max_new_tokens >= 1, "at least 1")
     if ask.end_id is not None:
         right = f"-1 (none) or an id in 0..{last_id}"
         _require("end_id", ask.end_id, 0 <= ask.end_id <= last_id, right)
@@ -406,8 +394,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         _fits_guide(request, limits)
     if not limits.shaped:
         _fits_no_shaping(request)
-    if request.top_log_probs is not None:
-        _fits_reading(request, request.top_log_probs, limits)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
@@ -415,15 +401,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
-
-
-def _fits_reading(request: GenerateRequest, top: int, limits: Limits) -> None:
-    if limits.labels or not limits.host:
-        raise RequestError("top_log_probs is not supported by this engine; leave it out")
-    if not 0 <= top <= (most := min(MAX_TOP_LOG_PROBS, limits.vocab_size)):
-        raise RequestError(f"top_log_probs is {top}; it must be in 0..{most}")
-    if len(request.input_ids) < 2:
-        raise RequestError("top_log_probs needs a prompt of two tokens at least")
 
 
 def _fits_no_shaping(request: GenerateRequest) -> None:

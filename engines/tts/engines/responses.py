@@ -41,8 +41,6 @@ class Response:
     """Why the request failed; never empty."""
     failure: Failure = Failure.REFUSED
     """The kind of failure, if it failed."""
-    top: list[list[tuple[int, float]]] | None = None
-    """Of a text that was only read: the likeliest tokens at each place of `log_probs`, by rank."""
 
     @property
     def final(self) -> bool:
@@ -149,13 +147,6 @@ def response_tensors(request: GenerateRequest, response: Response) -> dict[str, 
         log_probs = np.array(response.log_probs, dtype=np.float32)
         tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
         tensors["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
-    if response.top is not None:
-        read = np.array(response.log_probs, dtype=np.float32)
-        tensors["output_log_probs"] = read.reshape(1, 1, -1)
-        if request.top_log_probs:
-            top = np.array(response.top, dtype=np.float64)  # holds every id
-            tensors["top_ids"] = top[None, :, :, 0].astype(np.int32)
-            tensors["top_log_probs"] = top[None, :, :, 1].astype(np.float32)
     if response.label_logits is not None:
         logits = np.array(response.label_logits, dtype=np.float32)
         tensors["generation_logits"] = logits.reshape(1, 1, 1, -1)

@@ -148,7 +148,7 @@ class EngineModel:
             name = _client_of(request_id, first) if self._limits.decoupled else ""
             self._start_rows(rows_of(tensors), first, _Client(name, sender, outputs))
             return
-        parsed = parse_request(tensors, self._limits, _top_log_probs(parameters))
+        parsed = parse_request(tensors, self._limits)
         cold = parameters.get(wire.RESET_PREFIX_CACHE) is True
         self._start(parsed, outputs, request_id, sender, cold=cold)
 
@@ -297,13 +297,6 @@ def _first_row(first: Any) -> int:
     if not isinstance(first, int) or not 0 <= first < MOST_ROWS:
         raise RequestError(f"{wire.FIRST_ROW} is {first!r:.100}; it must be in 0..{MOST_ROWS - 1}")
     return first
-
-
-def _top_log_probs(parameters: Mapping[str, Any]) -> int | None:
-    top = parameters.get(wire.TOP_LOG_PROBS)
-    if top is not None and not isinstance(top, int):
-        raise RequestError(f"{wire.TOP_LOG_PROBS} is {top!r:.100}; it must be a whole number")
-    return top
 
 
 def _client_of(request_id: str, first: int) -> str:

@@ -32,9 +32,6 @@ PRM_SCORE = "prm_score"
 
 RESET_PREFIX_CACHE = "reset_prefix_cache"
 """Parameter of a request to the engine host: the prefix cache is emptied before it is computed."""
-TOP_LOG_PROBS = "top_log_probs"
-"""Parameter of a request to the engine host: nothing is generated. The answer has the natural
-log-probabilities of the prompt's tokens but the first, and this many of the likeliest at each."""
 
 FIRST_ROW = "first_row"
 """Parameter of a request by rows: the number of its first one.
@@ -154,13 +151,6 @@ ROW_OUTPUTS: dict[str, str] = {
     ERROR: "BYTES",  # [R, 1], if one of these rows has failed; empty for the others
 }
 """Further outputs of ours for requests by rows: which rows an answer holds, and what they lack."""
-
-READ_OUTPUTS: dict[str, str] = {
-    "top_ids": "INT32",  # [1, N - 1, K]
-    "top_log_probs": "FP32",  # [1, N - 1, K]
-}
-"""Further outputs of the engine host, where TOP_LOG_PROBS asks for K: the likeliest tokens, the
-likeliest first. The prompt's own log-probabilities are in output_log_probs, [1, 1, N - 1]."""
 
 SCORE_OUTPUTS: dict[str, str] = {"score": "FP32", "label_logits": "FP32"}
 """Outputs of `prm`: the probability of the positive label [1, 1], and the label logits [1, n]."""

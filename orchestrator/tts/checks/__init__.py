@@ -51,7 +51,6 @@ BEFORE_BUILD: Sequence[Check] = (
     checkpoints.checkpoint_files,
     checkpoints.lengths,
     model_pair.exchanged,
-    model_pair.own_likelihood,
     model_pair.verifier_length,
     model_pair.labels,
     tensorrt,

@@ -24,7 +24,7 @@ from tts.build.machine_cores import usable_cores
 from tts.build.machine_memory import memory_limit
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
-from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
+from tts.build.spec import HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
@@ -228,11 +228,8 @@ def _formats(
     answers: Answers, verifier: Model, said: Capabilities | None
 ) -> Iterator[tuple[str, str]]:
     """Formats that may be the verifier's, the likeliest first, and why."""
-    target = answers.target
     named = Path(verifier.name)
-    likelihood = (said is None or said.prompt_log_probs) and (
-        isinstance(verifier, ServedModel) or target in FORMATS["likelihood"].targets
-    )
+    likelihood = isinstance(verifier, ServedModel) and (said is None or said.prompt_log_probs)
     if trained := trained_format(named):
         yield trained, f"{verifier.name} was trained with it."
     if (head := _head(verifier, said)) != "labels":

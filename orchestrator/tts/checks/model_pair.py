@@ -60,25 +60,6 @@ def exchanged(inputs: Inputs) -> Iterator[Finding]:
         )
 
 
-def own_likelihood(inputs: Inputs) -> Iterator[Finding]:
-    """A likelihood verifier is another model than the generator."""
-    if len(inputs.deployment.engines()) < 2:
-        return
-    generator, verifier = (spec.tokenizer_folder for spec in inputs.deployment.roles().values())
-    if (
-        inputs.deployment.verifier_model.facts.output == "likelihood"
-        and generator.name == verifier.name
-    ):
-        yield Finding(
-            f"{verifier} is the generator, too",
-            "verifier.checkpoint",
-            "steps that it finds likely are those that it writes anyway: nothing is learned from a "
-            "larger model",
-            "Set verifier.checkpoint to a larger model of the same family.",
-            "warning",
-        )
-
-
 def function(inputs: Inputs) -> Iterator[Finding]:
     """The file of a function that scores is there; nothing of it is executed."""
     spec = inputs.deployment.verifier

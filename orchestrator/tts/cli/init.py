@@ -147,7 +147,7 @@ def init(
             raise ConfigError("--verifier is missing.", hint=_VERIFIER)
     answers = _answers(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
-    answers = with_system_prompt(with_format(answers, base, _format(format_, chosen, judges), said))
+    answers = with_system_prompt(with_format(answers, base, _format(format_, judges), said))
     text = as_text(draft(answers, machine))
     _write(file, text, force=force)
     _print_end(file, answers)
@@ -277,7 +277,7 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
     return _chosen(given, _GPU.format(", ".join(GPUS)), "--gpu", None, read)
 
 
-def _format(given: str | None, target: Target, judges: _Named) -> str | None:
+def _format(given: str | None, judges: _Named) -> str | None:
     from tts.build.errors import ConfigError, did_you_mean
     from tts.build.spec import FORMATS
 
@@ -286,11 +286,8 @@ def _format(given: str | None, target: Target, judges: _Named) -> str | None:
             f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
             hint=did_you_mean(given, list(FORMATS)),
         )
-    if given and judges.is_compiled and target.value not in FORMATS[given].targets:
-        raise ConfigError(
-            f"Format {given} is not for target {target.value}: {FORMATS[given].why_not}.",
-            hint=f"The nearest is --format {FORMATS[given].instead}.",
-        )
+    if given and judges.is_compiled and (why := FORMATS[given].not_compiled):
+        raise ConfigError(f"{why[0].upper()}{why[1:]}.")
     return given
 
 

@@ -54,6 +54,17 @@ class FieldRefused(RequestRefused):
         self.name = name
 
 
+def refuse_top(call: GenerateCall, engine: str) -> None:
+    """Raise FieldRefused for a call that asks for tokens which the engine has not drawn."""
+    if call.top_log_probs:
+        raise FieldRefused(
+            "top_logprobs",
+            engine,
+            "It gives the log-probabilities of the tokens that it draws: a completion asks for "
+            "them alone with logprobs 0.",
+        )
+
+
 def shaped(call: GenerateCall, known: Iterable[str], engine: str) -> dict[str, Any]:
     """How a call changes the distribution, by the names of `Shaping`; raises FieldRefused.
 
@@ -93,6 +104,8 @@ class GenerateCall:
     """Go on after the end of the sequence, up to `max_new_tokens`."""
     log_probs: bool = False
     """Whether `stream` gives the natural logarithm of each token's probability."""
+    top_log_probs: int = 0
+    """How many of the likeliest tokens it gives for each place, too."""
     streaming: bool = True
     """Whether `stream` gives tokens as they come, rather than all at the end."""
     shaping: Shaping | None = None
@@ -108,6 +121,9 @@ class NewTokens:
     """Natural logarithms, one for each of `ids`, if the call asked for them."""
     final: bool = False
     """Whether the output ends here. The end of the iteration says so, too."""
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
+    """The likeliest tokens at the place of each, the likeliest first, if the call asked for them.
+    """
 
 
 class Generator(Protocol):
@@ -139,31 +155,6 @@ class StreamingGenerator(Generator, Protocol):
     async def generate(self, call: GenerateCall) -> list[int]:
         """All that `stream` gives."""
         return [token async for new in self.stream(call) for token in new.ids]
-
-
-@dataclass(slots=True)
-class TextLogProbs:
-    """What a model says of the tokens of a text but the first, each after all before it."""
-
-    log_probs: list[float]
-    """Natural logarithms, of the distribution that nothing has changed."""
-    top: list[list[tuple[int, float]]]
-    """The likeliest tokens at the same places, the likeliest first."""
-
-
-@runtime_checkable
-class ReadingGenerator(Generator, Protocol):
-    """A generator that also tells how likely a text is."""
-
-    @property
-    def reads(self) -> bool:
-        """Whether the engine behind it can."""
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """The log-probabilities of a text of at least two tokens, and the `top` likeliest tokens.
-
-        Raises EndpointError.
-        """
 
 
 def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:

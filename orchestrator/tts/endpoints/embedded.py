@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tts.build.errors import (
     EndpointError,
@@ -44,8 +43,8 @@ from .base import (
     NewTokens,
     ScoreCall,
     StreamingGenerator,
-    TextLogProbs,
     VerifierResult,
+    refuse_top,
     shaped,
 )
 from .retry import MOST_DEATHS, PATIENCE_S, retried
@@ -327,18 +326,10 @@ class EmbeddedGenerator(StreamingGenerator):
         finally:
             await responses.aclose()
 
-    reads = True
-    """See endpoints.ReadingGenerator."""
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """See endpoints.ReadingGenerator; sent again if the engine dies."""
-        request = GenerateRequest(ids.astype(np.int64), 1, top_log_probs=top)
-        response = await self._engine.answer(request)
-        return TextLogProbs(response.log_probs or [], response.top or [])
-
     def _request(self, call: GenerateCall) -> GenerateRequest:
         ids, limits = call.input_ids, self._engine.limits
         greedy = call.temperature == 0
+        refuse_top(call, "the OpenVINO engine")
         return GenerateRequest(
             ids.astype(np.int64),
             max(1, min(call.max_new_tokens, limits.max_seq_len - len(ids))),

@@ -20,9 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tts.build.errors import ConfigError, FunctionError, RequestRefused
 from tts.build.tokenizer import Tokenizer
 
@@ -30,10 +27,8 @@ from .base import (
     GenerateCall,
     Generator,
     NewTokens,
-    ReadingGenerator,
     ScoreCall,
     StreamingGenerator,
-    TextLogProbs,
     Verifier,
     VerifierResult,
     shaped,
@@ -310,23 +305,6 @@ class CheckedGenerator:
             raise _not_async(self._name, answer, "(call) of tts.endpoints.base.Generator", "prompt")
         ids = await answer
         return self._checked(ids, self._name)
-
-    @property
-    def reads(self) -> bool:
-        """See endpoints.ReadingGenerator."""
-        return isinstance(self._inner, ReadingGenerator) and self._inner.reads
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """See endpoints.ReadingGenerator; raises FunctionError for another number of places."""
-        assert isinstance(self._inner, ReadingGenerator)  # `reads` says so
-        read = await self._inner.log_probs(ids, top)
-        if not len(read.log_probs) == len(read.top) == len(ids) - 1:
-            raise FunctionError(
-                f"{name_of(type(self._inner))}.log_probs gave {len(read.log_probs)} numbers and "
-                f"{len(read.top)} lists for a text of {len(ids)} tokens; it must give one of each "
-                "for every token but the first."
-            )
-        return read
 
     def _checked(self, given: Any, name: str) -> list[int]:
         ids = _plain(given)

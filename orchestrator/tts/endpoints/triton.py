@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import grpc
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
@@ -30,8 +29,8 @@ from .base import (
     NewTokens,
     ScoreCall,
     StreamingGenerator,
-    TextLogProbs,
     VerifierResult,
+    refuse_top,
     shaped,
 )
 from .retry import MOST_DEATHS, PATIENCE_S, retried
@@ -45,7 +44,6 @@ from .triton_requests import (
     RequestTemplate,
     Row,
     generate_template,
-    read_request,
     reset_request,
     score_template,
 )
@@ -143,17 +141,6 @@ class TritonConnection:
         """
         attempt = partial(self._generate_once, partial(self._start, row))
         return await retried(attempt, self._comes_back, self.patience_s)
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """The log-probabilities of a text; retried. Raises EndpointError."""
-
-        def start() -> Sample:
-            encode: Encode = lambda number: read_request(number, ids, top)  # noqa: E731
-            return self._whole.streams.start(encode, whole=True)
-
-        attempt = partial(self._sampled_once, start)
-        sample = await retried(attempt, self._comes_back, self.patience_s)
-        return _read(sample.answer, top)
 
     async def score(self, row: Row) -> float:
         """What the verifier says of a chain; retried. Raises EndpointError."""
@@ -257,19 +244,16 @@ class TritonConnection:
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
     async def _generate_once(self, start: Callable[[], Sample], least_s: float = 0.0) -> list[int]:
-        return (await self._sampled_once(start, least_s)).ids
-
-    async def _sampled_once(self, start: Callable[[], Sample], least_s: float = 0.0) -> Sample:
         self._see_that_it_is_back()
         with _translation(wire.GENERATOR, self.address):
             sample = start()
             try:
                 async with self._silence.limited(least_s):
-                    sample.ids = (await sample.next()).ids
+                    new = await sample.next()
             finally:
                 sample.cancel()
         self._deaths = 0
-        return sample
+        return new.ids
 
     def _token_streams(self) -> Streams:
         """Those of a new channel after a failure.
@@ -369,15 +353,6 @@ class TritonGenerator(StreamingGenerator):
         flags = call.streaming, call.log_probs
         return self._connection.stream(self._row(call, flags).encode)
 
-    @property
-    def reads(self) -> bool:
-        """See endpoints.ReadingGenerator: TensorRT-LLM hands over whole logits alone."""
-        return self._connection.host
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """See endpoints.ReadingGenerator; retried."""
-        return await self._connection.log_probs(ids, top)
-
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> Row:
         """The request for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
@@ -390,10 +365,11 @@ class TritonGenerator(StreamingGenerator):
                 draw = "top_k"
                 scalars.append(call.top_k)
         shaping: tuple[tuple[str, float], ...] = ()
+        host = self._connection.host
+        engine = "the OpenVINO engine" if host else "TensorRT-LLM's model"
+        refuse_top(call, engine)
         if call.shaping:
-            host = self._connection.host
             known = HOST_SHAPING if host else WIRE_SHAPING
-            engine = "the OpenVINO engine" if host else "TensorRT-LLM's model"
             shaping = tuple(shaped(call, known, engine).items())
         template = self._template(
             call.stop_at_step,
@@ -458,19 +434,6 @@ def _scores_of(answer: Any) -> Iterator[tuple[int, float | Exception]]:
     scores = np.frombuffer(raw.get("score", b""), "<f4").tolist() or [math.nan] * len(numbers)
     for number, score, error in zip(numbers, scores, errors, strict=True):
         yield number, ErrorAnswer(error) if error else score
-
-
-def _read(answer: Any, top: int) -> TextLogProbs:
-    """What the engine host says of a text."""
-    log_probs = np.frombuffer(_output(answer, "output_log_probs"), "<f4").tolist()
-    if not top:
-        return TextLogProbs(log_probs, [[] for _ in log_probs])
-    ids, values = (
-        np.frombuffer(_output(answer, name), kind).reshape(-1, top).tolist()
-        for name, kind in (("top_ids", "<i4"), ("top_log_probs", "<f4"))
-    )
-    rows = zip(ids, values, strict=True)
-    return TextLogProbs(log_probs, [list(zip(*row, strict=True)) for row in rows])
 
 
 def _output(answer: Any, name: str) -> bytes:

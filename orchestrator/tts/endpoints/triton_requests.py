@@ -214,18 +214,6 @@ def score_template() -> RequestTemplate:
     )
 
 
-def read_request(number: str, ids: npt.NDArray[np.int32], top: int) -> bytes:
-    """What asks the engine host for the log-probabilities of a text."""
-    message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id=number)
-    message.parameters[wire.TOP_LOG_PROBS].int64_param = top
-    names = ["output_ids", "sequence_length", "output_log_probs"]
-    for name in [*names, *(wire.READ_OUTPUTS if top else ())]:
-        message.outputs.add(name=name)
-    message.inputs.add(name="input_ids", datatype="INT32", shape=[1, len(ids)])
-    message.raw_input_contents.append(ids.astype("<i4", copy=False).tobytes())
-    return _by_hand(message, input_lengths=len(ids), request_output_len=1)
-
-
 def stop_request(number: str) -> bytes:
     """What stops the sample of this id. The lengths mean nothing; the model requires them."""
     message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id=number)

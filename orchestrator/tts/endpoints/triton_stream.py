@@ -118,10 +118,6 @@ class Sample:
         self._log_probs: list[float] = []
         self.final = False
         """Whether it has ended, or is wanted no more."""
-        self.ids: list[int] = []
-        """All tokens of a request that is answered once."""
-        self.answer: Any = None
-        """The answer, a ModelInferResponse, to what is answered once."""
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._woken = -math.inf
@@ -167,7 +163,6 @@ class Sample:
         ids, log_probs = _tokens(answer, whole=whole)
         if log_probs:  # TensorRT-LLM's are those of the whole output so far
             self._log_probs += log_probs[len(log_probs) - len(ids) :]
-        self.answer = answer if whole else None
         self.give(ids, final=whole or answer.parameters[_FINAL].bool_param)
         return self.final
 

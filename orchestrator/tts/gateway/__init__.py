@@ -28,7 +28,7 @@ docs/reference/gateway-api.md.
 | search_request, searches | which search is asked for; its response |
 | closing | a search's answer in the form that was asked for |
 | running_searches | searches while they run; the same request twice is one search |
-| pooling, tokens, log_probs | scores of steps; texts and token ids; log-probabilities |
+| pooling, tokens | scores of steps; texts and token ids |
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |

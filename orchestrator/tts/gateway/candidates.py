@@ -155,7 +155,7 @@ class _Draw(RunningSearch[_Outcome]):
             top_p=config.top_p if config else request.top_p,
         )
         calls = generator.calls(
-            [turn.prompt], sampled, [self._room], logs=False, guide=turn.guide, charged=True
+            [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True
         )
         marks = turn.tools.marks if turn.tools else None
         self._samples = [generator.sample(0, call, request, marks) for call in calls]

@@ -7,7 +7,6 @@ from functools import partial
 from . import candidates, plain, searches
 from .candidates import CandidateTurn
 from .exchange import Exchange
-from .log_probs import WantedLogs
 from .openai.answers import CHAT, TEXT
 from .openai.errors import bad_request
 from .openai.messages import ChatMessage
@@ -52,17 +51,9 @@ async def completions(service: Service, exchange: Exchange) -> None:
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
     _check(request)
-    tokenizer = service.generator.models.generator
     prompts = await _tokenised(service, request)
     if not all(prompts):
         raise bad_request("A prompt is empty: it has no tokens.", "prompt")
-    echo = [
-        prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
-        for prompt in (request.prompts if request.echo else ())
-    ]
-    logs = None
-    if request.logprobs is not None:
-        logs = WantedLogs("logprobs", request.logprobs, request.echo)
     key = str(request.prompts[0])
     await plain.answer(
         service,
@@ -71,8 +62,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
         prompts,
         TEXT,
         key=key,
-        logs=logs,
-        echo=echo,
+        logs=request.logprobs,
         guide=form.guide if form else None,
     )
 
@@ -229,10 +219,10 @@ async def _with_tools(
     )
 
 
-def _logs(request: ChatRequest) -> WantedLogs | None:
+def _logs(request: ChatRequest) -> int | None:
     if request.top_logprobs and not request.logprobs:
         raise bad_request("top_logprobs needs logprobs: true.", "top_logprobs")
-    return WantedLogs("top_logprobs", request.top_logprobs) if request.logprobs else None
+    return request.top_logprobs if request.logprobs else None
 
 
 async def _form(service: Service, request: Request, body: bytes) -> OutputForm | None:

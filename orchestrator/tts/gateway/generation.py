@@ -10,15 +10,14 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from tts.build.errors import CheckpointError
-from tts.endpoints.base import GenerateCall, Shaping, TextLogProbs
+from tts.endpoints.base import GenerateCall, Shaping
 from tts.engines.wire import Guide
 from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
 from tts.search import node_seed
-from tts.session.endpoints import reads, routed_log_probs, routed_stream
+from tts.session.endpoints import routed_stream
 from tts.session.replicas import Replicas
 
 from .chat_shapes import ChatShapes
@@ -40,8 +39,8 @@ class Delta:
     sample: SampleText
     text: str
     ids: list[int] = field(default_factory=list)
-    log_probs: list[float | None] = field(default_factory=list)
-    """Of each of `ids`; None for the first token of a prompt."""
+    log_probs: list[float] = field(default_factory=list)
+    """Of each of `ids`, where somebody asked."""
     top: list[list[tuple[int, float]]] = field(default_factory=list)
     """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
@@ -68,15 +67,6 @@ class TextGenerator:
         self._new_detokenizer = detokenizers(models.generator)
 
     @property
-    def reads(self) -> bool:
-        """Whether it tells how likely a text is."""
-        return reads(self._replicas)
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int, key: str) -> TextLogProbs:
-        """See `routed_log_probs`."""
-        return await routed_log_probs(self._replicas, ids, top, key)
-
-    @property
     def context(self) -> int:
         """Tokens of prompt and output together, at most."""
         return self.models.deployment.generator.max_seq_len
@@ -100,14 +90,15 @@ class TextGenerator:
         request: Request,
         limits: Sequence[int],
         *,
-        logs: bool,
+        logs: int | None = None,
         guide: Guide | None = None,
         charged: bool = False,
     ) -> list[GenerateCall]:
         """A call for each choice: n for each prompt, each with a seed of its own.
 
-        `guide` is the grammar that each output follows. `charged`: somebody pays for each token,
-        also of an output that is left before its end.
+        `logs`: with log-probabilities, and those of so many of the likeliest tokens. `guide` is the
+        grammar that each output follows. `charged`: somebody pays for each token, also of an output
+        that is left before its end.
         """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
@@ -126,7 +117,8 @@ class TextGenerator:
                 top_k=max(request.top_k or 0, 0),
                 stop_words=tuple((token,) for token in request.stop_token_ids),
                 ignore_end=request.ignore_eos,
-                log_probs=logs,
+                log_probs=logs is not None,
+                top_log_probs=logs or 0,
                 # else there is nothing to be seen early
                 streaming=request.stream or bool(request.stops) or charged,
                 shaping=shaping,
@@ -180,7 +172,7 @@ class TextGenerator:
                 self.chats.render(shown, generation_prompt=True)
         request = Request(model="", temperature=0.0, stream=True)
         prompt = self.models.generator.encode("1")
-        (call,) = self.calls([prompt], request, [1], logs=False)
+        (call,) = self.calls([prompt], request, [1])
         record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
         async with aclosing(self.deltas(call, self.sample(0, call, request), record, "")) as deltas:
             async for _ in deltas:
@@ -202,14 +194,15 @@ class TextGenerator:
         async with aclosing(routed_stream(self._replicas, call, key, sent)) as stream:
             async for new in stream:
                 record.t3 = record.t3 or time.monotonic()
-                if call.log_probs and len(new.log_probs) != len(new.ids):
+                told = (call.log_probs, new.log_probs), (call.top_log_probs, new.top)
+                if any(wanted and len(given) != len(new.ids) for wanted, given in told):
                     raise bad_request(
-                        "The generator of this gateway gives no log-probabilities.",
+                        "The generator of this gateway gives no such log-probabilities.",
                         "logprobs",
                         "unsupported_parameter",
                     )
                 text = sample.take(new)
-                yield Delta(sample, text, new.ids, list(new.log_probs), finish=sample.finish)
+                yield Delta(sample, text, new.ids, new.log_probs, new.top, sample.finish)
                 if sample.finish:
                     return
 

@@ -14,7 +14,6 @@ from tts.engines.wire import Guide
 
 from .exchange import Exchange
 from .generation import CallingDelta, Delta
-from .log_probs import WantedLogs, require_reader, with_read_logs
 from .openai.answers import Answer, AnswerForm, usage_of
 from .openai.errors import ApiError, bad_request
 from .openai.events import DONE, Events
@@ -34,19 +33,17 @@ async def answer(
     form: AnswerForm,
     *,
     key: str,
-    logs: WantedLogs | None = None,
-    echo: Sequence[str] = (),
+    logs: int | None = None,
     guide: Guide | None = None,
     turn: ToolTurn | None = None,
 ) -> None:
-    """Generate n choices for each prompt, and respond. `echo` is put before the choices of each.
+    """Generate n choices for each prompt, and respond.
 
-    `key` names the conversation, which stays on one replica. `guide` is the grammar that outputs
-    follow, `turn` how calls of tools stand in them.
+    `key` names the conversation, which stays on one replica. `logs`: with log-probabilities, and
+    those of so many of the likeliest tokens. `guide` is the grammar that outputs follow, `turn` how
+    calls of tools stand in them.
     """
-    if logs:
-        require_reader(service.generator, logs)
-    if logs and service.filters.of_output:
+    if logs is not None and service.filters.of_output:
         raise bad_request(
             "logprobs are not given here: answers are filtered, and they would tell what was.",
             "logprobs",
@@ -58,7 +55,7 @@ async def answer(
         prompts,
         request,
         limits,
-        logs=bool(logs and not logs.reads),
+        logs=logs,
         guide=guide,
         charged=exchange.key is not None,
     )
@@ -69,13 +66,10 @@ async def answer(
     if service.recorder.keeps_prompts:
         tokenizer = generator.models.generator
         exchange.record.prompt = "\n\n".join(tokenizer.decode(prompt) for prompt in prompts)
-    prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
     response = PlainResponse(
-        service, exchange, request, form, samples, prefixes, logs=logs, calling=turn is not None
+        service, exchange, request, form, samples, logs=logs is not None, calling=turn is not None
     )
     deltas = generator.merged(calls, samples, exchange.record, key)
-    if logs and logs.reads:
-        deltas = with_read_logs(deltas, generator, calls, logs, exchange.record, key)
     if turn:
         deltas = reading_calls(deltas, turn, len(samples))
     limit_s = service.settings.deadline_s
@@ -100,28 +94,22 @@ class PlainResponse:
         request: Request,
         form: AnswerForm,
         samples: Sequence[SampleText],
-        prefixes: Sequence[str],
         *,
-        logs: WantedLogs | None,
+        logs: bool,
         calling: bool,
     ) -> None:
-        """`prefixes` stand before the samples; `logs`: with log-probabilities.
-
-        `calling`: the deltas are `CallingDelta`.
-        """
+        """`logs`: with log-probabilities. `calling`: the deltas are `CallingDelta`."""
         self._exchange = exchange
         self._request = request
         self._form = form
         self._samples = samples
-        self._prefixes = prefixes
         self._logs = logs
         self._token_texts = service.generator.models.generator.token_texts if logs else []
         self._keeps_answer = service.recorder.keeps_prompts
-        self._texts = list(prefixes)
+        self._texts = [""] * len(samples)
         """The samples' texts so far, where somebody will ask for them."""
-        said = [] if logs and logs.echo else prefixes
-        self._offsets = [len(prefix) for prefix in said] or [0] * len(prefixes)
-        """How many characters of each text have log-probabilities already, or stand before."""
+        self._offsets = [0] * len(samples)
+        """How many characters of each text have log-probabilities already."""
         self._calling = calling
         self._calls: list[list[ToolCall]] = [[] for _ in samples]
         self._id = exchange.record.id
@@ -174,8 +162,6 @@ class PlainResponse:
                     begun.add(index)
                     if form.chats:
                         data = events.role(index)
-                    elif self._prefixes[index]:
-                        data = events.text(index, self._prefixes[index])
                 if self._logs and delta.ids:
                     data += events.choice(index, delta.text, logprobs=self._log_probs(delta))
                 elif delta.text:

@@ -134,7 +134,6 @@ def _refuse_unsupported(request: Request) -> None:
         *((name, True) for name in (request.shaping or PLAIN).changes()),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("top_logprobs", getattr(request, "top_logprobs", 0)),
-        ("echo", getattr(request, "echo", False)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),
     ):
         if given:

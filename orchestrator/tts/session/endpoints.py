@@ -7,17 +7,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from tts.build.errors import EndpointUnavailable, RequestRefused
+from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import (
     Connection,
     GenerateCall,
     Generator,
     NewTokens,
-    ReadingGenerator,
     ScoreCall,
-    TextLogProbs,
     Verifier,
     VerifierResult,
     stream_of,
@@ -86,28 +83,6 @@ async def routed_stream(
         ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
         call = replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))
     yield NewTokens([], final=True)  # only the word that it ends here was missing
-
-
-def reads(replicas: Replicas) -> bool:
-    """Whether its generators tell how likely a text is; one stands for all."""
-    generators = [pair.generator for pair in replicas.pairs]
-    return all(isinstance(each, ReadingGenerator) and each.reads for each in generators[:1])
-
-
-async def routed_log_probs(
-    replicas: Replicas, ids: npt.NDArray[np.int32], top: int, key: str = ""
-) -> TextLogProbs:
-    """The log-probabilities of a text; see endpoints.ReadingGenerator. Raises EndpointError.
-
-    Texts with the same `key` go to the same replica if possible.
-    """
-
-    async def read(pair: EnginePair) -> TextLogProbs:
-        if not isinstance(pair.generator, ReadingGenerator):
-            raise RequestRefused("This generator gives no log-probabilities of texts.")
-        return await pair.generator.log_probs(ids, top)
-
-    return await replicas.call(read, key)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,6 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from tts.build.errors import (
     ConfigError,
     EndpointTimeout,
@@ -25,10 +22,8 @@ from tts.endpoints.base import (
     Connection,
     GenerateCall,
     NewTokens,
-    ReadingGenerator,
     ScoreCall,
     StreamingGenerator,
-    TextLogProbs,
     Verifier,
     VerifierResult,
 )
@@ -207,7 +202,7 @@ class RemoteConnection:
         """The generator; see Connection."""
         if server := self._servers.get("generator"):
             making = partial(server.generator, end_id, step_stop_words, end_stop_words)
-            return _LateGenerator(server, making)
+            return _LateGenerator(making)
         assert self._beside is not None
         return self._beside.generator(
             end_id=end_id, step_stop_words=step_stop_words, end_stop_words=end_stop_words
@@ -233,8 +228,7 @@ class RemoteConnection:
 class _LateGenerator(StreamingGenerator):
     """A generator that is made when it is first asked: by then it is known how."""
 
-    def __init__(self, server: RemoteServer, make: Callable[[], StreamingGenerator]) -> None:
-        self._server = server
+    def __init__(self, make: Callable[[], StreamingGenerator]) -> None:
         self._made = cache(make)
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
@@ -242,16 +236,6 @@ class _LateGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         return await self._made().generate(call)
-
-    @property
-    def reads(self) -> bool:
-        known = self._server.capabilities
-        return known is not None and known.prompt_log_probs
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        made = self._made()
-        assert isinstance(made, ReadingGenerator)  # `reads` says so
-        return await made.log_probs(ids, top)
 
 
 class _LateVerifier:

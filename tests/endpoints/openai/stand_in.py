@@ -168,7 +168,10 @@ class StandIn:
         if body.get("logprobs"):
             named = [TOKENIZER.decode([each]) for each in tokens]
             probs = [log_prob([*ids, *before], each) for each in tokens]
-            top = [{name: prob} for name, prob in zip(named, probs, strict=True)]
+            if body.get("return_tokens_as_token_ids"):
+                named = [f"token_id:{each}" for each in tokens]
+            others = {f"token_id:{n}": -20.0 - n for n in range(body["logprobs"] - 1)}
+            top = [others | {name: prob} for name, prob in zip(named, probs, strict=True)]
             choice["logprobs"] = {
                 "text_offset": [0] * len(tokens),
                 "token_logprobs": probs,

@@ -41,7 +41,7 @@ SGLANG_ANSWER = {  # by its documentation: /generate with return_logprob and tok
         "completion_tokens": 2,
         "output_token_logprobs": [[-0.25, 12095, None], [-1.5, 13, None]],
         "output_token_ids_logprobs": [[[-0.25, 14, None], [-1.25, 15, None]]],
-        "input_top_logprobs": [None, [[-2.0, 11, None], [-2.5, 7, None]], [[-0.1, 8, None]]],
+        "output_top_logprobs": [[[-0.25, 12095, None], [-1.75, 7, None]], [[-0.1, 8, None]]],
         "input_token_logprobs": [[None, 10, None], [-2.0, 11, None], [-3.0, 12, None]],
     },
 }
@@ -90,8 +90,6 @@ def test_a_prompt_that_was_answered():
     first, *rest = VLLM.prompts.read(said("vllm", "prompt"), [10, 11, 12, 13])
     assert first is None
     assert rest == pytest.approx([-21.3155, -21.1852, -21.1348], abs=1e-3)
-    likeliest = VLLM.prompts.top(said("vllm", "prompt"))
-    assert [dict(row)[token] for row, token in zip(likeliest, [11, 12, 13], strict=True)] == rest
     with pytest.raises(EndpointError, match="where token 9 should be"):
         VLLM.prompts.read(said("vllm", "prompt"), [10, 9, 12, 13])
 
@@ -100,10 +98,10 @@ def test_an_answer_of_sglang_by_its_documentation():
     piece = SGLANG.piece(SGLANG_ANSWER)
     assert (piece.ids, piece.end, piece.so_far) == ([12095, 13], "length", 2)
     assert piece.log_probs == [-0.25, -1.5]
+    assert piece.top == [{12095: -0.25, 7: -1.75}, {8: -0.1}]
     found = SGLANG.labels.read(SGLANG_ANSWER)
     assert label_score(found, (14, 15), ("", "")) == pytest.approx(1 / (1 + math.exp(-1)))
     assert SGLANG.prompts.read(SGLANG_ANSWER, [10, 11, 12]) == [None, -2.0, -3.0]
-    assert SGLANG.prompts.top(SGLANG_ANSWER) == [[(11, -2.0), (7, -2.5)], [(8, -0.1)]]
     aborted = copy.deepcopy(SGLANG_ANSWER)
     aborted["meta_info"]["finish_reason"] = {"type": "abort", "message": "out of memory"}
     with pytest.raises(EndpointUnavailable, match="out of memory"):
@@ -135,6 +133,10 @@ def test_a_sample_is_spelled_as_each_server_reads_it():
     assert SGLANG.sample("m", Ask([1], 5))["sampling_params"]["top_k"] == -1
     body = TRTLLM.sample("m", ask)
     assert (body["detokenize"], body["include_stop_str_in_output"]) == (False, True)
+    likeliest = Ask([1], 5, log_probs=True, top=3)
+    assert SGLANG.sample("m", likeliest)["top_logprobs_num"] == 3
+    body = VLLM.sample("m", likeliest)
+    assert (body["logprobs"], body["return_tokens_as_token_ids"]) == (3, True)
     text = TEXT.sample("m", Ask("one", 5))
     assert text.keys() == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed"}
 

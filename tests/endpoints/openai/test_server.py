@@ -135,6 +135,23 @@ def test_streamed_tokens_are_those_of_the_whole_answer_with_their_log_probabilit
     assert len(news) == {"vllm": 3, "llama": 1}[kind]
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+def test_the_likeliest_tokens_come_with_those_that_are_drawn(streaming):
+    async def go():
+        async with opened(StandIn("vllm", [40, 41, END])) as (_, generator):
+            call = replace(CALL, log_probs=True, top_log_probs=2, streaming=streaming)
+            return [new async for new in stream_of(generator, call)]
+
+    news = asyncio.run(go())
+    drawn_ones = [pair for new in news for pair in zip(new.ids, new.log_probs, strict=True)]
+    assert [row for new in news for row in new.top] == [[each, (0, -20.0)] for each in drawn_ones]
+
+
+def test_a_server_that_names_no_ids_of_the_likeliest_tokens_is_not_asked_for_them():
+    with pytest.raises(RequestRefused, match="top_logprobs is not supported by this server"):
+        generated(StandIn("llama"), replace(CALL, log_probs=True, top_log_probs=2))
+
+
 @pytest.mark.parametrize("left_out", [set(), {3}, {11}])
 def test_llama_cpp_is_asked_in_one_piece_where_its_stream_leaves_a_token_out(left_out):
     stand_in = StandIn("llama")

@@ -16,10 +16,11 @@ from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
+from tts.build.verifiers.likelihood import last_step
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.openai.answers import share
 from tts.endpoints.openai.server import OpenAIServer
-from tts.endpoints.openai.verifier import head_score, last_step
+from tts.endpoints.openai.verifier import head_score
 
 IDS = [30, 31, 32]
 
@@ -87,10 +88,10 @@ def test_a_likelihood_is_the_geometric_mean_over_the_last_step():
     spec = section("demo-generator", format="likelihood")
     tokenizer = Tokenizer(Path(spec.checkpoint))
     dialogue = verifier_dialogue(tokenizer, spec)
-    ids = dialogue.extend(dialogue.first("What is 1 + 1?", "First."), "So it is 2.").tolist()
+    ids = dialogue.extend(dialogue.first("What is 1 + 1?", "First."), "So it is 2.")
     score, (body,) = scored(StandIn(), spec, ids)
     vocabulary = read_model_config(tokenizer.checkpoint).vocab_size
-    tokens, places = last_step(ids, vocabulary)
+    tokens, places = (each.tolist() for each in last_step(ids, vocabulary))
     assert tokenizer.decode([tokens[place] for place in places]) == "So it is 2."
     assert body["prompt"] == tokens
     mean = math.fsum(log_prob(tokens[:place], tokens[place]) for place in places) / len(places)

@@ -4,7 +4,7 @@
 |---|---|
 | target | the target's interface to the build: settings, plan, export, verification |
 | export | a checkpoint as a stateful OpenVINO model, saved |
-| transformer, likelihood | the graph of a causal model; of a likelihood verifier |
+| transformer | the graph of a causal model |
 | verify | the exported engine against transformers |
 | memory | what a pair takes of its machine's memory, and whether there is so much |
 | threads | how the machine's cores are divided |

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..checkpoint import Checkpoint
 from ..spec import Precision
-from .likelihood import Likelihood
 from .transformer import Transformer
 
 if TYPE_CHECKING:
@@ -25,18 +24,14 @@ def export_model(
     checkpoint: Checkpoint,
     precision: Precision,
     label_token_ids: Sequence[int] | None = None,
-    *,
-    likelihood: bool = False,
 ) -> Model:
     """Build the model of a checkpoint.
 
     With `label_token_ids` the output vocabulary is these tokens in this order, and the embedding
     keeps the whole vocabulary; of a checkpoint with a head of its own it is the head's two columns
-    (see head_layers). With `likelihood` the output is how likely each step is (see likelihood.py).
-    Weights are mapped from the checkpoint, so it must stay in place until the model is saved.
+    (see head_layers). Weights are mapped from the checkpoint, so it must stay in place until the
+    model is saved.
     """
-    if likelihood:
-        return Likelihood(checkpoint, precision).model()
     return Transformer(checkpoint, precision, label_token_ids).model()
 
 

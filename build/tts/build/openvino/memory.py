@@ -26,11 +26,10 @@ from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
 from ..errors import ConfigError
-from ..inputs import Inputs, is_likelihood, judged_by
+from ..inputs import Inputs, judged_by
 from ..machine_memory import memory_available, memory_limit
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
-from .likelihood import likelihood_columns
 from .transformer import label_precision
 
 MIB = 1 << 20
@@ -111,7 +110,7 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMem
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
-    whole = role == "generator" or is_likelihood(spec)
+    whole = role == "generator"
     if not whole:  # its head is cut to the labels, or is one of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
         rows = _LABELS + inner_layers * shape.hidden_size
@@ -154,18 +153,14 @@ def _computed_bytes(spec: EngineSpec) -> int:
 
 def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
     columns = shape.num_layers * shape.num_kv_heads * shape.head_dim
-    if is_likelihood(spec):
-        columns += likelihood_columns(shape)
     return 2 * columns * _computed_bytes(spec)
 
 
 def _working(shape: ModelConfig, spec: EngineSpec, role: Role) -> int:
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
-    logits = shape.vocab_size if role == "generator" or is_likelihood(spec) else _LABELS
+    logits = shape.vocab_size if role == "generator" else _LABELS
     rows = min(spec.max_batch_size, spec.max_num_tokens)
-    if is_likelihood(spec):
-        rows = 2 * spec.max_num_tokens  # those of every token, and their softmax
     each = _computed_bytes(spec)
     return spec.max_num_tokens * width * each + rows * logits * (4 + each)
 

@@ -13,7 +13,7 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
 from ..errors import BuildError
 from ..extras import how_to_install
-from ..inputs import EngineInputs, is_likelihood
+from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
@@ -31,11 +31,8 @@ def settings_for(inputs: EngineInputs) -> Settings:
     labels: JsonValue = None
     stated: Settings = {}
     if isinstance(spec, VerifierSpec):
-        if spec.facts.output == "logits":
-            labels = [spec.labels.positive, spec.labels.negative]
-            stated = {"head": spec.head} if spec.head else {}
-        else:
-            stated = {"output": spec.facts.output}
+        labels = [spec.labels.positive, spec.labels.negative]
+        stated = {"head": spec.head} if spec.head else {}
     return {
         "target": inputs.deployment.target,
         "role": inputs.role,
@@ -81,17 +78,13 @@ def make_engine(
     precision, labels = plan.config.precision, plan.config.label_token_ids
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
-    likelihood = is_likelihood(plan.spec)
-    model = export_model(checkpoint, precision, labels, likelihood=likelihood)
-    save_model(model, folder)
+    save_model(export_model(checkpoint, precision, labels), folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
-    return VerificationOutcome(
-        verify_engine(folder, checkpoint, precision, labels, likelihood=likelihood), None
-    )
+    return VerificationOutcome(verify_engine(folder, checkpoint, precision, labels), None)
 
 
 def preview(inputs: EngineInputs) -> list[str]:

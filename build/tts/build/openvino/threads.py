@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..inputs import EngineInputs, Inputs, is_likelihood
+from ..inputs import EngineInputs, Inputs
 from ..machine_cores import usable_cores
 from ..spec import Deployment, Role
 from ..tensorrt.engine_memory import parameters
@@ -84,5 +84,4 @@ def threads_in_words(deployment: Deployment) -> str:
 def _weights(inputs: EngineInputs) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
     counted = parameters(inputs.shape)
-    whole = inputs.role == "generator" or is_likelihood(inputs.spec)
-    return counted.active + (counted.head if whole else 0)
+    return counted.active + (counted.head if inputs.role == "generator" else 0)

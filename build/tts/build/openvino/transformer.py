@@ -150,13 +150,13 @@ class Transformer:
             node.set_friendly_name(name)
             node.output(0).get_tensor().set_names({name})
         ids = inputs["input_ids"]
-        self.beam_idx, self.positions = inputs["beam_idx"], inputs["position_ids"]
+        self.beam_idx = inputs["beam_idx"]
         self.batch = ops.gather(ops.shape_of(ids), self._ints(0), self._int(0))
-        self.rotary = self._rotary(self.positions)
+        self.rotary = self._rotary(inputs["position_ids"])
         self.mask = self._mask(ids, inputs["attention_mask"])
 
         self.table = matrix(self._tensor(EMBEDDING), self.precision)
-        hidden = ops.gather(self.table, self._tokens(ids), self._int(0))
+        hidden = ops.gather(self.table, ids, self._int(0))
         for index in range(config.num_layers):
             hidden = self._layer(layer_prefix(index), hidden)
         logits = self._logits(self._norm(hidden, FINAL_NORM))
@@ -164,10 +164,6 @@ class Transformer:
         result.set_friendly_name("logits")
         logits.output(0).get_tensor().set_names({"logits"})
         return Model([result], self.sinks, list(inputs.values()), self.checkpoint.path.name)
-
-    def _tokens(self, ids: Node) -> Node:
-        """The tokens that input ids stand for: themselves."""
-        return ids
 
     def _logits(self, hidden: Node) -> Node:
         """The engine's output, from the last layer's output [batch, tokens, hidden]."""

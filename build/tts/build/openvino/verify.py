@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +55,6 @@ class _Case:
     mask: Array
     positions: Array
     steps: tuple[int, ...]
-    codes: Array | None = None
-    """The codes in the ids of a likelihood verifier (verifiers/likelihood.py)."""
-
-    @property
-    def compared(self) -> Array:
-        """Where the engine's answer means something."""
-        real: Array = self.mask == 1
-        return real if self.codes is None else real & (self.codes > 0)
 
 
 def missing_packages() -> list[str]:
@@ -75,27 +67,18 @@ def verify_engine(
     checkpoint: Checkpoint,
     precision: Precision,
     label_token_ids: Sequence[int] | None = None,
-    *,
-    likelihood: bool = False,
 ) -> Verification:
-    """Compare the engine in `folder` with transformers; raises BuildError when they disagree.
-
-    For a `likelihood` engine, its pair of logits is compared at every token of a step.
-    """
+    """Compare the engine in `folder` with transformers; raises BuildError when they disagree."""
     cases = _cases(checkpoint)
-    if likelihood:
-        label_token_ids = None
-        cases = [_with_steps(case) for case in cases if _consecutive(case)]
     exact, stored = _reference(checkpoint, precision, label_token_ids, cases)
     largest = float(np.max([np.abs(logits).max() for logits in exact]))
-    rows = checkpoint.config.vocab_size
-    errors = _errors(folder, "fp32", cases, [each.logits for each in stored], rows)
+    errors = _errors(folder, "fp32", cases, [each.logits for each in stored])
     limits = [ROUNDINGS * max(each.rounding, LEAST_ROUNDING * largest) for each in stored]
     for error, limit in zip(errors, limits, strict=True):
         _require_near(checkpoint, "in fp32 arithmetic", error, limit, largest)
     served = errors
     if precision != "fp32":
-        served = _errors(folder, precision, cases, exact, rows)
+        served = _errors(folder, precision, cases, exact)
         what = f"as served in {precision}"
         _require_near(checkpoint, what, _most(served), SERVED_TOLERANCE * largest, largest)
     return Verification(
@@ -146,38 +129,8 @@ def _cases(checkpoint: Checkpoint) -> list[_Case]:
     return [*alone, _Case(spread.ids, spread.mask, positions, spread.steps), padded]
 
 
-def _consecutive(case: _Case) -> bool:
-    """Whether every token's position is one more than that of the token before."""
-    return bool((case.positions.max(axis=1) + 1 == case.mask.sum(axis=1)).all())
-
-
-def _with_steps(case: _Case) -> _Case:
-    """The same tokens as a prompt of one token and steps of three, whose last does not count."""
-    positions = case.positions
-    codes = 2 * ((positions + 2) // 3) + (positions % 3 > 0)
-    return replace(case, codes=np.where(positions > 0, codes, 0))
-
-
-def _step_logits(case: _Case, logits: Array) -> Array:
-    """The answer expected of a likelihood engine for these logits of the model."""
-    assert case.codes is not None
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    chosen = np.take_along_axis(log_probs[:, :-1], case.ids[:, 1:, None], axis=-1)[..., 0]
-    answers = np.zeros((*case.ids.shape, 2))
-    for row, token in zip(*np.nonzero(case.compared), strict=True):
-        same = case.codes[row, 1 : token + 1] == case.codes[row, token] | 1
-        mean = chosen[row, :token][same].mean()
-        answers[row, token] = mean, np.log(-np.expm1(mean))
-    return answers
-
-
 def _errors(
-    folder: Path,
-    precision: Precision,
-    cases: Sequence[_Case],
-    reference: Sequence[Array],
-    vocab_size: int,
+    folder: Path, precision: Precision, cases: Sequence[_Case], reference: Sequence[Array]
 ) -> list[float]:
     """The largest error of a logit in each case."""
     import openvino
@@ -194,18 +147,17 @@ def _errors(
     for case, expected in zip(cases, reference, strict=True):
         request = model.create_infer_request()
         logits, start = [], 0
-        ids = case.ids if case.codes is None else case.ids + case.codes * vocab_size
         for step in case.steps:
             end = start + step
             inputs = {
-                "input_ids": ids[:, start:end],
+                "input_ids": case.ids[:, start:end],
                 "attention_mask": case.mask[:, :end],
                 "position_ids": case.positions[:, start:end],
                 "beam_idx": np.arange(len(case.ids), dtype=np.int32),
             }
             logits.append(request.infer(inputs)["logits"].copy())
             start = end
-        difference = np.abs(np.concatenate(logits, axis=1) - expected)[case.compared]
+        difference = np.abs(np.concatenate(logits, axis=1) - expected)[case.mask == 1]
         errors.append(float(difference.max(initial=0.0)))
     return errors
 
@@ -245,8 +197,7 @@ def _reference(
             "position_ids": torch.from_numpy(case.positions),
         }
         if not head:
-            whole = np.asarray(model(**inputs).logits.numpy())
-            return whole if case.codes is None else _step_logits(case, whole)
+            return np.asarray(model(**inputs).logits.numpy())
         hidden = model.model(**inputs).last_hidden_state
         for index, (weight, bias) in enumerate(head):
             hidden = functional.relu(hidden) if index else hidden
@@ -269,7 +220,7 @@ def _reference(
         with _in_fp64(model):
             precise = [logits(case) for case in cases]
     stored = [
-        _Expected(more, float(np.abs(less - more)[case.compared].max(initial=0.0)))
+        _Expected(more, float(np.abs(less - more)[case.mask == 1].max(initial=0.0)))
         for case, less, more in zip(cases, rounded, precise, strict=True)
     ]
     return exact, stored

@@ -192,3 +192,9 @@ class FunctionVerifier(Section):
 
 class VerifierSpec(VerifierRole, EngineSpec):
     """The process reward model that scores steps, compiled."""
+
+    @model_validator(mode="after")
+    def _can_be_compiled(self) -> Self:
+        if why := self.facts.not_compiled:
+            raise ValueError(why)
+        return self

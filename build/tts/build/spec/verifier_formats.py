@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .section import Target
-
 HeadKind = Literal["labels", "classification", "value"]
 """How a verifier judges: by labels of its language head, or by a head (verifiers/head.py)."""
 FormatField = Literal["step_tag", "template", "prompt", "system_prompt"]
@@ -33,7 +31,7 @@ class FormatFacts:
     judges: tuple[HeadKind, ...] = ("labels",)
     """The heads that verifiers of this format may have."""
     output: Literal["logits", "likelihood"] = "logits"
-    """The engine's output: two logits of labels or of a head, or a step's likelihood."""
+    """What a score is made of: two logits of labels or of a head, or a step's likelihood."""
     judged_by: str = READ_AT_LABELS
     """How a verifier without a head of its own judges, in words."""
     needs: FormatField | None = None
@@ -46,11 +44,8 @@ class FormatFacts:
     """Whether the verifiers of this format were trained to judge, with these labels or a head."""
     published: str | None = None
     """A word in the name of the published verifiers of this format, or of their publisher."""
-    targets: tuple[Target, ...] = ("openvino", "tensorrt", "llmapi")
-    why_not: str = ""
-    """Why the other targets cannot compute it."""
-    instead: str = ""
-    """The nearest format that the other targets can compute."""
+    not_compiled: str = ""
+    """Why no engine that is compiled here can compute it, and what to do instead; empty: it can."""
 
     def has(self, field: FormatField) -> bool:
         """Whether a deployment may give this field."""
@@ -100,15 +95,11 @@ FORMATS: Mapping[str, FormatFacts] = {
         "how likely a language model finds the last step",
         "likelihood:likelihood",
         output="likelihood",
-        judged_by="the likelihood that a language head gives to each step",
         allows="system_prompt",
         labels=None,
         trained=False,
-        targets=("openvino",),
-        why_not="TensorRT-LLM gives log-probabilities of generated tokens only, and the logits of "
-        "a prompt as a whole (prompt length x vocabulary x 4 bytes for each score) and without KV "
-        "reuse",
-        instead="prompted",
+        not_compiled="format likelihood needs the log-probabilities of a prompt, which no engine "
+        "that is compiled here gives: serve the model with vLLM or SGLang, and give verifier.url",
     ),
 }
 """Facts by the name that `verifier.format` gives."""

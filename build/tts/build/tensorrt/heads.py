@@ -20,25 +20,14 @@ from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
 from ..errors import ConfigError
 from ..model_config import ModelConfig
-from ..spec import Deployment, Role, VerifierSpec
+from ..spec import Deployment, Role
 from ..weights import DTYPE_NAMES, write_safetensors
 
 _SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a head or a verifier format that the target cannot compute.
-
-    Raises CheckpointError where the deployment and the checkpoint disagree about the head.
-    """
-    spec = deployment.engines()[role]
-    if isinstance(spec, VerifierSpec) and deployment.target not in spec.facts.targets:
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: verifier.format is {spec.format}, which target "
-            f"{deployment.target} cannot compute: {spec.facts.why_not}.",
-            hint=f"Use verifier.format {spec.facts.instead} with the same model, or target "
-            f"{' or '.join(spec.facts.targets)} (docs/reference/verifiers.md).",
-        )
+    """Raise ConfigError for a head that the target cannot compute."""
     head = model.head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
         return

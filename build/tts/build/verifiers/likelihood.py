@@ -12,10 +12,9 @@ empty line between two. That line is part of the context and not of the score. I
 on what follows (SmolLM2's are one before a digit and two before a letter), so they come with the
 step behind it; only what one token holds together with the end of a step comes with that.
 
-Which tokens make up a step is written into the ids, so that the engine needs nothing else and a
-longer path extends a shorter one exactly: an id is TOKEN + vocabulary size x CODE. The code is 0
-for the prompt, 2 n + 1 for a token of step n that counts and 2 n for one that does not. The score
-is read at the last token of a step (openvino/likelihood.py).
+Which tokens make up a step is written into the ids, so that the verifier needs nothing else and a
+longer path extends a shorter one exactly: an id is TOKEN + vocabulary size x MARK. The mark is 1
+and 2 in turn for the tokens of the steps that count, and 0 for all others; `last_step` reads it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,6 @@ from ..model_config import read_model_config
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 
-CODES = 4096
-"""Ids of an engine are below CODES times its vocabulary, and so below 2**31 for any vocabulary of
-up to 524,287 tokens."""
-MOST_STEPS = CODES // 2 - 1
-"""Any text after the step of this number is scored together with it."""
 STEP_END = "\n\n"
 _LETTER = "A"
 """What the encoding of an empty line finds at its sides."""
@@ -70,8 +64,8 @@ class Continuation:
 
     def add_turn(self, scored: Ids, step: str) -> Ids:
         """See VerifierDialogue. An empty step is scored by its end alone."""
-        above = int(scored[-1]) // self.vocab_size // 2
-        number = min(above + 1, MOST_STEPS)
+        marks = scored // self.vocab_size
+        above = next(filter(None, marks[::-1].tolist()), 0)
         before, line = self.turn, ""
         if above:
             tail = self.decode(scored[-len(STEP_END) :])
@@ -86,11 +80,17 @@ class Continuation:
             end += 1
         while lead < end and line.startswith(decode(tokens[: lead + 1])):
             lead += 1
-        codes = np.full(end, 2 * number, dtype=np.int32)
-        codes[lead : content if content > lead else end] += 1
-        codes[:lead] = 2 * above
         ids = np.asarray(tokens[:end], np.int32)
-        return np.concatenate((scored, ids + codes * self.vocab_size))
+        ids[lead : content if content > lead else end] += self.vocab_size * (2 if above == 1 else 1)
+        return np.concatenate((scored, ids))
+
+
+def last_step(ids: Ids, vocab_size: int) -> tuple[Ids, Ids]:
+    """The tokens of a dialogue, and the places of those of its last step that count."""
+    marks, tokens = np.divmod(ids, vocab_size)
+    places = np.flatnonzero(marks)
+    others = np.flatnonzero(marks[places] != marks[places[-1:]])
+    return tokens, places[others[-1] + 1 :] if len(others) else places
 
 
 def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:
@@ -103,11 +103,6 @@ def likelihood(tokenizer: Tokenizer, spec: VerifierRole) -> Continuation:
     """The dialogue of a language model that continues the chat; raises CheckpointError."""
     vocab_size = read_model_config(tokenizer.checkpoint).vocab_size
     system_prompt = spec.system_prompt
-    if vocab_size * CODES > 2**31:
-        raise CheckpointError(
-            f"{tokenizer.checkpoint} has a vocabulary of {vocab_size:,} tokens; verifier format "
-            f"likelihood writes steps into the ids, which leaves room for {2**31 // CODES:,}."
-        )
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     messages = [*system, {"role": "user", "content": _MARK}]
     try:

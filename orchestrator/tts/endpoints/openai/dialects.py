@@ -52,6 +52,8 @@ class Ask:
     stream: bool = False
     shaping: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the distribution, by the names of `Shaping`; those of the dialect's `shapes`."""
+    top: int = 0
+    """How many of the likeliest tokens are given at each place, with the log-probabilities."""
 
 
 @dataclass
@@ -62,6 +64,8 @@ class Piece:
     """None where the server gives no ids."""
     text: str = ""
     log_probs: list[float] = field(default_factory=list)
+    top: list[LogProbs] = field(default_factory=list)
+    """The likeliest at each place, and maybe others."""
     end: str = ""
     """Why the output ends here, in the server's words; empty: it goes on."""
     so_far: int | None = None
@@ -81,12 +85,9 @@ class Labels:
 class Prompts:
     """How the log-probabilities of a prompt's tokens are read."""
 
-    body: Callable[[str, list[int], int], Body]
-    """The request for them, with this number of the likeliest tokens at each place."""
+    body: Callable[[str, list[int]], Body]
     read: Callable[[Any, Sequence[int]], list[float | None]]
     """One for each token, None for the first."""
-    top: Callable[[Any], list[list[tuple[int, float]]]]
-    """The likeliest at each place but the first, and maybe others."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class Dialect:
     prompts: Prompts | None = None
     ids: bool = True
     """Prompts and outputs are token ids."""
+    tops: bool = False
+    """Of the likeliest tokens at each place it gives the ids."""
     streams: bool = True
     """Its streams give every token; else only its whole answers do."""
     stops_by_ids: bool = False
@@ -135,7 +138,7 @@ def _completion(model: str, ask: Ask) -> Body:
         "seed": ask.seed,
     }
     if ask.log_probs:
-        body["logprobs"] = 1
+        body["logprobs"] = max(ask.top, 1)
     if ask.stop:
         body["stop"] = list(ask.stop)
     if ask.stream:
@@ -170,6 +173,8 @@ def _biases(shaping: Mapping[str, Any]) -> Body:
 def _vllm_sample(model: str, ask: Ask) -> Body:
     body = _completion(model, ask) | _penalties(ask)
     body |= {"top_k": ask.top_k, "return_token_ids": True}
+    if ask.top:
+        body["return_tokens_as_token_ids"] = True
     if ask.guide:
         name = "grammar" if ask.guide.kind == EBNF else "json"
         body["structured_outputs"] = {name: _guide(ask.guide)}
@@ -212,14 +217,18 @@ def _completion_piece(answer: Any) -> Piece:
     choice = _choice(answer)
     ids, said = choice.get("token_ids"), choice.get("logprobs")
     log_probs: list[float] = []
+    top: list[LogProbs] = []
     if said is not None:
         said = answers.mapping(said, "log-probabilities")
         given = answers.array(said.get("token_logprobs"), "log-probabilities")
         log_probs = [answers.log_probability(each) for each in given]
+        rows = answers.array(said.get("top_logprobs") or [], "the likeliest tokens")
+        top = [_likeliest(row or {}) for row in rows]
     return Piece(
         None if ids is None else answers.token_ids(ids),
         answers.text(choice.get("text") or ""),
         log_probs,
+        top,
         _reason(choice.get("finish_reason")),
     )
 
@@ -235,11 +244,16 @@ def _reason(value: object) -> str:
 
 
 def _top_labels(answer: Any) -> LogProbs:
-    """The likeliest first tokens: `token_id:7` where the server can name ids, else texts."""
+    """The likeliest first tokens."""
     said = answers.mapping(_choice(answer).get("logprobs"), "log-probabilities")
     first = answers.array(said.get("top_logprobs"), "the likeliest tokens")[:1]
+    return _likeliest(answers.only(first, "the likeliest tokens"))
+
+
+def _likeliest(row: object) -> LogProbs:
+    """The likeliest tokens of a place: `token_id:7` where the server can name ids, else texts."""
     found: LogProbs = {}
-    for name, value in answers.mapping(answers.only(first, "the likeliest tokens")).items():
+    for name, value in answers.mapping(row).items():
         marked, _, number = name.partition("token_id:")
         key = int(number) if not marked and number.isdecimal() and len(number) < 11 else name
         found[key] = answers.log_probability(value)
@@ -262,8 +276,8 @@ def _biased_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
     return _one_token(model, ids) | {"logprobs": 5} | bias
 
 
-def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
-    return _one_token(model, ids) | {"prompt_logprobs": top}
+def _vllm_prompt_body(model: str, ids: list[int]) -> Body:
+    return _one_token(model, ids) | {"prompt_logprobs": 0}
 
 
 def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
@@ -275,21 +289,6 @@ def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
         entry = answers.mapping(answers.mapping(entries).get(str(token)), f"token {token}")
         found.append(answers.log_probability(entry.get("logprob")))
     return found
-
-
-def _vllm_top(answer: Any) -> list[list[tuple[int, float]]]:
-    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
-    return [
-        [
-            (_numbered(token), answers.log_probability(answers.mapping(entry).get("logprob")))
-            for token, entry in answers.mapping(entries).items()
-        ]
-        for entries in given[1:]
-    ]
-
-
-def _numbered(token: str) -> int:
-    return answers.token_id(int(token) if token.isdecimal() and len(token) < 11 else token)
 
 
 def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
@@ -318,7 +317,9 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
     }
     if ask.guide:  # the text of a schema, too
         sampling["ebnf" if ask.guide.kind == EBNF else "json_schema"] = ask.guide.text
-    flags = {"stream": ask.stream, "return_logprob": ask.log_probs}
+    flags: Body = {"stream": ask.stream, "return_logprob": ask.log_probs}
+    if ask.top:
+        flags["top_logprobs_num"] = ask.top
     return _sglang_body(ask.prompt, sampling) | flags
 
 
@@ -330,10 +331,12 @@ def _sglang_piece(answer: Any) -> Piece:
     if isinstance(end, dict) and end.get("type") == "abort":
         words = str(end.get("message") or "no reason given")[:200]
         raise EndpointUnavailable(f"The server gave a request up: {words}")
+    top = answers.array(about.get("output_top_logprobs") or [], "the likeliest tokens")
     return Piece(
         None if ids is None else answers.token_ids(ids),
         answers.text(said.get("text") or ""),
         [lp for lp, _ in _triples(about.get("output_token_logprobs") or [])],
+        [_by_id(row or []) for row in top],
         _reason(answers.mapping(end, "a reason").get("type")) if end is not None else "",
         answers.count(count),
     )
@@ -347,6 +350,10 @@ def _triples(value: object) -> list[tuple[float, int]]:
     return [(answers.log_probability(row[0]), answers.token_id(row[1])) for row in rows]
 
 
+def _by_id(row: object) -> LogProbs:
+    return {token: lp for lp, token in _triples(row)}
+
+
 _ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
 
 
@@ -358,12 +365,12 @@ def _sglang_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
 def _sglang_label_probs(answer: Any) -> LogProbs:
     about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
     rows = answers.array(about.get("output_token_ids_logprobs"), "log-probabilities of labels")
-    return {token: lp for lp, token in _triples(answers.only(rows, "one generated token"))}
+    return _by_id(answers.only(rows, "one generated token"))
 
 
-def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
+def _sglang_prompt_body(model: str, ids: list[int]) -> Body:
     asked = {"return_logprob": True, "logprob_start_len": 0}
-    return _sglang_body(ids, _ONE_DRAW) | asked | ({"top_logprobs_num": top} if top else {})
+    return _sglang_body(ids, _ONE_DRAW) | asked
 
 
 def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
@@ -375,12 +382,6 @@ def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
     if [token for _, token in found] != list(ids[1:]):
         raise answers.bad("log-probabilities of the prompt's own tokens", rows)
     return [None, *(lp for lp, _ in found)]
-
-
-def _sglang_top(answer: Any) -> list[list[tuple[int, float]]]:
-    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
-    rows = answers.array(about.get("input_top_logprobs"), "the likeliest tokens of a prompt")
-    return [[(token, log_prob) for log_prob, token in _triples(row or [])] for row in rows[1:]]
 
 
 _LLAMA_CHAIN: Body = {
@@ -439,6 +440,7 @@ def _llama_piece(answer: Any) -> Piece:
         None if ids is None else answers.token_ids(ids),
         answers.text(said.get("content") or ""),
         [answers.log_probability(entry.get("logprob")) for entry in entries],
+        [],
         _reason(said.get("stop_type")) if said.get("stop") else "",
         answers.count(said.get("tokens_predicted")),
     )
@@ -480,7 +482,8 @@ VLLM = Dialect(
     _vllm_sample,
     _completion_piece,
     Labels("ids", _vllm_labels, _top_labels),
-    Prompts(_vllm_prompt_body, _vllm_prompt, _vllm_top),
+    Prompts(_vllm_prompt_body, _vllm_prompt),
+    tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 SGLANG = Dialect(
@@ -491,7 +494,8 @@ SGLANG = Dialect(
     _sglang_sample,
     _sglang_piece,
     Labels("ids", _sglang_labels, _sglang_label_probs),
-    Prompts(_sglang_prompt_body, _sglang_prompt, _sglang_top),
+    Prompts(_sglang_prompt_body, _sglang_prompt),
+    tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )
 LLAMA = Dialect(

@@ -7,9 +7,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
-
 from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
@@ -19,12 +16,12 @@ from ..base import (
     GenerateCall,
     NewTokens,
     StreamingGenerator,
-    TextLogProbs,
+    refuse_top,
     shaped,
 )
 from . import answers
 from .capabilities import NAMES, Capabilities
-from .dialects import LIMITS, Ask, Dialect, Piece, require_ids
+from .dialects import LIMITS, Ask, Dialect, LogProbs, Piece, require_ids
 from .http_client import Http
 from .outputs import Output, StopWords, Word
 
@@ -84,32 +81,12 @@ class OpenAIGenerator(StreamingGenerator):
                 taken = output.add(new.ids)
                 final = output.ended or bool(piece.end)
                 if taken or final:
-                    yield NewTokens(new.ids[:taken], new.log_probs[:taken], final)
+                    yield NewTokens(new.ids[:taken], new.log_probs[:taken], final, new.top[:taken])
                 if final:
                     return
         raise EndpointUnavailable(
             f"The server at {self._http.address} broke an answer off after {given} tokens."
         )
-
-    @property
-    def reads(self) -> bool:
-        """See endpoints.ReadingGenerator."""
-        return self._capabilities.prompt_log_probs and self._dialect.prompts is not None
-
-    async def log_probs(self, ids: npt.NDArray[np.int32], top: int) -> TextLogProbs:
-        """See endpoints.ReadingGenerator; sent again after a failure that may pass."""
-        prompts, tokens = self._dialect.prompts, ids.tolist()
-        if prompts is None or not self.reads:
-            raise RequestRefused(self._cannot("give log-probabilities of a prompt"))
-        body = prompts.body(self._capabilities.model, tokens, top)
-        answer = await self._http.patiently(lambda: self._http.post(self._dialect.path, body))
-        log_probs = [each for each in prompts.read(answer, tokens) if each is not None]
-        rows = prompts.top(answer) if top else [[] for _ in log_probs]
-        if len(rows) != len(log_probs):
-            raise answers.bad(f"the likeliest tokens at {len(log_probs)} places", rows)
-        # some servers add the token itself to those that were asked for
-        ranked = [sorted(row, key=lambda each: (-each[1], each[0]))[:top] for row in rows]
-        return TextLogProbs(log_probs, ranked)
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
@@ -120,7 +97,7 @@ class OpenAIGenerator(StreamingGenerator):
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
         taken = self._output(call).add(new.ids)
-        return NewTokens(new.ids[:taken], new.log_probs[:taken], final=True)
+        return NewTokens(new.ids[:taken], new.log_probs[:taken], True, new.top[:taken])
 
     async def _whole(self, ask: Ask) -> Piece:
         if self._dialect.read_streamed:
@@ -139,6 +116,7 @@ class OpenAIGenerator(StreamingGenerator):
                 ids += piece.ids or ()
                 whole.text += piece.text
                 whole.log_probs += piece.log_probs
+                whole.top += piece.top
                 if piece.so_far is not None and piece.so_far > len(ids):
                     return None
                 if piece.end:
@@ -154,12 +132,19 @@ class OpenAIGenerator(StreamingGenerator):
                 f"The server at {self._http.address} answered {len(ids)} tokens with "
                 f"{len(piece.log_probs)} log-probabilities."
             )
+        if call.top_log_probs and len(piece.top) != len(ids):
+            raise answers.bad(f"the likeliest tokens at {len(ids)} places", piece.top)
         start = given if given and piece.so_far == len(ids) else 0  # it repeats what was before
         stop = len(ids)
         if piece.end and piece.end not in LIMITS and ids:  # by an end that only the server knows
             last = ids[-1]
             stop -= last in self._tokenizer.added_ids and (last,) not in call.stop_words
-        return NewTokens(ids[start:stop], piece.log_probs[start:stop] if call.log_probs else [])
+        most = call.top_log_probs
+        return NewTokens(
+            ids[start:stop],
+            piece.log_probs[start:stop] if call.log_probs else [],
+            top=[_ranked(row, most) for row in piece.top[start:stop]] if most else [],
+        )
 
     async def _by_text(self, call: GenerateCall) -> list[int]:
         """An output by text, whose tokens our tokenizer counts.
@@ -205,8 +190,11 @@ class OpenAIGenerator(StreamingGenerator):
                 hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
                 "SGLang, llama.cpp's llama-server or trtllm-serve.",
             )
+        name = f"this server ({self._dialect.kind})"
         if not self._dialect.ids:
             self._refuse_by_text(call)
+        if not self._dialect.tops:
+            refuse_top(call, name)
         ids, context = call.input_ids, self._capabilities.context
         most = call.max_new_tokens if limit is None else limit
         if context is not None:
@@ -228,7 +216,8 @@ class OpenAIGenerator(StreamingGenerator):
             call.guide,
             call.log_probs,
             stream=by_text,
-            shaping=shaped(call, self._dialect.shapes, f"this server ({self._dialect.kind})"),
+            shaping=shaped(call, self._dialect.shapes, name),
+            top=call.top_log_probs,
         )
 
     def _refuse_by_text(self, call: GenerateCall) -> None:
@@ -260,3 +249,9 @@ class OpenAIGenerator(StreamingGenerator):
     def _cannot(self, what: str) -> str:
         name = NAMES[self._capabilities.kind]
         return f"The server at {self._http.address} ({name}) cannot {what}."
+
+
+def _ranked(row: LogProbs, most: int) -> list[tuple[int, float]]:
+    """The likeliest tokens that the server names by id; some servers add the drawn one to them."""
+    named = [(token, value) for token, value in row.items() if isinstance(token, int)]
+    return sorted(named, key=lambda each: (-each[1], each[0]))[:most]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import head_kind, label_ids
+from tts.build.verifiers.likelihood import last_step
 
 from ..base import ScoreCall, VerifierResult
 from . import answers
@@ -92,7 +93,7 @@ class _PromptLogProbs:
         self._http, self._path, self._prompts, self._model = http, path, prompts, model
 
     async def __call__(self, ids: list[int]) -> list[float | None]:
-        answer = await self._http.post(self._path, self._prompts.body(self._model, ids, 0))
+        answer = await self._http.post(self._path, self._prompts.body(self._model, ids))
         return self._prompts.read(answer, ids)
 
     async def last(self, ids: list[int]) -> float:
@@ -161,8 +162,8 @@ class _Likelihood:
         self._prompts, self._vocabulary = prompts, vocabulary
 
     async def __call__(self, ids: list[int]) -> float:
-        tokens, places = last_step(ids, self._vocabulary)
-        found = await self._prompts(tokens)
+        tokens, places = last_step(np.asarray(ids), self._vocabulary)
+        found = await self._prompts(tokens.tolist())
         known = [each for each in (found[place] for place in places) if each is not None]
         if not known:
             raise RequestRefused("A dialogue without a step has no likelihood.")
@@ -179,17 +180,6 @@ class _Head:
         asked = {"model": self._model, "input": [ids], "task": "token_classify"}
         answer = await self._http.post("/pooling", asked | {"use_activation": False})
         return head_score(answer)
-
-
-def last_step(ids: Sequence[int], vocabulary: int) -> tuple[list[int], list[int]]:
-    """The tokens of a dialogue of format likelihood, and the places of its last step's that count.
-
-    How they are written into the ids: `tts.build.verifiers.likelihood`.
-    """
-    codes, tokens = np.divmod(np.asarray(ids, dtype=np.int64), vocabulary)
-    number = int(codes[-1]) // 2 if len(codes) else 0
-    places: list[int] = np.flatnonzero(codes == 2 * number + 1).tolist() if number else []
-    return tokens.tolist(), places
 
 
 def head_score(answer: object) -> float:

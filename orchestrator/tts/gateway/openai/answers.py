@@ -107,7 +107,7 @@ class AnswerForm:
     chunk: str
     choice: ChoiceOf
     """A whole choice: its place, its text, why it ends, its log-probabilities, calls of tools."""
-    logprobs: Callable[[Sequence[str], Sequence[float | None], Sequence[Likeliest], int], Any]
+    logprobs: Callable[[Sequence[str], Sequence[float], Sequence[Likeliest], int], Any]
     """The log-probabilities of some tokens, with the likeliest of each place if anybody asked; the
     first begins at this character."""
 
@@ -134,14 +134,14 @@ def _chat_choice(
 
 def _text_log_probs(
     tokens: Sequence[str],
-    log_probs: Sequence[float | None],
+    log_probs: Sequence[float],
     top: Sequence[Likeliest],
     begin: int,
 ) -> Any:
     offsets = [begin]
     for token in tokens:
         offsets.append(offsets[-1] + len(token))
-    given = [None if each is None else _shortest(each) for each in log_probs]
+    given = list(map(_shortest, log_probs))
     return {
         "tokens": list(tokens),
         "token_logprobs": given,
@@ -150,10 +150,8 @@ def _text_log_probs(
     }
 
 
-def _by_text(token: str, log_prob: float | None, likeliest: Likeliest) -> dict[str, float] | None:
+def _by_text(token: str, log_prob: float, likeliest: Likeliest) -> dict[str, float]:
     """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
-    if log_prob is None:
-        return None
     found = {token: log_prob}
     for text, each in likeliest:
         found[text] = max(found.get(text, -np.inf), _shortest(each))
@@ -162,7 +160,7 @@ def _by_text(token: str, log_prob: float | None, likeliest: Likeliest) -> dict[s
 
 def _chat_log_probs(
     tokens: Sequence[str],
-    log_probs: Sequence[float | None],
+    log_probs: Sequence[float],
     top: Sequence[Likeliest],
     begin: int,
 ) -> Any:
@@ -176,12 +174,8 @@ def _chat_log_probs(
     }
 
 
-def _entry(token: str, log_prob: float | None) -> dict[str, Any]:
-    return {
-        "token": token,
-        "logprob": None if log_prob is None else _shortest(log_prob),
-        "bytes": list(token.encode()),
-    }
+def _entry(token: str, log_prob: float) -> dict[str, Any]:
+    return {"token": token, "logprob": _shortest(log_prob), "bytes": list(token.encode())}
 
 
 def _shortest(number: float) -> float:

@@ -20,6 +20,7 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "use_beam_search": (False,),
     "prompt_logprobs": (),
+    "echo": (False,),
     "suffix": ("",),
     "modalities": (["text"],),
     "audio": (),

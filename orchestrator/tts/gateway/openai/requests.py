@@ -132,7 +132,6 @@ class CompletionRequest(Request, kw_only=True):
 
     prompt: str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
     """A text, token ids, or a list of either: all of its members are of one kind."""
-    echo: bool = False
     logprobs: TopLogProbs | None = None
     best_of: Count | None = None
     add_special_tokens: bool = True

@@ -73,7 +73,6 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
         _declare(config, wire.INPUTS, wire.OUTPUTS)
         for tensor, kind in wire.HOST_INPUTS.items():
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
-        _add_outputs(config, wire.READ_OUTPUTS, [-1, -1])
     else:  # what the ensemble of the other targets takes and answers
         _take_prompts(config, ragged=True)
         _add_scores(config, deployment)
