@@ -37,7 +37,8 @@ from tts.serving.server.loading import Loading
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
 from .drivers import Drivers
-from .engines import Engines, not_open
+from .engines import ROLES, Engines, Given, open_replicas
+from .function_files import verifier_of
 from .outbox import Outbox, streamed
 from .plan import Plan, check_length, check_lengths, findable, load_checked
 from .progress import RunProgress
@@ -104,9 +105,9 @@ class AsyncSession:
                 hint="Name their servers in the deployment's url.",
             )
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
-        self._engines = Engines(
-            self.deployment,
-            (generator, verifier),
+        self._own: Given = generator, verifier
+        self._opening = partial(
+            open_replicas,
             addresses=tuple(dict.fromkeys(addresses)),
             routing=routing,
             groups=groups or {},
@@ -115,22 +116,31 @@ class AsyncSession:
         )
         self._say = say
         self._resources = AsyncExitStack()
-        self._is_open = False
+        self._open: Engines | None = None
         self._owner = Owner("This session")
         self._grader: Grader
         self._shared: dict[Policy, Drivers] = {}
         self._drivers: set[Drivers] = set()
         self._active: set[asyncio.Future[Any]] = set()
 
+    def load_verifier(self) -> None:
+        """Execute the file of the function that scores, if one does and no other was given.
+
+        Only for a deployment that the user has named.
+        """
+        generator, verifier = self._own
+        self._own = generator, verifier_of(self.deployment, verifier)
+
     async def __aenter__(self) -> Self:
         self._owner = Owner("This session")
         try:
-            await self._resources.enter_async_context(self._engines)
+            opening = self._opening(self.deployment, self._own)
+            engines = await self._resources.enter_async_context(opening)
             self._grader = await self._resources.enter_async_context(Grader())
         except BaseException:
             await self._resources.aclose()
             raise
-        self._is_open = True
+        self._open = engines
         return self
 
     async def __aexit__(
@@ -141,7 +151,7 @@ class AsyncSession:
     ) -> None:
         if not self._owner.is_here:
             return  # all of it is the parent's
-        self._is_open = False
+        self._open = None
         for task in self._active:
             task.cancel()
         if self._active:
@@ -276,19 +286,16 @@ class AsyncSession:
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
         """See `Engines.endpoints`."""
-        self._require_open()
         return self._engines.endpoints
 
     @property
     def replicas(self) -> Replicas:
         """See `Engines.replicas`."""
-        self._require_open()
         return self._engines.replicas
 
     @property
     def address(self) -> str:
         """See `Engines.address`."""
-        self._require_open()
         return self._engines.address
 
     @property
@@ -325,12 +332,12 @@ class AsyncSession:
         Closing the session cancels it.
         """
         try:
-            self._require_open()
+            engines = self._engines
         except SessionError:
             running.close()
             raise
-        if self._engines.server:
-            running = while_healthy(running, self._engines.check)
+        if engines.server:
+            running = while_healthy(running, engines.check)
         task = asyncio.ensure_future(running)
         self._active.add(task)
         task.add_done_callback(self._active.discard)
@@ -338,14 +345,19 @@ class AsyncSession:
             return await task
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if self._is_open or (caller and caller.cancelling()):
+            if self._open or (caller and caller.cancelling()):
                 raise
             raise SessionError("The session was closed before this had ended.") from None
 
-    def _require_open(self) -> None:
+    @property
+    def _engines(self) -> Engines:
+        """What is open; raises SessionError."""
         self._owner.require()
-        if not self._is_open:
-            raise not_open()
+        if self._open is None:
+            raise SessionError(
+                "The session is not open.", hint="Use it inside its with block, or before close()."
+            )
+        return self._open
 
     def _plan(
         self, problems: tuple[Problem, ...], options: SolveOptions, in_flight: int | None = None
@@ -363,7 +375,7 @@ class AsyncSession:
             equal=options.get("equal"),
             endpoints={
                 role: name_of(given)
-                for role, given in zip(("generator", "verifier"), self._engines.own, strict=True)
+                for role, given in zip(ROLES, self._own, strict=True)
                 if given is not None
             },
             on_step=options.get("on_step"),
@@ -437,7 +449,6 @@ class AsyncSession:
 
     async def _shared_drivers(self, policy: Policy) -> Drivers:
         """The drivers of all searches without a folder that are scheduled in this way."""
-        self._require_open()
         if policy not in self._shared:
             drivers = Drivers(self.models, self.replicas, policy)
             self._shared[policy] = await self._resources.enter_async_context(drivers)
