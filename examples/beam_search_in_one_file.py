@@ -185,8 +185,8 @@ async def main() -> None:
     problems = load_problems("demo", limit=4)
     config, deployment = BeamSearchConfig(n=8), load_deployment("demo")
     models = Models.load(deployment)
-    async with embedded_engines(deployment, print, lambda loading: None) as engines:
-        pair = generator, verifier = endpoints_on(models, engines.connection)
+    async with embedded_engines(deployment, print, lambda loading: None) as (connection, _):
+        pair = generator, verifier = endpoints_on(models, connection)
         async with Session.open_async(deployment, generator=generator, verifier=verifier) as ours:
             for problem in problems:
                 context, seed = Context.of(models, problem), partial(node_seed, 0, problem.id)

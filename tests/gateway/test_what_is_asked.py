@@ -439,13 +439,13 @@ def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment,
 def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(
     tiny_deployment, endpoints, monkeypatch
 ):
-    solve = AsyncSession.solve
+    solve = AsyncSession.solve_planned
 
-    async def took(session, question, **options):
-        result = await solve(session, question, **options)
+    async def took(session, plan):
+        result = await solve(session, plan)
         return replace(result, usage=replace(result.usage, seconds=0.8542010000000001))
 
-    monkeypatch.setattr(AsyncSession, "solve", took)
+    monkeypatch.setattr(AsyncSession, "solve_planned", took)
 
     async def go():
         path, body = search_of(PLAIN[3:], model="tiny:best-of-n")

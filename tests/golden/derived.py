@@ -401,7 +401,7 @@ class _ClosingSession(AsyncSession):
 
     async def __aexit__(self, *failure):
         await super().__aexit__(*failure)
-        generator, _ = self._engines.own
+        generator, _ = self._own
         if isinstance(generator, _Behind):
             await generator.aclose()
 

@@ -126,7 +126,7 @@ def test_what_is_no_deployment_is_refused(deployment):
 def test_the_options_of_a_call_name_the_parameters_of_every_built_in_strategy():
     built_in = {name for each in STRATEGIES.values() for name in each.config.model_fields}
     assert set(StrategyParameters.__annotations__) == built_in
-    calls = {"in_flight", "resume", "repair", "priority", "on_server"}
+    calls = {"in_flight", "resume", "repair", "priority"}
     assert not calls & set(SolveOptions.__annotations__)
 
 

@@ -1,7 +1,6 @@
 """The servers that a session is told to use: which answer, which must not, what they are called."""
 
 import asyncio
-from functools import partial
 
 import pytest
 
@@ -10,7 +9,7 @@ from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
-from tts.session.connecting import connect, most_rows, open_pairs, require_engines
+from tts.session.connecting import PairMaker, most_rows, require_engines, use_several
 from tts.session.replicas import Replicas
 
 
@@ -27,7 +26,7 @@ def served(monkeypatch):
 async def opened(deployment, addresses, say):
     models = Models.load(deployment)
     async with Replicas(lambda address: None) as replicas:
-        await open_pairs(replicas, deployment, models, (None, None), addresses, {}, say)
+        await use_several(replicas, PairMaker(models, (None, None), {}), addresses, {}, say)
         now = asyncio.get_running_loop().time()
         return {each.name: each.circuit.state(now) for each in replicas.router.replicas}
 
@@ -57,8 +56,8 @@ def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
 
     async def go():
         models = Models.load(tiny_deployment)
-        connecting_to = partial(connect, tiny_deployment, models, (None, None))
-        async with Replicas(connecting_to) as replicas:
+        make = PairMaker(models, (None, None), {})
+        async with Replicas(make.connected) as replicas:
             await replicas.add("one:1")
             with pytest.raises(EndpointUnavailable, match="No server answers at two:2"):
                 await replicas.add("two:2")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tts.build.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.functions import FunctionVerifier, name_of
+from tts.grading import extract_answer
 from tts.session import Session
 from tts.session.functions import answer_form_of
 
@@ -129,8 +130,8 @@ def test_an_answer_that_is_no_text_is_refused(session, strategy):
 
 
 def test_with_an_equality_of_ones_own_only_the_same_characters_are_known_to_be_equal():
-    own = answer_form_of(None, lambda answer, other: True)
-    usual = answer_form_of(None, None)
+    own = answer_form_of(extract_answer, lambda answer, other: True)
+    usual = answer_form_of(extract_answer, None)
     assert own(r"\boxed{4}") != own(r"\boxed{4.0}")
     assert usual(r"\boxed{1{,}000}") == usual(r"\boxed{1000}")
     assert own("no answer") is usual("no answer") is None

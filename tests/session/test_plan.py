@@ -11,7 +11,7 @@ from tts.build.errors import ConfigError, DatasetError, RunError
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed
-from tts.session.plan import Grading, Plan, refuse_functions
+from tts.session.plan import Plan, refuse_functions
 from tts.session.questions import as_problem, as_problems
 from tts.session.strategy import choose
 from tts.strategies.catalog import STRATEGIES
@@ -109,7 +109,7 @@ def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
     assert got == [(Problem("p", "Compute 1."), node_seed(7, "p", (0, 1)))]
 
 
-def config(deployment, *, grading=None, endpoints=None, **changes):
+def config(deployment, *, answer_of=None, equal=None, endpoints=None, **changes):
     """The configuration of a run on a deployment, resolved."""
     problems, strategy = (Problem("a", "Compute 1."),), choose("beam-search", deployment, {"n": 4})
     asked = RunConfig(**changes)
@@ -118,7 +118,8 @@ def config(deployment, *, grading=None, endpoints=None, **changes):
         deployment,
         problems,
         strategy,
-        grading=grading or Grading(),
+        answer_of=answer_of,
+        equal=equal,
         endpoints=endpoints or {},
     ).config
 
@@ -140,7 +141,8 @@ def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
     functions = config(
         tiny_deployment,
         endpoints={"generator": "mine.Model"},
-        grading=Grading(answer_of=str.strip, equal=str.__eq__),
+        answer_of=str.strip,
+        equal=str.__eq__,
     ).functions
     assert functions == {
         "generator": "mine.Model",

@@ -8,14 +8,18 @@ import pytest
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.session import Session
-from tts.session.connecting import only_pair
-from tts.session.engines import Engines
+from tts.session import Session, engines
 from tts.session.function_files import load_all, source_of
+from tts.session.replicas import EnginePair
+from tts.session.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"
 TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
+
+
+async def nothing(*arguments):
+    """Needs nothing."""
 
 
 @pytest.fixture
@@ -27,11 +31,16 @@ def scripted_engines(monkeypatch):
     tokenizer = Tokenizer(deployment.generator.checkpoint)
     words = [tokenizer.encode(text) for text in TEXTS]
 
-    async def connect(self, replicas, own):
+    def pairs(make, name, connect, check=None):
         generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
-        replicas.use(only_pair(own[0] or generator, own[1] or ScriptedVerifier()))
+        return [EnginePair("", make.own[0] or generator, make.own[1] or ScriptedVerifier())]
 
-    monkeypatch.setattr(Engines, "_connect", connect)
+    async def no_server(deployment, say, on_loading):
+        return Server("", lambda: None, lambda: None)
+
+    monkeypatch.setattr(engines.PairMaker, "pairs", pairs)
+    monkeypatch.setattr(engines, "require_engines", nothing)
+    monkeypatch.setattr(engines, "open_server", no_server)
 
 
 def test_the_programs_of_the_page_run(scripted_engines, tmp_path, monkeypatch, capsys):

@@ -17,14 +17,18 @@ from tts.grading import Outcome, Reason, Verdict
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.runs.config import RunConfig
 from tts.runs.events import Generated, Idle, ProblemSolved, ProblemStarted, Scored
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
 from tts.session import replicas as replicas_module
+from tts.session.drivers import Drivers
 from tts.session.outbox import Outbox
+from tts.session.plan import Plan
+from tts.session.questions import in_turn
 from tts.session.replicas import Attempts, Replicas
-from tts.session.solver import Task, open_solver
+from tts.session.solver import Solver
 from tts.session.strategy import choose
 
 PROBLEMS = [Problem(str(number), f"Compute {number} + 1.", "4") for number in range(8)]
@@ -68,11 +72,13 @@ async def solved(
 ):
     """The results of a run on replicas, by problem."""
     strategy = choose(BeamSearchConfig(n=4), deployment, {})
-    task = Task(strategy, 1, SameText(), on_step=on_step, on_server=on_server)
+    asked = RunConfig(seed=1)
+    plan = Plan(asked, deployment, (), strategy, on_step=on_step, on_server=on_server)
     outbox = Outbox()
     scheduling = policy_of(deployment, "decoupled", problems=at_a_time, **policy)
-    async with open_solver(Models.load(deployment), replicas, scheduling, log) as solver:
-        await solver.solve_all(problems, task, outbox)
+    async with Drivers(Models.load(deployment), replicas, scheduling, log) as drivers:
+        with Solver(plan, drivers, SameText()) as solver:
+            await solver.solve_all(in_turn(problems), outbox)
     outbox.close()
     results = {}
     while (result := await outbox.get()) is not None:

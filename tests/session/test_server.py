@@ -10,7 +10,7 @@ from tts.build.errors import BuildError, EndpointUnavailable, ServerError, Sessi
 from tts.build.openvino import target as openvino_target
 from tts.build.spec import load_deployment
 from tts.serving.server import supervise
-from tts.session import AsyncSession, Session, connecting, server
+from tts.session import AsyncSession, Session, connecting, engines, server
 from tts.session.server import open_server, while_healthy
 
 
@@ -152,10 +152,10 @@ def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deploy
         return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True), started=True)
 
     async def none(deployment, addresses, say):
-        return []
+        """All of them are here."""
 
-    monkeypatch.setattr(server, "open_server", started)
-    monkeypatch.setattr(connecting, "require_engines", none)
+    monkeypatch.setattr(engines, "open_server", started)
+    monkeypatch.setattr(engines, "require_engines", none)
 
     async def go():
         async with AsyncSession(tiny_deployment) as session:

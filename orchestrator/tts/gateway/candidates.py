@@ -22,7 +22,6 @@ from tts.problem import Problem
 from tts.prompting.context import score_calls
 from tts.search import SearchConfig, significant
 from tts.session import Step
-from tts.session.strategy import choose
 
 from .exchange import Exchange
 from .generation import CallingDelta, Delta
@@ -83,7 +82,7 @@ async def answer_by_candidates(
     asked = read_search_request(
         service, exchange, turn.request, strategy, Problem("solve", question)
     )
-    config = choose(asked.config.strategy, service.deployment, asked.config.parameters).config
+    config = asked.plan.strategy.config
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
         asked = replace(asked, n=min(asked.n, MOST_DRAWN))
     room = service.generator.room(turn.prompt, turn.request.limit)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
+from tts.session.plan import Plan
 from tts.session.strategy import choose
 
 from .exchange import Exchange
@@ -28,12 +29,17 @@ class SearchRequest:
     """A problem, and how it is to be searched."""
 
     problem: Problem
-    config: RunConfig
-    """The strategy with the parameters that the request gives, the seed and the limits."""
+    plan: Plan
+    """Its search: the strategy with the parameters that the request gives, the seed, the limits."""
     n: int
     """Completions that the search makes."""
     deadline_s: float
     """For all of the answer; where one is written after the search, that ends earlier."""
+
+    @property
+    def config(self) -> RunConfig:
+        """What the request asks of the search."""
+        return self.plan.asked
 
 
 def wants_search(request: Request, strategy: str | None) -> bool:
@@ -78,14 +84,15 @@ def read_search_request(
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, deadline_s - closing_s),
     )
-    strategy_config = choose(config.strategy, service.deployment, config.parameters).config
-    n = strategy_config.n if strategy_config else 1
+    chosen = choose(config.strategy, service.deployment, config.parameters)
+    n = chosen.config.n if chosen.config else 1
     if n > service.settings.max_n:
         raise bad_request(
             f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
             "tts.n",
         )
-    return SearchRequest(problem, config, n, deadline_s)
+    plan = Plan(config, service.deployment, (problem,), chosen)
+    return SearchRequest(problem, plan, n, deadline_s)
 
 
 def _strategy(named: str | None, options: SearchOptions) -> str:

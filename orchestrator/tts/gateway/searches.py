@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -105,15 +106,8 @@ def _identity(exchange: Exchange, name: str | None, body: bytes) -> tuple[str | 
 
 def _start(service: Service, asked: SearchRequest) -> RunningSearch[Result]:
     def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
-        return service.session.solve(
-            asked.problem,
-            strategy=asked.config.strategy,
-            parameters=asked.config.parameters,
-            seed=asked.config.seed,
-            on_step=on_step,
-            on_server=on_server,
-            **msgspec.structs.asdict(asked.config.limits),
-        )
+        plan = replace(asked.plan, on_step=on_step, on_server=on_server)
+        return service.session.solve_planned(plan)
 
     return RunningSearch(solve)
 

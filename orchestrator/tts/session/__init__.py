@@ -14,12 +14,13 @@ docs/reference/python.md.
 | strategy | the search for a strategy's name, config object or function |
 | plan | a run's resolved configuration, with its functions and other objects |
 | engines | the engines of a session, while it is open |
-| server, connecting | the server that is used or started; or several |
+| server, connecting, embedded | the server that is used or started; several; engines without one |
 | remotes | engines that run already: probing their servers, connecting to them |
 | endpoints | the generator and the verifier of a server, of several |
 | replicas | several servers: routing, health, joining and leaving |
-| functions | the program's own `answer_of` and `equal` |
-| solver, tasks, outcome | solves problems; the work on each; answers and votes |
+| functions, function_files | the program's own `answer_of` and `equal`; functions in files |
+| solver, problem_search, outcome | solves the problems of a plan; the search for one; its outcome |
+| drivers | a driver for each server, which all searches share |
 | journal | distributes events, and counts what problems have used |
 | requests | samples and scores outside a search |
 | engine_steps | records the engines' steps beside a run |

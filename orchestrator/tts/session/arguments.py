@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, TypedDict, get_args
+
+import msgspec
+from msgspec import Meta
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
@@ -72,93 +72,46 @@ _OPTIONS = SolveOptions.__annotations__.keys() - StrategyParameters.__annotation
 _CONFIGURED = ("seed", "schedule", "speculation")
 
 
-def _whole(least: int | None = None) -> Callable[[Any], bool]:
-    def fits(value: Any) -> bool:
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        return whole and (least is None or value >= least)
-
-    return fits
-
-
-def _number(least: float, most: float = math.inf) -> Callable[[Any], bool]:
-    def fits(value: Any) -> bool:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        return number and math.isfinite(value) and least <= value <= most
-
-    return fits
-
-
-def _one_of(names: tuple[str, ...]) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: isinstance(value, str) and value in names, f"one of {', '.join(names)}"
-
-
-def _path(value: Any) -> bool:
-    try:
-        require_path(os.fspath(value))
-    except (TypeError, Unreadable):
-        return False
-    return isinstance(value, str | os.PathLike) and str(value) != ""
-
-
-def _addresses(value: Any) -> bool:
-    """The name of this machine's server, such as demo@local, is one as well."""
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and all(
-            isinstance(each, str) and re.fullmatch(rf"{ENDPOINT}|\S+@local", each) for each in value
-        )
-    )
-
-
-_FUNCTION = callable, "a function"
-_NAMES = (
-    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
-    "a mapping of names",
-)
-_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "seed": (_whole(), "a whole number"),
-    "endpoints": (_addresses, "a list of HOST:PORT or unix:PATH"),
-    "server": _one_of(get_args(ServerKind)),
-    "parameters": _NAMES,
-    "schedule": _one_of(get_args(ScheduleName)),
-    "speculation": _one_of(get_args(SpeculationName)),
-    "in_flight": (_whole(1), "a whole number above 0"),
-    "priority": (_whole(), "a whole number"),
-    "deadline_s": (_number(0), "a number of seconds"),
-    "budget_tokens": (_whole(1), "a whole number above 0"),
-    "on_step": _FUNCTION,
-    "answer_of": _FUNCTION,
-    "equal": _FUNCTION,
-    "out": (_path, "the path of a folder"),
-    "say": _FUNCTION,
-    "n": (_whole(1), "a whole number above 0"),
-    "max_tokens": (_whole(1), "a whole number above 0"),
-    "temperature": (_number(0), "a number from 0 on"),
-    "top_p": (_number(0, 1), "a number from 0 to 1"),
+_Count = Annotated[int, Meta(ge=1)]
+_Positive = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+_KINDS: dict[str, tuple[Any, str]] = {
+    "seed": (int, "a whole number"),
+    # the name of this machine's server, such as demo@local, is an address as well
+    "endpoints": (
+        list[Annotated[str, Meta(pattern=rf"^(?:{ENDPOINT}|\S+@local)\Z")]],
+        "a list of HOST:PORT or unix:PATH",
+    ),
+    "server": (ServerKind | None, f"one of {', '.join(get_args(ServerKind))}, or None"),
+    "parameters": (dict[str, Any], "a mapping of names"),
+    "schedule": (ScheduleName, f"one of {', '.join(get_args(ScheduleName))}"),
+    "speculation": (SpeculationName, f"one of {', '.join(get_args(SpeculationName))}"),
+    "in_flight": (_Count | None, "a whole number above 0, or None"),
+    "priority": (int, "a whole number"),
+    "deadline_s": (_Positive | None, "a number of seconds, or None"),
+    "budget_tokens": (_Count | None, "a whole number above 0, or None"),
+    "on_step": (Callable | None, "a function, or None"),
+    "answer_of": (Callable | None, "a function, or None"),
+    "equal": (Callable | None, "a function, or None"),
+    "say": (Callable | None, "a function, or None"),
+    "out": (Annotated[str, Meta(min_length=1)] | None, "the path of a folder, or None"),
+    "n": (_Count, "a whole number above 0"),
+    "max_tokens": (_Count, "a whole number above 0"),
+    "temperature": (_Positive, "a number from 0 on"),
+    "top_p": (Annotated[float, Meta(ge=0, le=1)], "a number from 0 to 1"),
 }
-_MAY_BE_NONE = {
-    "server",
-    "out",
-    "say",
-    "in_flight",
-    "budget_tokens",
-    "deadline_s",
-    "on_step",
-    "answer_of",
-    "equal",
-}
+"""The kind of each argument, as msgspec checks it, and as an error names it."""
 
 
 def check_arguments(**given: Any) -> None:
     """Raise ConfigError for the first argument whose value is not valid."""
     for name, value in given.items():
-        fits, wanted = _WANTED[name]
-        if name in _MAY_BE_NONE and value is None:
-            continue
-        if not fits(value):
-            default = ", or None" if name in _MAY_BE_NONE else ""
-            raise ConfigError(f"{name} is {value!r:.200}; it must be {wanted}{default}.")
+        kind, wanted = _KINDS[name]
+        try:
+            plain = msgspec.convert(str(value) if isinstance(value, Path) else value, kind)
+            if name == "out" and plain is not None:
+                require_path(plain)
+        except (msgspec.ValidationError, Unreadable):
+            raise ConfigError(f"{name} is {value!r:.200}; it must be {wanted}.") from None
 
 
 def config_of(options: SolveOptions, source: str, in_flight: int | None = None) -> RunConfig:
@@ -167,7 +120,7 @@ def config_of(options: SolveOptions, source: str, in_flight: int | None = None) 
     `source` is the deployment as the program named it.
     """
     given: dict[str, Any] = dict(options)
-    named = {name: value for name, value in given.items() if name in _WANTED and name in _OPTIONS}
+    named = {name: value for name, value in given.items() if name in _KINDS and name in _OPTIONS}
     check_arguments(**named, in_flight=in_flight)
     parameters = {name: value for name, value in given.items() if name not in _OPTIONS}
     if parameters.get("n", 1) is None:

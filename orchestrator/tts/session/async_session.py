@@ -14,6 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,9 +36,11 @@ from tts.serving.server.loading import Loading
 
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
-from .engines import Engines, not_open
+from .drivers import Drivers
+from .engines import ROLES, Engines, Given, open_replicas
+from .function_files import verifier_of
 from .outbox import Outbox, streamed
-from .plan import Grading, Plan, check_length, check_lengths, findable, load_checked
+from .plan import Plan, check_length, check_lengths, findable, load_checked
 from .progress import RunProgress
 from .questions import (
     Asked,
@@ -52,9 +55,8 @@ from .replicas import Replicas
 from .result import Result, Step
 from .run import OpenRun, execute, known_servers, open_run
 from .server import while_healthy
-from .solver import Solver, open_solver
+from .solver import Solver
 from .strategy import choose
-from .tasks import task_of
 
 T = TypeVar("T")
 
@@ -103,9 +105,9 @@ class AsyncSession:
                 hint="Name their servers in the deployment's url.",
             )
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
-        self._engines = Engines(
-            self.deployment,
-            (generator, verifier),
+        self._own: Given = generator, verifier
+        self._opening = partial(
+            open_replicas,
             addresses=tuple(dict.fromkeys(addresses)),
             routing=routing,
             groups=groups or {},
@@ -114,23 +116,31 @@ class AsyncSession:
         )
         self._say = say
         self._resources = AsyncExitStack()
-        self._is_open = False
+        self._open: Engines | None = None
         self._owner = Owner("This session")
         self._grader: Grader
-        self._shared: dict[Policy, Solver] = {}
-        self._opening = asyncio.Lock()
-        self._solvers: set[Solver] = set()
+        self._shared: dict[Policy, Drivers] = {}
+        self._drivers: set[Drivers] = set()
         self._active: set[asyncio.Future[Any]] = set()
+
+    def load_verifier(self) -> None:
+        """Execute the file of the function that scores, if one does and no other was given.
+
+        Only for a deployment that the user has named.
+        """
+        generator, verifier = self._own
+        self._own = generator, verifier_of(self.deployment, verifier)
 
     async def __aenter__(self) -> Self:
         self._owner = Owner("This session")
         try:
-            await self._resources.enter_async_context(self._engines)
+            opening = self._opening(self.deployment, self._own)
+            engines = await self._resources.enter_async_context(opening)
             self._grader = await self._resources.enter_async_context(Grader())
         except BaseException:
             await self._resources.aclose()
             raise
-        self._is_open = True
+        self._open = engines
         return self
 
     async def __aexit__(
@@ -141,7 +151,7 @@ class AsyncSession:
     ) -> None:
         if not self._owner.is_here:
             return  # all of it is the parent's
-        self._is_open = False
+        self._open = None
         for task in self._active:
             task.cancel()
         if self._active:
@@ -149,29 +159,24 @@ class AsyncSession:
         await self._resources.aclose()
 
     async def solve(
-        self,
-        question: Question,
-        *,
-        priority: int = 0,
-        on_server: Callable[[str], None] | None = None,
-        **options: Unpack[SolveOptions],
+        self, question: Question, *, priority: int = 0, **options: Unpack[SolveOptions]
     ) -> Result:
-        """See `Session.solve`.
-
-        `on_server` is called with the name of the server that the search goes to, and again if it
-        moves to another.
-        """
+        """See `Session.solve`."""
         check_arguments(priority=priority)
         plan = self._plan((as_problem(question, "solve"),), options)
-        on_step, out = options.get("on_step"), options.get("out")
+        check_lengths(self.models, plan.problems)
+        out = options.get("out")
         if out is not None:
-            (result,) = [result async for result in self.run(plan, out, on_step=on_step)]
+            (result,) = [result async for result in self.run(plan, out)]
             return result
-        solver = await self._shared_solver(plan.policy)
-        deadline_s = plan.asked.limits.deadline_s
-        with task_of(plan, self._grader, on_step, on_server) as task:
-            solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
-            return await self.watched(solving)
+        return await self.solve_planned(plan, priority=priority)
+
+    async def solve_planned(self, plan: Plan, *, priority: int = 0) -> Result:
+        """Solve the one problem of a plan of this deployment."""
+        (problem,) = plan.problems
+        drivers = await self._shared_drivers(plan.policy)
+        with Solver(plan, drivers, self._grader) as solver:
+            return await self.watched(solver.solve(problem, priority=priority))
 
     def solve_many(
         self,
@@ -185,34 +190,26 @@ class AsyncSession:
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`; `problems` may be an asynchronous iterator, too."""
         require_several(problems)
-        on_step, out = options.get("on_step"), options.get("out")
-        if isinstance(problems, AsyncIterable) or (
-            out is None and not isinstance(problems, Sequence)
-        ):
+        out = options.get("out")
+        if isinstance(problems, AsyncIterable):
             if out is not None:
                 raise ConfigError(
                     "A run in a folder needs all of its problems at first.",
                     hint="Give a list of them, or leave out `out`.",
                 )
-            plan = self._plan((), options, in_flight)
-            asked = problems if isinstance(problems, AsyncIterable) else in_turn(problems)
-            return self._stream(partial(self._solve_in_turn, plan, asked, on_step, skip_overlong))
-        named = as_problems(problems)
-        overlong = self._overlong(named) if skip_overlong else {}
-        fitting = tuple(problem for problem in named if problem.id not in overlong)
-        plan = self._plan(fitting, options, in_flight)
-        unasked = [
-            Result.unasked(problem, plan.strategy.vote, overlong[problem.id])
-            for problem in named
-            if problem.id in overlong
-        ]
-        if not fitting:
-            return _each(unasked)
-        if out is not None:
-            running = self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
+            asked = problems_in_turn(problems)
+        elif out is None and not isinstance(problems, Sequence):
+            asked = problems_in_turn(in_turn(problems))
         else:
-            running = self._stream(partial(self._solve_all, plan, plan.problems, on_step))
-        return _each(unasked, running) if unasked else running
+            named = as_problems(problems)
+            plan = self._plan(named, options, in_flight)
+            if not skip_overlong:
+                check_lengths(self.models, named)
+            if out is not None:
+                return self._run_fitting(plan, out, resume=resume, repair=repair)
+            asked = in_turn(named)
+        plan = self._plan((), options, in_flight)
+        return self._stream(partial(self._solve_all, plan, asked, skip_overlong))
 
     def run(
         self,
@@ -222,7 +219,6 @@ class AsyncSession:
         resume: bool = False,
         repair: bool = False,
         progress: RunProgress | None = None,
-        on_step: Callable[[Step], None] | None = None,
     ) -> AsyncGenerator[Result, None]:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
@@ -234,7 +230,7 @@ class AsyncSession:
         where = where.absolute() if resume else where.resolve()  # what is there may be no link
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
         progress = progress or RunProgress(len(plan.problems))
-        return self._stream(partial(self._execute, opening, progress, on_step))
+        return self._stream(partial(self._execute, opening, progress))
 
     def carry_out(
         self,
@@ -244,7 +240,9 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None = None,
     ) -> AsyncGenerator[Result, None]:
         """Carry out a run whose folder was opened before the engines were started."""
-        return self._stream(partial(self._execute, nullcontext(run), progress, on_step))
+        if on_step:
+            run = replace(run, plan=replace(run.plan, on_step=on_step))
+        return self._stream(partial(self._execute, nullcontext(run), progress))
 
     async def generate(
         self,
@@ -288,25 +286,22 @@ class AsyncSession:
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
         """See `Engines.endpoints`."""
-        self._require_open()
         return self._engines.endpoints
 
     @property
     def replicas(self) -> Replicas:
         """See `Engines.replicas`."""
-        self._require_open()
         return self._engines.replicas
 
     @property
     def address(self) -> str:
         """See `Engines.address`."""
-        self._require_open()
         return self._engines.address
 
     @property
     def in_flight(self) -> tuple[int, int]:
         """Requests that searches have in flight now: generator, verifier."""
-        loads = [solver.in_flight for solver in self._solvers]
+        loads = [drivers.in_flight for drivers in self._drivers]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
 
     def stop_searches(self) -> None:
@@ -314,8 +309,8 @@ class AsyncSession:
 
         Those that have not started are left alone.
         """
-        for solver in self._solvers:
-            solver.stop()
+        for drivers in self._drivers:
+            drivers.stop()
 
     @property
     def started_server(self) -> bool:
@@ -337,12 +332,12 @@ class AsyncSession:
         Closing the session cancels it.
         """
         try:
-            self._require_open()
+            engines = self._engines
         except SessionError:
             running.close()
             raise
-        if self._engines.server:
-            running = while_healthy(running, self._engines.check)
+        if engines.server:
+            running = while_healthy(running, engines.check)
         task = asyncio.ensure_future(running)
         self._active.add(task)
         task.add_done_callback(self._active.discard)
@@ -350,124 +345,112 @@ class AsyncSession:
             return await task
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if self._is_open or (caller and caller.cancelling()):
+            if self._open or (caller and caller.cancelling()):
                 raise
             raise SessionError("The session was closed before this had ended.") from None
 
-    def _require_open(self) -> None:
+    @property
+    def _engines(self) -> Engines:
+        """What is open; raises SessionError."""
         self._owner.require()
-        if not self._is_open:
-            raise not_open()
+        if self._open is None:
+            raise SessionError(
+                "The session is not open.", hint="Use it inside its with block, or before close()."
+            )
+        return self._open
 
     def _plan(
         self, problems: tuple[Problem, ...], options: SolveOptions, in_flight: int | None = None
     ) -> Plan:
-        """The plan of a call; raises DatasetError for a problem that does not fit the models."""
+        """The plan of a call; raises ConfigError."""
         self._owner.require()
         config = config_of(options, self.source, in_flight)
         strategy = options.get("strategy", config.strategy)
-        plan = Plan(
+        return Plan(
             config,
             self.deployment,
             problems,
             choose(strategy, self.deployment, config.parameters),
-            grading=Grading(options.get("answer_of"), options.get("equal")),
+            answer_of=options.get("answer_of"),
+            equal=options.get("equal"),
             endpoints={
                 role: name_of(given)
-                for role, given in zip(("generator", "verifier"), self._engines.own, strict=True)
+                for role, given in zip(ROLES, self._own, strict=True)
                 if given is not None
             },
+            on_step=options.get("on_step"),
         )
-        check_lengths(self.models, problems)
-        return plan
 
     def _stream(
         self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
     ) -> AsyncGenerator[Result, None]:
         return streamed(lambda outbox: self.watched(start(outbox)))
 
-    def _overlong(self, problems: Iterable[Problem]) -> dict[str, str]:
-        """Why problems do not fit the engines, by the id of each that does not."""
-        found = {}
-        for problem in problems:
-            try:
-                check_length(self.models, problem)
-            except DatasetError as error:
-                found[problem.id] = error.message
-        return found
+    def _too_long(self, problem: Problem) -> str | None:
+        """Why a problem does not fit the engines, if it does not."""
+        try:
+            check_length(self.models, problem)
+        except DatasetError as error:
+            return error.message
+        return None
 
-    async def _solve_in_turn(
+    async def _solve_all(
         self,
         plan: Plan,
-        questions: AsyncIterable[Question],
-        on_step: Callable[[Step], None] | None,
+        problems: AsyncIterator[Problem],
         skip_overlong: bool,
         outbox: Outbox,
     ) -> None:
         async def fitting() -> AsyncIterator[Problem]:
-            async for problem in problems_in_turn(questions):
-                if overlong := self._overlong([problem]) if skip_overlong else {}:
-                    error = overlong[problem.id]
-                    outbox.put(Result.unasked(problem, plan.strategy.vote, error))
+            async for problem in problems:
+                if skip_overlong and (why := self._too_long(problem)):
+                    outbox.put(Result.unasked(problem, plan.strategy.vote, why))
                     await outbox.room()
                 else:
                     check_length(self.models, problem)
                     yield problem
 
-        await self._solve_all(plan, fitting(), on_step, outbox)
+        drivers = await self._shared_drivers(plan.policy)
+        with Solver(plan, drivers, self._grader) as solver:
+            await solver.solve_all(fitting(), outbox)
 
-    async def _solve_all(
-        self,
-        plan: Plan,
-        problems: Iterable[Problem] | AsyncIterator[Problem],
-        on_step: Callable[[Step], None] | None,
-        outbox: Outbox,
-    ) -> None:
-        solver = await self._shared_solver(plan.policy)
-        with task_of(plan, self._grader, on_step) as task:
-            time_s = plan.asked.limits.deadline_s
-            await solver.solve_all(problems, task, outbox, time_s=time_s)
+    async def _run_fitting(
+        self, plan: Plan, folder: str | Path, *, resume: bool, repair: bool
+    ) -> AsyncGenerator[Result, None]:
+        """`run` with the problems that fit the engines, after the results of the others."""
+        overlong = {each.id: why for each in plan.problems if (why := self._too_long(each))}
+        fitting = tuple(each for each in plan.problems if each.id not in overlong)
+        for problem in plan.problems:
+            if problem.id in overlong:
+                yield Result.unasked(problem, plan.strategy.vote, overlong[problem.id])
+        if fitting:
+            plan = replace(plan, problems=fitting)
+            async with aclosing(self.run(plan, folder, resume=resume, repair=repair)) as running:
+                async for result in running:
+                    yield result
 
     async def _execute(
         self,
         opening: AbstractContextManager[OpenRun],
         progress: RunProgress,
-        on_step: Callable[[Step], None] | None,
         outbox: Outbox,
     ) -> None:
-
         with opening as run:
-            run = known_servers(run, self._engines.described(run.plan))
-            plan = run.plan
-            with task_of(plan, self._grader, on_step) as task:
-                await execute(
-                    run,
-                    self.models,
-                    self.replicas,
-                    task,
-                    outbox,
-                    progress=progress,
-                    opened=self._solvers,
-                    steps=self._engines.steps,
-                )
+            await execute(
+                known_servers(run, self._engines.described(run.plan)),
+                self.models,
+                self.replicas,
+                self._grader,
+                outbox,
+                progress=progress,
+                opened=self._drivers,
+                steps=self._engines.steps,
+            )
 
-    async def _shared_solver(self, policy: Policy) -> Solver:
-        """The solver of all searches without a folder that are scheduled in this way."""
-        self._require_open()
-        async with self._opening:
-            if policy not in self._shared:
-                opened = open_solver(self.models, self.replicas, policy)
-                self._shared[policy] = await self._resources.enter_async_context(opened)
-                self._solvers.add(self._shared[policy])
+    async def _shared_drivers(self, policy: Policy) -> Drivers:
+        """The drivers of all searches without a folder that are scheduled in this way."""
+        if policy not in self._shared:
+            drivers = Drivers(self.models, self.replicas, policy)
+            self._shared[policy] = await self._resources.enter_async_context(drivers)
+            self._drivers.add(drivers)
         return self._shared[policy]
-
-
-async def _each(
-    first: Iterable[Result], rest: AsyncGenerator[Result, None] | None = None
-) -> AsyncGenerator[Result, None]:
-    for result in first:
-        yield result
-    if rest:
-        async with aclosing(rest):
-            async for result in rest:
-                yield result

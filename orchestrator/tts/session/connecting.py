@@ -1,20 +1,19 @@
-"""The engines that a session opens: those of one server or of several, or the program's own."""
+"""The pairs of engines of a session, and their connections to servers of Triton."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from tts.build import builder, paths
 from tts.build.builder import require_current
-from tts.build.errors import EndpointUnavailable, ServerError, TtsError
+from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
-from tts.endpoints.base import Connection, Generator, Verifier
-from tts.endpoints.embedded import EmbeddedConnection
+from tts.endpoints.base import Connection
 from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
@@ -23,53 +22,78 @@ from tts.serving.server.lookup import LocalHealth
 from tts.serving.server.state import comes_back
 
 from .endpoints import Own, endpoints_on
+from .event_loop import in_loop
 from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
-from .server import Server, local_name
+from .server import local_name
 
 
-def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
-    """The program's own endpoints, without a server."""
-    return EnginePair("", generator, verifier)
+@dataclass(frozen=True)
+class PairMaker:
+    """Makes a session's pairs: each engine compiled, on a server of its own, or the program's."""
 
+    models: Models
+    own: Own
+    remotes: Remotes
 
-def remote_pairs(remotes: Remotes, models: Models, own: Own) -> list[EnginePair]:
-    """The replicas of a session that has no compiled engine."""
-    return [_pair("", None, models, own, remotes, number) for number in range(len(remotes))]
+    def pair(self, name: str, beside: Connection | None, number: int = 0) -> EnginePair:
+        """Both engines of a replica, counted from 0; `beside` leads to those that are compiled."""
+        if self.remotes:
+            remote = self.remotes.connection(number, beside)
+            return EnginePair(
+                name if name and number == 0 else self.remotes.name(number),
+                *endpoints_on(self.models, remote, self.own),
+                remote,
+                probe=remote.probe,
+                close=remote.aclose,
+            )
+        if beside is None:
+            generator, verifier = self.own
+            assert generator is not None  # or there would be something to connect to
+            assert verifier is not None
+            return EnginePair(name, generator, verifier)
+        engines = endpoints_on(self.models, beside, self.own)
+        return EnginePair(name, *engines, beside, close=beside.aclose)
 
+    def pairs(
+        self,
+        name: str,
+        connect: Callable[[], Connection | None],
+        check: Callable[[], None] | None = None,
+    ) -> list[EnginePair]:
+        """The compiled engines, if there are any, with each replica of those elsewhere.
 
-def server_pairs(
-    server: Server, models: Models, own: Own, remotes: Remotes | None
-) -> list[EnginePair]:
-    """The one server of a session, which is watched beside all that runs.
+        `check`: see EnginePair. A single server is watched beside all that runs instead.
+        """
+        pairs = [self.pair(name, connect(), n) for n in range(max(1, len(self.remotes)))]
+        for pair in pairs:
+            pair.check = check or pair.check
+        return pairs
 
-    It makes a pair with each replica of an engine that runs elsewhere.
-    """
-    deployment = models.deployment
-    return [
-        _pair(
-            server.address,
-            triton_connection(deployment, server.address, server.comes_back),
-            models,
-            own,
-            remotes,
-            number,
-        )
-        for number in range(max(1, len(remotes or ())))
-    ]
+    def at(self, address: str, number: int) -> EnginePair:
+        """The engines at `host:port` or `unix:path`, or of this machine's server by its name."""
+        deployment = self.models.deployment
+        health = LocalHealth(deployment) if address == local_name(deployment) else None
+        where = health.address if health else address
+        pair = self.pair(address, triton_connection(deployment, where), number)
+        pair.probe = partial(_probe, where, deployment, pair.probe)
+        if health:
+            pair.check = health.check
+            pair.comes_back = partial(comes_back, deployment.name)
+        return pair
 
+    async def connected(self, address: str, number: int = 0) -> EnginePair:
+        """`at`, once its engines have answered.
 
-def embedded_pairs(
-    connection: EmbeddedConnection, models: Models, own: Own, remotes: Remotes | None
-) -> list[EnginePair]:
-    """The engines of a session that has no server, with each replica of one elsewhere."""
-    pairs = [
-        _pair(connection.address, connection, models, own, remotes, number)
-        for number in range(max(1, len(remotes or ())))
-    ]
-    for pair in pairs:
-        pair.check = connection.check
-    return pairs
+        Raises ServerError if they do not, or are not the deployment's.
+        """
+        pair = self.at(address, number)
+        try:
+            await pair.probe()
+        except BaseException:
+            await pair.close()
+            raise
+        return pair
 
 
 def use(replicas: Replicas, pairs: Iterable[EnginePair]) -> None:
@@ -80,14 +104,47 @@ def use(replicas: Replicas, pairs: Iterable[EnginePair]) -> None:
             replicas.lose(pair, EndpointUnavailable(f"The {silent[0]}."))
 
 
+async def use_several(
+    replicas: Replicas,
+    make: PairMaker,
+    addresses: Sequence[str],
+    groups: Mapping[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Use the servers at these addresses; those that do not answer yet are used once they do.
+
+    `groups` are those of the addresses that have one.
+
+    Raises ServerError if none answers, or if one serves another deployment.
+    """
+    pairs = [
+        make.at(addresses[number % len(addresses)], number)
+        for number in range(max(len(addresses), len(make.remotes)))
+    ]
+    for pair in pairs:
+        replicas.use(pair, groups.get(pair.name, ""))
+    replicas.be_elastic()
+    silent: list[str] = []
+    answers = await asyncio.gather(*(pair.probe() for pair in pairs), return_exceptions=True)
+    for pair, error in zip(pairs, answers, strict=True):
+        if isinstance(error, EndpointUnavailable):
+            silent.append(pair.name)
+            replicas.lose(pair, error)
+        elif error is not None:
+            raise error
+    if len(silent) == len(pairs):
+        raise ServerError(
+            f"No server answers at {', '.join(silent)}.",
+            hint=f"Start them: tts serve {make.models.deployment.named}",
+        )
+    say(f"Using {', '.join(pair.name for pair in pairs if pair.name not in silent)}")
+    for name in silent:
+        say(f"{name} does not answer; it is used as soon as it does")
+
+
 async def build_if_quick(deployment: Deployment, say: Callable[[str], None]) -> None:
     """Build what is not built if that takes seconds, beside the loop; `say` gets a line then."""
-    loop = asyncio.get_running_loop()
-
-    def told(line: str) -> None:
-        loop.call_soon_threadsafe(say, line)
-
-    await asyncio.to_thread(builder.build_if_quick, deployment, told)
+    await asyncio.to_thread(builder.build_if_quick, deployment, in_loop(say))
 
 
 async def require_engines(
@@ -108,70 +165,6 @@ async def require_engines(
         require_gpu(deployment)
         await build_if_quick(deployment, say)
     require_current(deployment)
-
-
-async def connect(
-    deployment: Deployment,
-    models: Models,
-    own: Own,
-    address: str,
-    *,
-    remotes: Remotes | None = None,
-    number: int = 0,
-) -> EnginePair:
-    """The engines at `host:port` or `unix:path`, or of this machine's server by its name.
-
-    `number` is which replica it is, counted from 0. Raises ServerError if they do not answer, or
-    are not the deployment's.
-    """
-    pair = _replica(deployment, models, own, address, remotes, number)
-    try:
-        await pair.probe()
-    except BaseException:
-        await pair.close()
-        raise
-    return pair
-
-
-async def open_pairs(
-    replicas: Replicas,
-    deployment: Deployment,
-    models: Models,
-    own: Own,
-    addresses: Sequence[str],
-    groups: Mapping[str, str],
-    say: Callable[[str], None],
-    remotes: Remotes | None = None,
-) -> None:
-    """Use the servers at these addresses; those that do not answer yet are used once they do.
-
-    `groups` are those of the addresses that have one.
-
-    Raises ServerError if none answers, or if one serves another deployment.
-    """
-    pairs = [
-        _replica(deployment, models, own, addresses[number % len(addresses)], remotes, number)
-        for number in range(max(len(addresses), len(remotes or ())))
-    ]
-    for pair in pairs:
-        replicas.use(pair, groups.get(pair.name, ""))
-    replicas.be_elastic()
-    failures: dict[str, TtsError] = {}
-    for pair, error in zip(pairs, await _all(pair.probe() for pair in pairs), strict=True):
-        if error is None:
-            continue
-        if not isinstance(error, EndpointUnavailable):
-            raise error
-        failures[pair.name] = error
-        replicas.lose(pair, error)
-    if len(failures) == len(pairs):
-        raise ServerError(
-            f"No server answers at {', '.join(failures)}.",
-            hint=f"Start them: tts serve {deployment.named}",
-        )
-    say(f"Using {', '.join(pair.name for pair in pairs if pair.name not in failures)}")
-    for name in failures:
-        say(f"{name} does not answer; it is used as soon as it does")
 
 
 def triton_connection(
@@ -203,53 +196,6 @@ def serves(deployment: Deployment, address: str) -> bool:
     return probe.served_digest(address) == deployment_digest(deployment)
 
 
-def _replica(
-    deployment: Deployment,
-    models: Models,
-    own: Own,
-    address: str,
-    remotes: Remotes | None,
-    number: int,
-) -> EnginePair:
-    if address != local_name(deployment):
-        connection = triton_connection(deployment, address)
-        pair = _pair(address, connection, models, own, remotes, number)
-        pair.probe = partial(_probe, address, deployment, pair.probe)
-        return pair
-    health = LocalHealth(deployment)
-    connection = triton_connection(deployment, health.address)
-    pair = _pair(address, connection, models, own, remotes, number)
-    pair.probe = partial(_probe, health.address, deployment, pair.probe)
-    pair.check = health.check
-    pair.comes_back = partial(comes_back, deployment.name)
-    return pair
-
-
-def _pair(
-    name: str,
-    beside: Connection | None,
-    models: Models,
-    own: Own,
-    remotes: Remotes | None,
-    number: int,
-) -> EnginePair:
-    """Both engines of a replica: where they are compiled `beside` leads to them."""
-    if not remotes:
-        assert beside is not None
-        generator, verifier = endpoints_on(models, beside, own)
-        return EnginePair(name, generator, verifier, beside, close=beside.aclose)
-    connection = remotes.connection(number, beside)
-    generator, verifier = endpoints_on(models, connection, own)
-    return EnginePair(
-        name if name and number == 0 else remotes.name(number),
-        generator,
-        verifier,
-        connection,
-        probe=connection.probe,
-        close=connection.aclose,
-    )
-
-
 async def _probe(
     address: str, deployment: Deployment, others: Callable[[], Awaitable[None]]
 ) -> None:
@@ -272,12 +218,3 @@ def _require_served(address: str, deployment: Deployment) -> None:
         probe.probe(address, roles=deployment.engines())
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error
-
-
-async def _all(running: Iterable[Awaitable[None]]) -> list[TtsError | None]:
-    """The errors that they raised; any other than a TtsError is raised here."""
-    found = await asyncio.gather(*running, return_exceptions=True)
-    for each in found:
-        if each is not None and not isinstance(each, TtsError):
-            raise each
-    return cast("list[TtsError | None]", found)

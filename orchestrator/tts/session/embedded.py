@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 
 from tts.build import paths
@@ -25,18 +24,10 @@ from tts.serving.server.loading import Loading
 
 from .connecting import build_if_quick
 from .engine_steps import EveryStep, OpenSteps
+from .event_loop import in_loop
 
 MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
 """The models as errors name them, whatever serves them."""
-
-
-@dataclass(frozen=True)
-class EmbeddedEngines:
-    """The compiled engines of a deployment, open."""
-
-    connection: EmbeddedConnection
-    steps: OpenSteps
-    """Opens what can be read of their steps."""
 
 
 @asynccontextmanager
@@ -44,8 +35,10 @@ async def embedded_engines(
     deployment: Deployment,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
-) -> AsyncIterator[EmbeddedEngines]:
-    """Open the engines while the block lasts; `on_loading` is called with their progress.
+) -> AsyncIterator[tuple[EmbeddedConnection, OpenSteps]]:
+    """Open the engines while the block lasts, and what can be read of their steps.
+
+    `on_loading` is called with their progress.
 
     Raises ConfigError for a target that has no engines of ours, or a machine whose memory cannot
     hold the pair; BuildError for engines that are missing or out of date; EngineError.
@@ -87,7 +80,7 @@ async def embedded_engines(
                 task.cancel()
             await asyncio.wait(opening)
         say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
-        yield EmbeddedEngines(connection, partial(_every_step, deployment, engines))
+        yield connection, partial(_every_step, deployment, engines)
 
 
 async def _open(
@@ -96,15 +89,12 @@ async def _open(
     engine: EmbeddedEngine,
     tell: Callable[..., None],
 ) -> None:
-    loop = asyncio.get_running_loop()
     given_up = threading.Event()
-
-    def tell_there(part: float) -> None:
-        loop.call_soon_threadsafe(tell, READING, part)
+    tell_part = in_loop(partial(tell, READING))
 
     def read() -> None:
         for weights in paths.engine_dir(deployment.name, role).glob("*.bin"):
-            read_weights(weights, tell_there, lambda: not given_up.is_set())
+            read_weights(weights, tell_part, lambda: not given_up.is_set())
 
     tell(READING, 0.0)
     try:

@@ -3,101 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import replace
-from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tts.build.errors import ServerError, SessionError
+from tts.build.spec import Deployment, Role
+from tts.endpoints.base import Connection, Generator, StreamingGenerator, Verifier
+from tts.endpoints.functions import (
+    CheckedGenerator,
+    CheckedStream,
+    CheckedVerifier,
+    FunctionGenerator,
+    FunctionVerifier,
+    RewardFunction,
+    TextFunction,
+    reward_function,
+    text_function,
+)
+from tts.endpoints.routing import RoutingPolicy
+from tts.prompting import Models
+from tts.serving.server.loading import Loading
 
-if TYPE_CHECKING:
-    from tts.build.spec import Deployment, Role
-    from tts.endpoints.base import Connection, Generator, Verifier
-    from tts.endpoints.functions import RewardFunction, TextFunction
-    from tts.endpoints.routing import RoutingPolicy
-    from tts.prompting import Models
-    from tts.serving.server.loading import Loading
-
-    from .endpoints import Own
-    from .engine_steps import OpenSteps
-    from .plan import Plan
-    from .remotes import Remotes
-    from .replicas import EnginePair, Replicas
-    from .server import Server
+from .connecting import PairMaker, require_engines, triton_connection, use, use_several
+from .embedded import embedded_engines
+from .endpoints import own_endpoints, routed_endpoints
+from .engine_steps import OpenSteps
+from .plan import Plan
+from .remotes import Remotes
+from .replicas import EnginePair, Replicas
+from .server import Server, open_server
 
 ROLES: tuple[Role, ...] = ("generator", "verifier")
+Given = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
+"""The program's own endpoints and functions, each instead of those of the servers."""
 _RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
 
 
+@dataclass
 class Engines:
-    """Both engines of a deployment on one server or several; an async context manager.
+    """Both engines of a deployment, on one server or several. Made by `open_replicas`."""
 
-    Entering it finds the servers or starts one, and leaving it stops what was started. What needs
-    them raises SessionError outside of the block.
-    """
-
-    def __init__(
-        self,
-        deployment: Deployment,
-        own: tuple[Generator | TextFunction | None, Verifier | RewardFunction | None],
-        *,
-        addresses: Sequence[str],
-        routing: RoutingPolicy | None,
-        groups: Mapping[str, str],
-        say: Callable[[str], None],
-        on_loading: Callable[[Loading], None],
-    ) -> None:
-        """`own`: the program's endpoints that replace a server's; the rest as for AsyncSession."""
-        self.deployment = deployment
-        self.own = own
-        self._addresses = addresses
-        self._routing = routing
-        self._groups = groups
-        self._say = say
-        self._on_loading = on_loading
-        self._resources = AsyncExitStack()
-        self._replicas: Replicas | None = None
-        self._remotes: Remotes | None = None
-        self.server: Server | None = None
-        """The one server that is used, unless there are several or none."""
-        self.steps: OpenSteps | None = None
-        """Opens what can be read of the engines' steps, if anything can be."""
-
-    async def __aenter__(self) -> Self:
-        try:
-            self._replicas = await self._open()
-        except BaseException:
-            await self._resources.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._replicas = None
-        await self._resources.aclose()
-
-    @cached_property
-    def models(self) -> Models:
-        """The models' tokenizers, formats and limits; read when they are first needed.
-
-        Raises CheckpointError.
-        """
-        from tts.prompting import Models
-
-        return Models.load(self.deployment, text_verifier=self._scores_text)
-
-    @property
-    def replicas(self) -> Replicas:
-        """The servers that are used; more may be added, and any drained and removed."""
-        if self._replicas is None:
-            raise not_open()
-        return self._replicas
+    models: Models
+    """Their tokenizers, formats and limits."""
+    replicas: Replicas
+    """The servers that are used; more may be added, and any drained and removed."""
+    remotes: Remotes
+    server: Server | None = None
+    """The one server that is used, unless there are several or none."""
+    steps: OpenSteps | None = None
+    """Opens what can be read of the engines' steps, if anything can be."""
 
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
@@ -105,8 +61,6 @@ class Engines:
 
         Of several servers each request goes to one by its load.
         """
-        from .endpoints import own_endpoints, routed_endpoints
-
         if self.replicas.elastic:
             return routed_endpoints(self.replicas)
         return own_endpoints(self.replicas.pairs[0])
@@ -124,7 +78,7 @@ class Engines:
 
     def described(self, plan: Plan) -> Plan:
         """A plan with the facts about engines that run already, now that they were asked."""
-        return replace(plan, remotes=self._remotes.found()) if self._remotes else plan
+        return replace(plan, remotes=self.remotes.found())
 
     def check(self) -> None:
         """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
@@ -134,7 +88,7 @@ class Engines:
     async def reset_prefix_caches(self) -> bool:
         """See `AsyncSession.reset_prefix_caches`."""
         connections = [pair.connection for pair in self.replicas.pairs]
-        deployment, on_triton = self.deployment, self.server or self.replicas.elastic
+        deployment, on_triton = self.models.deployment, self.server or self.replicas.elastic
         if deployment.target != "openvino" or deployment.remotes():
             return False
         if on_triton and len(deployment.engines()) < 2:  # its connection asks both
@@ -144,112 +98,96 @@ class Engines:
                 return False
         return True
 
-    @property
-    def _scores_text(self) -> bool:
-        """Whether the verifier is a function, which needs no tokenizer."""
-        from tts.endpoints.functions import reward_function
 
-        return reward_function(self.own[1]) is not None
+@asynccontextmanager
+async def open_replicas(
+    deployment: Deployment,
+    own: Given,
+    *,
+    addresses: Sequence[str] = (),
+    routing: RoutingPolicy | None = None,
+    groups: Mapping[str, str],
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> AsyncIterator[Engines]:
+    """Find the servers of a deployment or start one, for as long as the block lasts.
 
-    def _own_generator(self) -> Generator | None:
-        """The program's generator; each answer is checked."""
-        from tts.endpoints.base import StreamingGenerator
-        from tts.endpoints.functions import (
-            CheckedGenerator,
-            CheckedStream,
-            FunctionGenerator,
-            text_function,
-        )
+    `own` replace theirs; the rest is as for AsyncSession.
+    """
+    # what cannot be read is said when the session opens
+    models = Models.load(deployment, text_verifier=reward_function(own[1]) is not None)
+    async with AsyncExitStack() as stack:
+        functions = stack.enter_context(ExitStack())
+        checked = own_generator(models, own[0], functions), own_verifier(own[1], functions)
+        needed = {role for role, given in zip(ROLES, checked, strict=True) if given is None}
+        compiled = bool(needed & deployment.engines().keys())
+        remotes = Remotes(models, needed)
+        stack.push_async_callback(remotes.aclose)
+        make = PairMaker(models, checked, remotes)
 
-        given: Any = self.own[0]
-        if given is None:
-            return None
-        tokenizer = self.models.generator
-        if function := text_function(given):
-            delimiter = self.models.step_delimiter
-            generator = FunctionGenerator(
-                function, tokenizer, end_ids=tokenizer.eos_ids, step_delimiter=delimiter
-            )
-            self._resources.callback(generator.close)
-            return generator
-        streams = isinstance(given, StreamingGenerator)
-        return (CheckedStream if streams else CheckedGenerator)(given, tokenizer.vocab_size)
-
-    def _own_verifier(self) -> Verifier | None:
-        """The program's verifier; each answer is checked."""
-        from tts.endpoints.functions import CheckedVerifier, FunctionVerifier, reward_function
-
-        given: Any = self.own[1]
-        if given is None:
-            return None
-        if function := reward_function(given):
-            verifier = FunctionVerifier(function)
-            self._resources.callback(verifier.close)
-            return verifier
-        return CheckedVerifier(given)
-
-    async def _open(self) -> Replicas:
-        from .connecting import connect, only_pair, remote_pairs, use
-        from .remotes import Remotes
-        from .replicas import Replicas
-
-        self.models  # noqa: B018 - what cannot be read is said when the session opens
-        own = generator, verifier = self._own_generator(), self._own_verifier()
-        needed = {role for role, given in zip(ROLES, own, strict=True) if given is None}
-        self._remotes = Remotes(self.models, needed)
-        self._resources.push_async_callback(self._remotes.aclose)
-        compiled = bool(needed & self.deployment.engines().keys())
-
-        async def connecting(address: str) -> EnginePair:
+        async def connect(address: str) -> EnginePair:
             if not compiled:
                 raise ServerError(
-                    f"{address} cannot be added: no engine of {self.deployment.name} is served by "
+                    f"{address} cannot be added: no engine of {deployment.name} is served by "
                     "Triton.",
                     hint="Servers of engines that run already are named in the deployment's url.",
                 )
-            number = len(replicas)
-            opened = self.deployment, self.models, own
-            return await connect(*opened, address, remotes=self._remotes, number=number)
+            return await make.connected(address, len(replicas))
 
-        replicas = Replicas(connecting, self._routing)
-        await self._resources.enter_async_context(replicas)
-        await self._remotes.probe(self._say)
-        if compiled:
-            await self._connect(replicas, own)
-        elif needed:
-            use(replicas, remote_pairs(self._remotes, self.models, own))
-        elif generator is not None and verifier is not None:
-            replicas.use(only_pair(generator, verifier))
-        return replicas
+        replicas = await stack.enter_async_context(Replicas(connect, routing))
+        await remotes.probe(say)
+        engines = Engines(models, replicas, remotes)
+        if not compiled:
+            use(replicas, make.pairs("", lambda: None))
+        elif addresses:
+            await require_engines(deployment, addresses, say)
+            await use_several(replicas, make, addresses, groups, say)
+        elif deployment.server.kind == "embedded":
+            opening = embedded_engines(deployment, say, on_loading)
+            connection, engines.steps = await stack.enter_async_context(opening)
+            use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
+        else:
+            await require_engines(deployment, (), say)
+            engines.server = server = await open_server(deployment, say, on_loading)
+            stack.push_async_callback(asyncio.to_thread, server.stop)
+            engines.steps = server.steps
 
-    async def _connect(self, replicas: Replicas, own: Own) -> None:
-        """Find the servers, or start one; `own` replace theirs."""
-        from .connecting import embedded_pairs, open_pairs, require_engines, server_pairs, use
-        from .embedded import embedded_engines
-        from .server import open_server
+            def to_server() -> Connection:
+                return triton_connection(deployment, server.address, server.comes_back)
 
-        opened, remotes = (self.deployment, self.models, own), self._remotes
-        if self.deployment.server.kind == "embedded" and not self._addresses:
-            opening = embedded_engines(self.deployment, self._say, self._on_loading)
-            engines = await self._resources.enter_async_context(opening)
-            self.steps = engines.steps
-            use(replicas, embedded_pairs(engines.connection, self.models, own, remotes))
-            return
-        await require_engines(self.deployment, self._addresses, self._say)
-        if self._addresses:
-            await open_pairs(replicas, *opened, self._addresses, self._groups, self._say, remotes)
-            return
-        self.server = await open_server(self.deployment, self._say, self._on_loading)
-        self.steps = self.server.steps
-        self._resources.push_async_callback(asyncio.to_thread, self.server.stop)
-        use(replicas, server_pairs(self.server, self.models, own, remotes))
+            use(replicas, make.pairs(server.address, to_server))
+        yield engines
 
 
-def not_open() -> SessionError:
-    """The error for a session that is not open."""
-    return SessionError(
-        "The session is not open.", hint="Use it inside its with block, or before close()."
-    )
+def own_generator(
+    models: Models, given: Generator | TextFunction | None, functions: ExitStack
+) -> Generator | None:
+    """The program's generator; each answer is checked. `functions` ends its threads."""
+    own: Any = given
+    if own is None:
+        return None
+    tokenizer = models.generator
+    if function := text_function(own):
+        delimiter = models.step_delimiter
+        generator = FunctionGenerator(
+            function, tokenizer, end_ids=tokenizer.eos_ids, step_delimiter=delimiter
+        )
+        functions.callback(generator.close)
+        return generator
+    streams = isinstance(own, StreamingGenerator)
+    return (CheckedStream if streams else CheckedGenerator)(own, tokenizer.vocab_size)
+
+
+def own_verifier(given: Verifier | RewardFunction | None, functions: ExitStack) -> Verifier | None:
+    """The program's verifier; each answer is checked. `functions` ends its threads."""
+    own: Any = given
+    if own is None:
+        return None
+    if function := reward_function(own):
+        verifier = FunctionVerifier(function)
+        functions.callback(verifier.close)
+        return verifier
+    return CheckedVerifier(own)
 
 
 async def _reset(connection: Connection) -> bool:

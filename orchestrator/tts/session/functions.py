@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tts.build.errors import FunctionError
 from tts.endpoints.functions import Caller, failed, name_of
-from tts.grading import Outcome, Reason, Verdict, canonical, extract_answer, is_integer
+from tts.grading import Outcome, Reason, Verdict, canonical, is_integer
 from tts.search import AnswerForm
 
 AnswerFunction = Callable[[str], str | None]
@@ -52,17 +52,16 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
 
 
 def answer_form_of(
-    answer_of: AnswerFunction | None, equal: EqualFunction | None
+    answer_of: AnswerFunction, equal: EqualFunction | None
 ) -> Callable[[str], AnswerForm | None]:
     """The form of a completion's answer, for searches that stop early.
 
     With a user's `equal`, only identical texts are known to be the same answer, and no two answers
     are known to differ.
     """
-    extract = answer_of or extract_answer
 
     def form(text: str) -> AnswerForm | None:
-        answer = extract(text)
+        answer = answer_of(text)
         if answer is None:
             return None
         if equal is not None:

@@ -41,16 +41,22 @@ class Journal:
         self._known: dict[str, ResumedWork] = {}
         """Their state when they began."""
 
-    def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> None:
-        """Start to track a problem that earlier sessions may have begun.
+    def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> str:
+        """Start to track a problem that earlier sessions may have begun; returns its name here.
 
-        With `keep`, all results are kept, because the problem may move to another server.
+        Of two with the same id at a time each has a name of its own. With `keep`, all results are
+        kept, because the problem may move to another server.
         """
-        self._known[problem] = resumed_work(resumed) if resumed else ResumedWork()
-        state = ProblemState(problem, keeps_events=keep)
+        name, count = problem, 1
+        while name in self._problems:
+            count += 1
+            name = f"{problem} ({count})"
+        self._known[name] = resumed_work(resumed) if resumed else ResumedWork()
+        state = ProblemState(name, keeps_events=keep)
         if resumed:
             state.work = resumed.work
-        self._problems[problem] = state
+        self._problems[name] = state
+        return name
 
     def known(self, problem: str) -> ResumedWork:
         """The results so far of a problem that has begun."""

@@ -10,9 +10,10 @@ from tts.problem import Problem
 from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
 from tts.runs.records import CompletionRecord
 from tts.search import NodePath, SearchResult
-from tts.strategies.strategy import Ballot, Vote
+from tts.strategies.strategy import Vote
 
-from .plan import Grading
+from .functions import AnswerFunction
+from .plan import Plan
 from .result import Result, Usage
 
 
@@ -96,30 +97,28 @@ class Outcome:
 
 
 async def judged_outcome(
+    plan: Plan,
     problem: Problem,
     found: SearchResult,
-    vote: Vote,
     equality: Equality,
-    grading: Grading,
-    *,
-    scores_optional: bool = False,
-    ballot: Ballot,
+    answer_of: AnswerFunction,
 ) -> Outcome:
     """Extract, compare and vote.
 
-    With `scores_optional`, and where a deadline came before any score, the vote among completions
-    without scores is a majority.
+    The vote among completions without scores is a majority where a limit came before any score,
+    and for searches that need not score: a program's own, and those that decide how by themselves.
     """
+    strategy, vote = plan.strategy, plan.strategy.vote
     judged = await judge(
         found,
         problem.answer,
         equality,
-        answer_of=grading.answer_of or ballot.answer_of,
-        form=str if grading.equal else canonical,
-        as_listed=ballot.as_listed,
+        answer_of=answer_of,
+        form=str if plan.equal else canonical,
+        as_listed=strategy.ballot.as_listed,
     )
     unscored = all(done.score is None for done in found.completions)
-    if unscored and (scores_optional or found.limit):
+    if unscored and (strategy.factory or found.decision or found.limit):
         answers = replace(judged.answers, **{vote: judged.answers.majority})
         correct = judged.correct and {**judged.correct, vote: judged.correct["majority"]}
         judged = replace(judged, answers=answers, correct=correct)

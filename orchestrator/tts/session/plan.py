@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from tts.strategies.parameters import check_blocks
 
 from .function_files import Loaded
 from .functions import AnswerFunction, EqualFunction
+from .result import Step
 from .strategy import ChosenStrategy
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
@@ -37,14 +38,6 @@ _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 @dataclass(frozen=True)
-class Grading:
-    """The program's functions that extract an answer, and compare two."""
-
-    answer_of: AnswerFunction | None = None
-    equal: EqualFunction | None = None
-
-
-@dataclass(frozen=True)
 class Plan:
     """A run to be carried out: the requested configuration, with functions and other objects."""
 
@@ -52,13 +45,20 @@ class Plan:
     deployment: Deployment
     problems: tuple[Problem, ...]
     strategy: ChosenStrategy
-    grading: Grading = field(default_factory=Grading)
+    answer_of: AnswerFunction | None = None
+    """The program's function that extracts an answer."""
+    equal: EqualFunction | None = None
+    """The program's function that compares two answers."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's own endpoints by role: `generator`, `verifier`."""
     loaded: Mapping[str, Loaded] = field(default_factory=dict)
     """Objects that a command has loaded from Python files, by role."""
     remotes: Mapping[str, RemoteEngine] | None = None
     """The facts about engines that run already; None: those of the deployment."""
+    on_step: Callable[[Step], None] | None = None
+    """Called with each step that is written or scored."""
+    on_server: Callable[[str], None] | None = None
+    """Called with the server that a problem goes to; again when it moves to another."""
 
     @property
     def verifier(self) -> Any | None:
@@ -122,10 +122,10 @@ def _functions(plan: Plan) -> dict[str, str]:
         names["verifier"] = name_of(plan.verifier)
     if plan.strategy.function:
         names["strategy"] = plan.strategy.function
-    if plan.grading.answer_of:
-        names["answer_of"] = name_of(plan.grading.answer_of)
-    if plan.grading.equal:
-        names["equal"] = name_of(plan.grading.equal)
+    if plan.answer_of:
+        names["answer_of"] = name_of(plan.answer_of)
+    if plan.equal:
+        names["equal"] = name_of(plan.equal)
     return names
 
 

@@ -100,10 +100,11 @@ async def problems_in_turn(questions: AsyncIterable[Question]) -> AsyncIterator[
 
 
 async def in_turn(items: Iterable[T]) -> AsyncIterator[T]:
-    """Items that are taken on the event loop, which goes on in between."""
+    """Items, taken on the event loop, which goes on between those that are made one by one."""
     for item in items:
         yield item
-        await asyncio.sleep(0)
+        if not isinstance(items, Sequence):
+            await asyncio.sleep(0)
 
 
 def _naming() -> Callable[[Question], Problem]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.errors import RunError
 from tts.build.user_paths import is_there
+from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.checks import (
@@ -36,15 +37,16 @@ from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
 
+from .drivers import Drivers
 from .engine_steps import OpenSteps, recording_steps
 from .outbox import Outbox
 from .plan import Plan
 from .progress import RunProgress
+from .questions import in_turn
 from .replicas import Replicas
 from .resources import recorded_resources
 from .result import Result, Usage
-from .solver import Solver, open_solver
-from .tasks import Task
+from .solver import Solver
 
 
 @dataclass(frozen=True)
@@ -113,26 +115,21 @@ async def execute(
     run: OpenRun,
     models: Models,
     replicas: Replicas,
-    task: Task,
+    grader: Equality,
     outbox: Outbox,
     *,
     progress: RunProgress,
-    opened: set[Solver],
+    opened: set[Drivers],
     steps: OpenSteps | None = None,
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
     The results that are in its log come first, and generations and scores of unfinished problems
-    are taken from there. `opened` holds the run's solver while it runs. `steps` is where what the
+    are taken from there. `opened` holds the run's drivers while it runs. `steps` is where what the
     engines do can be read, if they are engines of one server. Raises a TtsError if a problem fails;
     what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
-    if task.allocation:
-        for problem in plan.problems:
-            task.allocation.place(problem.id)
-        for name, decision in run.point.decisions.items():
-            task.allocation.observe(name, decision)
     if run.begun:
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote):
@@ -153,21 +150,21 @@ async def execute(
         async with (
             recorded_resources(log),
             recording_steps(log, steps),
-            open_solver(models, replicas, policy, log) as solver,
+            Drivers(models, replicas, policy, log) as drivers,
         ):
-            opened.add(solver)
+            opened.add(drivers)
             try:
-                await solver.solve_all(
-                    run.left,
-                    task,
-                    outbox,
-                    resumed=run.point.unfinished,
-                    time_s=plan.asked.limits.deadline_s,
-                    progress=progress,
-                )
+                with Solver(plan, drivers, grader) as solver:
+                    solver.place(plan.problems, run.point.decisions)
+                    await solver.solve_all(
+                        in_turn(run.left),
+                        outbox,
+                        resumed=run.point.unfinished,
+                        progress=progress,
+                    )
             finally:
-                opened.discard(solver)
-        _end(log, solver.saturation_point)
+                opened.discard(drivers)
+        _end(log, drivers.saturation_point)
     _summarise(run)
 
 

@@ -23,6 +23,7 @@ from tts.serving.server.state import Supervised, comes_back
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
 
 from .engine_steps import OpenSteps, steps_of
+from .event_loop import in_loop
 
 HEALTH_CHECK_S = 1.0
 _LOOK_S = 0.05
@@ -70,20 +71,14 @@ async def open_server(
 
     Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
     """
-    loop = asyncio.get_running_loop()
     given_up = threading.Event()
-
-    def say_there(line: str) -> None:
-        loop.call_soon_threadsafe(say, line)
-
-    def tell_there(loading: Loading) -> None:
-        loop.call_soon_threadsafe(on_loading, loading)
 
     def wanted() -> None:
         if given_up.is_set():
             raise Interrupted("The start of the server was given up.")
 
-    in_thread = asyncio.to_thread(_open, deployment, say_there, tell_there, wanted, lasting=lasting)
+    told = in_loop(say), in_loop(on_loading)
+    in_thread = asyncio.to_thread(_open, deployment, *told, wanted, lasting=lasting)
     opening = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(opening)

@@ -16,8 +16,6 @@ from tts.endpoints.functions import RewardFunction, TextFunction
 from .arguments import SolveOptions, check_arguments
 from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread, enough_files
-from .function_files import verifier_of
-from .plan import load_checked
 from .questions import Asked, Question, require_several
 from .result import Result
 
@@ -80,11 +78,12 @@ class Session:
                 session = AsyncSession(
                     deployment,
                     generator=generator,
-                    verifier=verifier_of(load_checked(deployment), verifier),
+                    verifier=verifier,
                     endpoints=endpoints,
                     server=server,
                     say=inbox.posting(say) if say else silent,
                 )
+                session.load_verifier()
                 loop.run(session.__aenter__(), inbox)
             except BaseException:
                 loop.stop()
@@ -101,13 +100,15 @@ class Session:
         server: ServerKind | None = None,
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
-        return AsyncSession(
+        session = AsyncSession(
             deployment,
             generator=generator,
-            verifier=verifier_of(load_checked(deployment), verifier),
+            verifier=verifier,
             endpoints=endpoints,
             server=server,
         )
+        session.load_verifier()
+        return session
 
     def __enter__(self) -> Self:
         return self

@@ -1,283 +1,143 @@
-"""Solves problems: a driver for each server, and the grading of their results."""
+"""Solves the problems of a plan: a search for each, and the grading of its result."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from asyncio import TaskGroup
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Self
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable, TtsError
-from tts.driver import Driver
+from tts.build.errors import EndpointTimeout, TtsError
+from tts.grading import Equality
 from tts.problem import Problem
-from tts.prompting import Models
-from tts.runs.log import RunLog
 from tts.runs.state import ProblemState
-from tts.scheduling import Policy
-from tts.search import Search, SearchResult
+from tts.search import Allocation, BudgetedSearch, Decision, Search
 
-from .endpoints import own_endpoints
-from .journal import Journal
+from .drivers import Drivers
+from .functions import FunctionGrader, answer_form_of, checked_answer_of
 from .outbox import Outbox
 from .outcome import judged_outcome
+from .plan import Plan
+from .problem_search import ProblemSearch
 from .progress import RunProgress
-from .replicas import FAILURES, Attempts, EnginePair, Replicas
 from .result import Result
-from .tasks import StepCallbacks, Task
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
-AHEAD_EACH = 2
-"""Problems that wait in the driver of each of several servers, at most.
-
-The next goes to whichever has started one first."""
-MOST_IN_VAIN = 5
-"""A problem that has failed so often in a row per server, without one answer, ends the run."""
 
 logger = logging.getLogger(__name__)
 
 
 class Solver:
-    """Solves problems on the replicas of a session, any number at a time. Made by `open_solver`."""
+    """Solves problems as a plan says, any number at a time; a context manager.
 
-    def __init__(self, replicas: Replicas, drivers: Drivers, journal: Journal) -> None:
-        self._replicas = replicas
+    Leaving it ends the thread in which the program's own function compares answers.
+    """
+
+    def __init__(self, plan: Plan, drivers: Drivers, grader: Equality) -> None:
+        """`grader` compares answers unless the program has a function of its own."""
+        tokens = plan.asked.limits.budget_tokens
+        self._allocation = Allocation(tokens) if plan.strategy.takes_advice else None
+        """Advises each problem, for a strategy that takes advice."""
+        self._plan = plan
         self._drivers = drivers
-        self._journal = journal
-        self._names: set[str] = set()
-        self._waiting: Counter[str] = Counter()
-        """By replica: the problems that its driver has not started yet."""
-        self._full: set[str] = set()
-        """Replicas that have enough of them."""
+        own = plan.answer_of
+        self._answer_of = checked_answer_of(own) if own else plan.strategy.ballot.answer_of
+        self._own_grader = FunctionGrader(plan.equal) if plan.equal else None
+        self._equality = self._own_grader or grader
         self._decided = asyncio.Event()
         """Set whenever a problem whose decision others wait for is solved."""
-        self._stops: set[Callable[[], None]] = set()
-        """For each of a driver's searches, the function that ends it with its results so far."""
 
-    @property
-    def in_flight(self) -> tuple[int, int]:
-        """Requests in flight now: generator, verifier."""
-        return self._drivers.in_flight
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def saturation_point(self) -> int | None:
-        """See `Driver.saturation_point`: of the first server that has shown one."""
-        return self._drivers.saturation_point
-
-    def stop(self) -> None:
-        """End the running searches, each with its result so far; queued ones are left alone."""
-        for stop in list(self._stops):
-            stop()
-
-    async def solve(
+    def __exit__(
         self,
-        problem: Problem,
-        task: Task,
-        *,
-        priority: int = 0,
-        deadline_s: float | None = None,
-        time_s: float | None = None,
-        resumed: ProblemState | None = None,
-        on_start: Callable[[], None] = lambda: None,
-    ) -> Result:
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._own_grader:
+            self._own_grader.close()
+
+    def place(self, problems: Iterable[Problem], decisions: Mapping[str, Decision]) -> None:
+        """Give problems their places in a run, and tell what earlier sessions have decided."""
+        if self._allocation:
+            for problem in problems:
+                self._allocation.place(problem.id)
+            for name, decision in decisions.items():
+                self._allocation.observe(name, decision)
+
+    async def solve(self, problem: Problem, *, priority: int = 0) -> Result:
         """Solve one problem; it is submitted before the first wait, and cancelled with the call.
 
-        `on_start` is called when its search starts. `deadline_s` counts from this call and may end
-        it without a result (DeadlineExceeded); `time_s` counts from the start of its search, which
-        then ends with its result so far. Raises the TtsError that ended it.
+        The plan's deadline counts from this call, and may end it without a result
+        (DeadlineExceeded). Raises the TtsError that ended it.
         """
-        strategy, grading = task.strategy, task.grading
-        name = self._unused_name(problem.id)
-        asked = _Asked(
-            replace(problem, id=name),
-            partial(task.new_search, problem),
-            priority,
-            _ends_at(deadline_s),
-            time_s,
-            on_start,
-            StepCallbacks(problem, task.on_step) if task.on_step else None,
-            task.on_server,
-        )
-        self._journal.begin(name, resumed, keep=self._replicas.elastic)
-        try:
-            found = await self._search(asked)
-            optional = strategy.factory is not None or found.decision is not None
-            outcome = await judged_outcome(
-                problem,
-                found,
-                strategy.vote,
-                task.equality,
-                grading,
-                scores_optional=optional,
-                ballot=strategy.ballot,
-            )
-            now = self._journal.clock()
-            usage = self._journal.usage(name, now, outcome.completion_tokens)
-        finally:
-            self._journal.end(name)
-            self._names.discard(name)
-        self._journal.solved(outcome, now)
-        if task.allocation and found.decision:
-            task.allocation.observe(problem.id, found.decision)
-            self._decided.set()
-        return outcome.result(usage)
-
-    async def _search(self, asked: _Asked) -> SearchResult:
-        """Search on one replica and, when it fails, continue on the next."""
-        name, replicas = asked.problem.id, self._replicas
-        attempts = Attempts(
-            replicas,
-            most=lambda: MOST_IN_VAIN * len(replicas) if replicas.elastic else 0,
-            busy=self._full,
-        )
-        while True:
-            before = self._journal.known(name).size
-            async with attempts.next() as pair:
-                try:
-                    return await self._search_on(pair, asked)
-                except FAILURES as error:
-                    logger.info("problem %s leaves %s: %s", name, pair.name, error.message)
-                    if self._journal.known(name).size > before or not asked.started:
-                        attempts.count_anew()
-                    raise
-
-    async def _search_on(self, pair: EnginePair, asked: _Asked) -> SearchResult:
-        """Search on one replica; raises one of FAILURES when it is lost."""
-        driver = self._drivers.of(pair)
-        if asked.on_server:
-            asked.on_server(pair.name)
-        waits = True
-        timers: list[asyncio.TimerHandle] = []
-        loop = asyncio.get_running_loop()
-
-        def left() -> None:
-            nonlocal waits
-            if waits:
-                waits = False
-                self._count_waiting(pair, -1)
-
-        def begin() -> Search:
-            left()
-            asked.start(loop.time())
-            search = asked.new_search()
-            if asked.search_ends is not None:
-                rest = max(0.0, asked.search_ends - loop.time())
-                timers.append(loop.call_later(rest, driver.stop, submission))
-            if asked.steps:
-                asked.steps.search = search
-            return search
-
-        submission = driver.submit(
-            asked.problem,
-            begin,
-            priority=asked.priority,
-            deadline_s=None if asked.ends is None else max(0.0, asked.ends - loop.time()),
-            resumed=self._journal.known(asked.problem.id),
-            on_result=asked.steps.tell if asked.steps else None,
-        )
-        self._count_waiting(pair, +1)
-        stop = partial(driver.stop, submission)
-        self._stops.add(stop)
-        try:
-            if self._replicas.elastic:
-                lost = self._replicas.lost(pair)
-                ends: set[asyncio.Future[Any]] = {submission.outcome, lost}
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if not submission.done:
-                    raise EndpointUnavailable(lost.result().message, lost.result().hint)
-            return (await submission).result
-        finally:
-            self._stops.discard(stop)
-            left()
-            for timer in timers:
-                timer.cancel()
-            submission.cancel()
-
-    def _count_waiting(self, pair: EnginePair, change: int) -> None:
-        self._waiting[pair.name] += change
-        if self._replicas.elastic and self._waiting[pair.name] >= AHEAD_EACH:
-            self._full.add(pair.name)
-        elif pair.name in self._full:
-            self._full.discard(pair.name)
-            self._replicas.wake()
+        deadline_s = self._plan.asked.limits.deadline_s
+        now = asyncio.get_running_loop().time()
+        ends = None if deadline_s is None else now + deadline_s
+        return await self._solve(problem, priority=priority, ends=ends)
 
     async def solve_all(
         self,
-        problems: Iterable[Problem] | AsyncIterator[Problem],
-        task: Task,
+        problems: AsyncIterator[Problem],
         outbox: Outbox,
         *,
         resumed: dict[str, ProblemState] | None = None,
-        time_s: float | None = None,
         progress: RunProgress | None = None,
     ) -> None:
         """Solve problems, oldest first, and hand each result over as soon as it is ready.
 
         A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
-        `resumed` is what there is of begun problems; `progress` is kept up to date. `time_s` is
-        that of `solve`. The first that fails ends the others, and its error is raised; but a late
-        answer is the failure of its problem alone, and raised when the others are solved. It ends
-        them where the engines have answered nothing since another problem failed so, and with
-        `auto`, whose later problems depend on earlier ones.
+        The plan's deadline counts from the start of a search, which then ends with its result so
+        far. `resumed` is what there is of begun problems; `progress` is kept up to date. The first
+        that fails ends the others, and its error is raised; but a late answer is the failure of its
+        problem alone, and raised when the others are solved. It ends them where the engines have
+        answered nothing since another problem failed so, and with `auto`, whose later problems
+        depend on earlier ones.
         """
-        resumed = resumed or {}
+        resumed, journal = resumed or {}, self._drivers.journal
         late: dict[str, EndpointTimeout] = {}
         answers_before = -1
         waiting = asyncio.Semaphore(AHEAD)
-        listed = iter(()) if isinstance(problems, AsyncIterator) else iter(problems)
-
-        async def following() -> Problem | None:
-            if isinstance(problems, AsyncIterator):
-                return await anext(problems, None)
-            return next(listed, None)
 
         async def one(problem: Problem) -> None:
             nonlocal answers_before
-            waits = True
-
-            def starts() -> None:
-                nonlocal waits
-                if waits:
-                    waits = False
-                    waiting.release()
-
             try:
-                result = await self.solve(
-                    problem,
-                    task,
-                    resumed=resumed.pop(problem.id, None),
-                    time_s=time_s,
-                    on_start=starts,
-                )
+                with ExitStack() as place:
+                    place.callback(waiting.release)
+                    result = await self._solve(
+                        problem,
+                        time_s=self._plan.asked.limits.deadline_s,
+                        resumed=resumed.pop(problem.id, None),
+                        on_start=place.close,
+                    )
                 if progress:
                     progress.count(result.correct)
                 outbox.put(result)
             except EndpointTimeout as error:
-                if task.allocation or self._journal.answers == answers_before:
+                if self._allocation or journal.answers == answers_before:
                     raise
-                answers_before = self._journal.answers
+                answers_before = journal.answers
                 late[problem.id] = error
                 logger.warning("problem %s has failed: %s", problem.id, error.message)
-            finally:
-                starts()
 
         try:
             async with TaskGroup() as run:
-                watch = run.create_task(self._journal.watch())
+                watch = run.create_task(journal.watch())
                 async with TaskGroup() as group:
                     while True:
                         await waiting.acquire()
                         await outbox.room()
-                        problem = await following()
+                        problem = await anext(problems, None)
                         if problem is None:
                             break
-                        await self._advisable(problem, task)
+                        await self._advisable(problem)
                         group.create_task(one(problem))
                 watch.cancel()
         except BaseExceptionGroup as failures:
@@ -288,123 +148,59 @@ class Solver:
             failed = "1 problem has" if len(late) == 1 else f"{len(late)} problems have"
             raise EndpointTimeout(f"{failed} failed ({names}): {error.message}", error.hint)
 
-    async def _advisable(self, problem: Problem, task: Task) -> None:
+    async def _solve(
+        self,
+        problem: Problem,
+        *,
+        priority: int = 0,
+        ends: float | None = None,
+        time_s: float | None = None,
+        resumed: ProblemState | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """See ProblemSearch."""
+        plan, journal = self._plan, self._drivers.journal
+        name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
+        try:
+            search = ProblemSearch(
+                self._drivers,
+                plan,
+                problem,
+                name,
+                partial(self._new_search, problem),
+                priority=priority,
+                ends=ends,
+                time_s=time_s,
+                on_start=on_start,
+            )
+            found = await search.result()
+            outcome = await judged_outcome(plan, problem, found, self._equality, self._answer_of)
+            now = journal.clock()
+            usage = journal.usage(name, now, outcome.completion_tokens)
+        finally:
+            journal.end(name)
+        journal.solved(outcome, now)
+        if self._allocation and found.decision:
+            self._allocation.observe(problem.id, found.decision)
+            self._decided.set()
+        return outcome.result(usage)
+
+    def _new_search(self, problem: Problem) -> Search:
+        """A new search for a problem, within its budget."""
+        asked = self._plan.asked
+        advice = self._allocation.advice(problem.id) if self._allocation else None
+        form = answer_form_of(self._answer_of, self._plan.equal)
+        search = self._plan.strategy.new_search(problem, asked.seed, form, advice)
+        tokens = advice.cap if advice else asked.limits.budget_tokens
+        if tokens is None:
+            return search
+        return BudgetedSearch(search, tokens, foresees=advice is not None)
+
+    async def _advisable(self, problem: Problem) -> None:
         """Wait until the problems are solved whose decisions its advice depends on."""
-        while task.allocation and not task.allocation.ready(problem.id):
+        while self._allocation and not self._allocation.ready(problem.id):
             self._decided.clear()
             await self._decided.wait()
-
-    def _unused_name(self, name: str) -> str:
-        """A problem's id as the driver's events say it: of two at a time each has its own."""
-        unused, count = name, 1
-        while unused in self._names:
-            count += 1
-            unused = f"{name} ({count})"
-        self._names.add(unused)
-        return unused
-
-
-class Drivers:
-    """A driver for each replica, made when it gets its first problem."""
-
-    def __init__(
-        self,
-        models: Models,
-        replicas: Replicas,
-        policy: Policy,
-        journal: Journal,
-    ) -> None:
-        self._models = models
-        self._replicas = replicas
-        self._policy = policy
-        self._journal = journal
-        self._drivers: dict[EnginePair, Driver] = {}
-
-    def of(self, pair: EnginePair) -> Driver:
-        """The driver of a replica."""
-        if pair not in self._drivers:
-            several = self._replicas.elastic
-            self._drivers[pair] = Driver(
-                self._models,
-                *own_endpoints(pair),
-                self._share(),
-                record=partial(self._journal.record, server=pair.name if several else ""),
-                clock=self._journal.clock,
-            )
-        return self._drivers[pair]
-
-    @property
-    def in_flight(self) -> tuple[int, int]:
-        """Requests in flight now on all replicas: generator, verifier."""
-        loads = [driver.in_flight for driver in self._drivers.values()]
-        return sum(load[0] for load in loads), sum(load[1] for load in loads)
-
-    @property
-    def saturation_point(self) -> int | None:
-        """The saturation point of the first driver that has found one."""
-        points = (driver.saturation_point for driver in self._drivers.values())
-        return next((point for point in points if point is not None), None)
-
-    async def aclose(self) -> None:
-        """Cancel unsolved problems, and wait until nothing is in flight."""
-        for driver in self._drivers.values():
-            await driver.__aexit__(None, None, None)
-
-    def _share(self) -> Policy:
-        """The policy of one of several servers: problems in flight are those of all."""
-        problems, servers = self._policy.problems, len(self._replicas)
-        if problems is None or servers < 2:
-            return self._policy
-        return replace(self._policy, problems=math.ceil(problems / servers))
-
-
-@asynccontextmanager
-async def open_solver(
-    models: Models,
-    replicas: Replicas,
-    policy: Policy,
-    log: RunLog | None = None,
-) -> AsyncIterator[Solver]:
-    """A solver on a session's replicas; with a log, every event is logged on its clock.
-
-    Unsolved problems are cancelled on the engines at the end.
-    """
-    journal = Journal(log)
-    drivers = Drivers(models, replicas, policy, journal)
-    try:
-        yield Solver(replicas, drivers, journal)
-    finally:
-        await drivers.aclose()
-
-
-@dataclass
-class _Asked:
-    """A problem that is to be solved, on whichever replica."""
-
-    problem: Problem
-    new_search: Callable[[], Search]
-    priority: int
-    ends: float | None
-    """When it must be solved, on the loop's clock."""
-    time_s: float | None
-    """Seconds for its search, from its first start."""
-    on_start: Callable[[], None]
-    steps: StepCallbacks | None
-    on_server: Callable[[str], None] | None
-    started: bool = False
-    search_ends: float | None = None
-
-    def start(self, now: float) -> None:
-        """Its search starts, perhaps once more."""
-        if not self.started:
-            self.started = True
-            if self.time_s is not None:
-                self.search_ends = now + self.time_s
-            self.on_start()
-
-
-def _ends_at(deadline_s: float | None) -> float | None:
-    return None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -66,6 +66,7 @@ def test_measurements_that_were_stopped_are_kept_and_propose_nothing(
     monkeypatch.setattr(module, "interruptible", interruptible)
     for name, patch in (("__aenter__", nothing), ("__aexit__", nothing), ("watched", watched)):
         monkeypatch.setattr(AsyncSession, name, patch)
+    monkeypatch.setattr(AsyncSession, "started_server", True)
     tuned = tune("demo", run=tmp_path / "run", out=tmp_path / "tune", observer=Observer())
     kept = json.loads(tuned.file.read_text())
     assert len(kept["engines"]["generator"]["samples"]) == 2 * len(LOADS)
