@@ -36,6 +36,10 @@ def test_a_page_is_the_gateways_own_or_named(origin, host, named, needs_key, all
         ("evil.example:8080", (), False, False),  # resolves to this machine
         ("localhost.evil.example", (), False, False),
         ("127.0.0.1.evil.example", (), False, False),
+        ("127.0.0.1#evil", (), False, False),
+        ("127.0.0.1/evil", (), False, False),
+        ("127.0.0.1?evil", (), False, False),
+        ("evil@127.0.0.1", (), False, False),
         ("[", (), False, False),
         ("evil.example:8080", (), True, True),
         ("tts.example", ("https://tts.example",), False, True),

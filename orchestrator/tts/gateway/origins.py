@@ -41,7 +41,10 @@ def is_own_host(host: str, named: Sequence[str], *, needs_key: bool) -> bool:
     try:
         if host in [urlsplit(origin).netloc for origin in named]:
             return True
-        name = urlsplit(f"//{host}").hostname or ""
+        at = urlsplit(f"//{host}")
+        name = at.hostname or ""
+        if at.netloc != host or at.username is not None:  # no client writes a path or user here
+            return False
     except ValueError:
         return False
     return name == "localhost" or _address(name) is not None
