@@ -28,14 +28,8 @@ MAX_TOP_K = 1024
 MAX_TOP_LOG_PROBS = 64
 """The most of the likeliest tokens that a request gets for each place."""
 MAX_REPETITION_PENALTY = 10.0
-_SHAPING = {
-    "min_tokens": 0,
-    "repetition_penalty": 1.0,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
-"""Settings that change the logits of a request's tokens, at values that change nothing."""
+_SHAPING = ("min_tokens", "repetition_penalty", "min_p", "presence_penalty", "frequency_penalty")
+"""Settings that change the logits of a request's tokens."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
@@ -85,15 +79,8 @@ class Limits:
     labels: int = 0
     """Rows of a verifier's output; 0 means a generator."""
     decoupled: bool = True
-    exclude_input: bool = True
-    """Whether the prompt is left out of the output when the request does not say."""
     guided_end_id: int | None = None
     """The end id that a request with a guide must have; None: the engine takes no guides."""
-    shaped: bool = True
-    """Whether the engine applies penalties and a least length of the output."""
-    host: bool = False
-    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS and
-    gives log-probabilities of prompts."""
 
     @property
     def max_prompt(self) -> int:
@@ -187,7 +174,7 @@ def parse_request(
     the tensor and what is allowed.
     """
     for name in tensors:
-        if name not in wire.INPUTS and not (limits.host and name in wire.HOST_INPUTS):
+        if name not in wire.INPUTS and name not in wire.HOST_INPUTS:
             raise RequestError(f"{name} is not supported by this engine; leave it out")
     for name in REQUIRED:
         if name not in tensors:
@@ -206,7 +193,7 @@ def parse_request(
         stop_words=_stop_words(tensors, limits),
         guide=_guide(tensors),
         top_log_probs=top_log_probs,
-        **({"exclude_input": limits.exclude_input} | fields),
+        **fields,
     )
     check_request(request, limits)
     return request
@@ -398,8 +385,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         )
     if request.guide is not None:
         _fits_guide(request, limits)
-    if not limits.shaped:
-        _fits_no_shaping(request)
     if request.top_log_probs is not None:
         _fits_reading(request, request.top_log_probs, limits)
     if limits.labels:
@@ -412,20 +397,12 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
 
 
 def _fits_reading(request: GenerateRequest, top: int, limits: Limits) -> None:
-    if limits.labels or not limits.host:
+    if limits.labels:
         raise RequestError("top_log_probs is not supported by this engine; leave it out")
     if not 0 <= top <= (most := min(MAX_TOP_LOG_PROBS, limits.vocab_size)):
         raise RequestError(f"top_log_probs is {top}; it must be in 0..{most}")
     if len(request.input_ids) < 2:
         raise RequestError("top_log_probs needs a prompt of two tokens at least")
-
-
-def _fits_no_shaping(request: GenerateRequest) -> None:
-    for name, neutral in _SHAPING.items():
-        if (value := getattr(request, name)) != neutral:
-            raise RequestError(
-                f"{name} is {value}; this engine would not apply it and supports only {neutral}"
-            )
 
 
 def _fits_guide(request: GenerateRequest, limits: Limits) -> None:

@@ -52,7 +52,6 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.verifier_length,
     model_pair.labels,
     build_settings.buildable,
-    build_settings.image,
     build_settings.calibration,
     placement.gpu_numbers,
     placement.replicas,

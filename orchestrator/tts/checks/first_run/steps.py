@@ -159,10 +159,7 @@ def _imports(run: FirstRun, image: str) -> Iterator[Outcome]:
     said = machine.said_in(image, ("python3", "-c", _IMPORT))
     if said is None or "PartReasoningText" not in said:
         return  # any other failure is the build's or the start's to explain
-    advice = (
-        "Set tensorrt.container to 26.06, which holds the same version; or make an image of your "
-        "own in which pip install -U openai was run (tensorrt.image, target llmapi)."
-    )
+    advice = "Set tensorrt.container to 26.06, which holds the same version."
     found = "ImportError: cannot import name 'PartReasoningText' (the package openai)"
     yield Outcome("container's packages", "wrong", expected, found, advice)
 
