@@ -74,5 +74,5 @@ def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
 def test_target_llmapi_is_refused_with_where_it_runs(tensorrt, tmp_path):
     deployment = tensorrt(target="llmapi")
     for refused in (render_repository, start_server, lambda it: render_manifests(it, tmp_path)):
-        with pytest.raises(ConfigError, match="server.kind: embedded|for target tensorrt"):
+        with pytest.raises(ConfigError, match=r"server\.kind: embedded|for target tensorrt"):
             refused(deployment)

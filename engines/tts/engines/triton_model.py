@@ -99,7 +99,6 @@ class TritonPythonModel:
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = Metrics({"model": args["model_name"], "version": args["model_version"]})
-        self._host: EngineThread
 
     def execute(self, requests: list[Any]) -> None:
         """Accept requests; each is answered later through its own response sender."""
