@@ -18,7 +18,6 @@ from tts.datasets.known import KNOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 TENSORRT = ROOT / "docs" / "guides" / "gpu.md"
-LLMAPI = ROOT / "docs" / "guides" / "llmapi.md"
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),

@@ -54,7 +54,7 @@ def build(deployment: Deployment, **options: Any) -> list[str]:
 def test_building_checks_and_records(deploy_llmapi: Deploy, llama: Path):
     deployment = deploy_llmapi()
     said = build(deployment)
-    assert [line for line in said if "container 26.07 holds TensorRT-LLM 1.2.1" in line]
+    assert [line for line in said if "TensorRT-LLM is not installed here" in line]
     configs = require_current(deployment)
     assert configs["generator"].output_vocab_size == configs["generator"].vocab_size
     assert configs["verifier"].output_vocab_size == 2
@@ -124,7 +124,7 @@ def test_there_is_nothing_to_compare_with_transformers(deploy_llmapi: Deploy):
     ("options", "fields", "said"),
     [
         ({}, {"precision": "fp8"}, "target llmapi allows fp16, bf16"),
-        ({"image": "a b"}, {}, "String should match"),
+        ({}, {"tensorrt": {"gpus": [[0], [1]]}}, "names 2 replicas"),
         ({"gpu": "v100"}, {}, "literal_error"),
         ({"launcher": "mpirun"}, {}, "launcher applies to target tensorrt only"),
         ({}, {"threads": 2}, "threads applies to target openvino only"),
@@ -137,10 +137,8 @@ def test_a_file_that_says_what_the_target_lacks_is_refused(
         deploy_llmapi(options, **fields)
 
 
-def test_the_block_and_the_image_belong_to_their_targets(deploy_llmapi: Deploy):
-    data = deploy_llmapi({"image": "registry.local/triton:1.3"}).model_dump(exclude_none=True)
-    with pytest.raises(ValidationError, match=r"tensorrt\.image applies to target llmapi only"):
-        Deployment.model_validate(data | {"target": "tensorrt"})
+def test_it_needs_the_gpu_that_it_is_for(deploy_llmapi: Deploy):
+    data = deploy_llmapi().model_dump(exclude_none=True)
     del data["tensorrt"]
     with pytest.raises(ValidationError, match="target llmapi needs the block tensorrt"):
         Deployment.model_validate(data)
@@ -163,11 +161,6 @@ def test_an_installed_version_that_is_too_old_is_refused(
         build(deploy_llmapi())
     installed(monkeypatch, "1.3.0rc26")
     assert any("1.3.0rc26 is installed here" in line for line in build(deploy_llmapi()))
-
-
-def test_an_image_of_unknown_content_is_checked_when_the_model_loads(deploy_llmapi: Deploy):
-    said = build(deploy_llmapi({"image": "registry.local/triton:1.3"}))
-    assert any("checks the TensorRT-LLM in registry.local/triton:1.3" in line for line in said)
 
 
 def test_the_preview_names_what_is_loaded_and_writes_nothing(

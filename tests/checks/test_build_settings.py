@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.checks.deployments import changed, serious
 
-from tts.checks import build_settings, lint
+from tts.checks import lint
 
 
 def test_calibration_folders(tmp_path: Path):
@@ -20,16 +20,3 @@ def test_calibration_folders(tmp_path: Path):
         changed(base, {"generator.tensorrt": {"calibration": {"dataset": "my/set"}}})
     )
     assert "neither a set that is known" in finding.what
-
-
-def test_an_image_that_is_not_known_to_exist_is_doubted():
-    base = "llama-1b-prm-8b-h100-llmapi"
-    name = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
-    known, mine = changed(base, {"tensorrt.image": name.format("26.06")}), "mine/triton:26.11"
-    assert lint(known, [build_settings.image]) == []
-    assert lint(changed(base, {"tensorrt.image": mine}), [build_settings.image]) == []
-    (finding,) = lint(
-        changed(base, {"tensorrt.image": name.format("26.11")}), [build_settings.image]
-    )
-    assert (finding.severity, finding.where) == ("warning", "tensorrt.image")
-    assert "26.11-trtllm-python-py3 is not known to exist" in str(finding)

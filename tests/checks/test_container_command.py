@@ -29,7 +29,7 @@ _NO_HEADER = "closed:to-all=nobody"
 @pytest.mark.parametrize("name", bundled_deployments())
 def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str):
     deployment = load_deployment(name)
-    if deployment.tensorrt is not None:
+    if deployment.target == "tensorrt":
         made = server_command(Docker(image(deployment)), deployment, _ADDRESSES)
         assert list(command_problems(deployment, made.words)) == []
 
@@ -54,7 +54,7 @@ def command_problems(deployment: Deployment, command: Sequence[str]) -> Iterator
 def _image(deployment: Deployment) -> str:
     assert deployment.tensorrt is not None
     image: str = launch_rules()["containers"]["image"]
-    return deployment.tensorrt.image or image.replace("TAG", deployment.tensorrt.container)
+    return image.replace("TAG", deployment.tensorrt.container)
 
 
 def _options(deployment: Deployment) -> Iterator[str]:
@@ -74,18 +74,12 @@ def _options(deployment: Deployment) -> Iterator[str]:
 
 
 def _loaded(deployment: Deployment) -> set[Path]:
-    """The folders that models load, and those to which links among their files lead."""
-    if deployment.target == "tensorrt":
-        return {paths.engine_dir(deployment.name, role) for role in deployment.engines()}
-    checkpoints = {spec.checkpoint for spec in deployment.engines().values()}
-    files = [file for folder in checkpoints for file in folder.glob("*")]
-    return checkpoints | {file.resolve().parent for file in files if file.is_symlink()}
+    """The folders that models load."""
+    return {paths.engine_dir(deployment.name, role) for role in deployment.engines()}
 
 
 def _environment(deployment: Deployment) -> Mapping[str, str]:
     user = {"HOME": "/tmp", "USER": "tts"}
-    if deployment.target == "llmapi":
-        return user
     rules = launch_rules()
     always = rules.get("environment", {}).get("variables", {})
     ranks = rules["orchestrator"]["environment"] if _has_ranks(deployment) else {}
@@ -105,8 +99,6 @@ def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[
     for word in wanted:
         if word not in served:
             yield f"lacks {word}"
-    if deployment.target == "llmapi" and "mpirun" in served:
-        yield "has mpirun, under which each model would be one rank of a larger job"
     if _has_ranks(deployment) and "mpirun" not in served:
         yield "lacks mpirun, which spawns the ranks"
     binary = [at for at, word in enumerate(served) if word.endswith("/tritonserver")]
@@ -125,11 +117,6 @@ def _ports() -> dict[str, int]:
 
 
 def _has_ranks(deployment: Deployment) -> bool:
-    """Whether the server is not the only rank of each engine: all but engines on GPU 0 alone.
-
-    Never with target llmapi, whose models start their ranks themselves.
-    """
-    if deployment.target == "llmapi":
-        return False
+    """Whether the server is not the only rank of each engine: all but engines on GPU 0 alone."""
     replicas = [gpus for e in deployment.engines().values() for gpus in e.placement.replicas]
     return {gpu for gpus in replicas for gpu in gpus} != {0}

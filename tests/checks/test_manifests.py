@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.bundled import FOR_GPUS
+from tests.bundled import TENSORRT
 
 from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
@@ -16,7 +16,7 @@ from tts.serving.repository.manifests import render_manifests
 TWO = "llama-8b-prm-8b-2xh100-bf16"
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """Its manifests hold the biases of its verifier's head, and so need the checkpoint."""
-GPU = [name for name in FOR_GPUS if name != HEADED]
+GPU = [name for name in TENSORRT if name != HEADED]
 
 
 @pytest.fixture

@@ -69,4 +69,4 @@ def test_manifests_are_checked_where_they_were_written(tmp_path: Path):
     assert "  + services.triton.shm_size: '64m'\n" in out
     code, out, err = tts("lint", "demo", "--manifests", folder, home=home)
     assert (code, out) == (2, "")
-    assert "manifests are for targets tensorrt and llmapi" in err
+    assert "manifests are for target tensorrt" in err

@@ -5,14 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
 from tests.engines.engine_host import EngineHost
-from tests.engines.llmapi_standin import Misbehave, stand_in
 from tests.engines.triton_client import Client
 
 from tts.build import paths
@@ -192,62 +190,9 @@ def verifier(open_host: Open) -> Runner:
 
 
 @pytest.fixture(scope="session")
-def llmapi_pair(pair: Deployment) -> Deployment:
-    """The tiny pair for target llmapi."""
-    for_gpu: dict[str, Any] = pair.model_dump(exclude_none=True) | {
-        "name": "tiny-llmapi",
-        "target": "llmapi",
-        "tensorrt": {"gpu": "h100"},
-    }
-    for role in pair.engines():
-        for_gpu[role]["precision"] = "bf16"  # of which the stand-in knows nothing
-    deployment = Deployment.model_validate(for_gpu)
-    build_engines(deployment, say=lambda line: None)
-    return deployment
-
-
-@pytest.fixture(scope="module")
-def tensorrt_llm(pair: Deployment) -> Iterator[None]:
-    """Put the stand-in of TensorRT-LLM where Python finds it, on the engines of the tiny pair."""
-    with pytest.MonkeyPatch.context() as patch:
-        stand_in(patch, pair)
-        yield
-
-
-@pytest.fixture(scope="session")
-def misbehaviour(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file in which the stand-in reads what to do wrong."""
-    return tmp_path_factory.mktemp("stand-in") / "misbehaviour.json"
-
-
-@pytest.fixture(scope="module")
-def misbehave(misbehaviour: Path) -> Iterator[Misbehave]:
-    """Tell the stand-in what to do wrong; before the server starts that it runs in."""
-
-    def tell(**how: Any) -> None:
-        new = misbehaviour.with_suffix(".new")
-        new.write_text(json.dumps(how))
-        new.replace(misbehaviour)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(misbehaviour))
-        yield tell
-
-
-@pytest.fixture(scope="session", params=["openvino", "llmapi"])
-def server(
-    request: pytest.FixtureRequest, pair: Deployment, llmapi_pair: Deployment, misbehaviour: Path
-) -> Iterator[RunningServer]:
-    """The pair behind a real server, by each target that runs here: they answer alike.
-
-    The files of tests that use it are one group. pytest orders them by the place of their parameter
-    in its list: the file for "llmapi" alone is the last, or servers would be started twice.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        stand_in(patch, pair)
-        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(misbehaviour))
-        running = start_server(pair if request.param == "openvino" else llmapi_pair)
-    with running:
+def server(pair: Deployment) -> Iterator[RunningServer]:
+    """The pair behind a real server. The files of tests that use it are one group."""
+    with start_server(pair) as running:
         yield running
 
 

@@ -1,8 +1,9 @@
-"""Where the stand-in of TensorRT-LLM is, and how it is put in its place."""
+"""Where the stand-in of TensorRT-LLM and the facts are, and how it is put in its place."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from tts.build.spec import Deployment
 Misbehave = Callable[..., None]
 """Tells the stand-in what to do wrong from now on; nothing: to behave."""
 SITE = Path(__file__).parent / "standin"
+FACTS: dict[str, Any] = json.loads((SITE / "facts.json").read_text())
+"""What is known of TensorRT-LLM's Python API, with sources."""
 
 
 def stand_in(patch: pytest.MonkeyPatch, built: Deployment) -> None:
@@ -21,4 +24,5 @@ def stand_in(patch: pytest.MonkeyPatch, built: Deployment) -> None:
         for role, spec in built.engines().items()
     }
     patch.syspath_prepend(str(SITE))
+    patch.setenv("PYTHONPATH", str(SITE))  # for commands, whose engines have their path
     patch.setenv("TTS_STANDIN_ENGINES", json.dumps(engines))

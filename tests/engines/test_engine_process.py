@@ -20,7 +20,14 @@ from tests.engines.host_requests import sampled
 from tts.build import paths
 from tts.build.errors import EngineError
 from tts.engines import engine_client, engine_thread
-from tts.engines.engine_messages import FromEngine, MessageReader, Open, Submit, encode
+from tts.engines.engine_messages import (
+    Commands,
+    FromEngine,
+    MessageReader,
+    Open,
+    Submit,
+    encode,
+)
 from tts.engines.engine_process import Connection
 from tts.engines.engine_thread import EngineThread
 from tts.engines.generate_request import GenerateRequest, Limits
@@ -245,7 +252,7 @@ def test_an_engine_reads_on_while_nobody_takes_its_answers():
     with ours, theirs:
         ours.setblocking(False)
         connection = Connection(ours)
-        connection._engine = Echo()
+        connection._asked = Commands(Echo(), connection._answer)
         for ticket in range(50):
             theirs.sendall(encode(Submit(ticket, sampled(n=1), cold=False)))
             while True:

@@ -399,20 +399,3 @@ def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, 
     assert replace(stated, input_ids=plain.input_ids) == plain
     with pytest.raises(RequestError, match=name):
         parse_request(tensors(**{name: other}), GENERATOR)
-
-
-@pytest.mark.parametrize(
-    ("name", "neutral", "other"),
-    [
-        ("min_tokens", 0, 1),
-        ("repetition_penalty", 1.0, 1.5),
-        ("presence_penalty", 0.0, 0.5),
-        ("frequency_penalty", 0.0, -0.5),
-    ],
-)
-def test_an_engine_that_would_ignore_a_penalty_refuses_it(name, neutral, other):
-    deaf = replace(GENERATOR, shaped=False)
-    parse_request(tensors(**{name: neutral}), deaf)
-    parse_request(tensors(**{name: other}), GENERATOR)
-    with pytest.raises(RequestError, match=f"{name} is {other}; this engine would not apply it"):
-        parse_request(tensors(**{name: other}), deaf)

@@ -1,8 +1,8 @@
-"""The host of an `LLM`: its thread, its end, its limits. The engine is scripted here."""
+"""The host of an `LLM`: its loop, its end, its limits. The engine is scripted here."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,15 +14,16 @@ from tts.engines.generate_request import GenerateRequest
 from tts.engines.llmapi import host as llmapi_host
 from tts.engines.llmapi.host import LlmHost
 from tts.engines.responses import Response
+from tts.engines.wire import Failure
 
 PATIENCE_S = 20
+REQUEST = GenerateRequest(np.arange(4), 1)
 
 
 class Result:
     """A result that ends when the test says so, or when it is aborted."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
         self.event = asyncio.Event()
         self.finished = False
         self.outputs = [
@@ -35,7 +36,7 @@ class Result:
 
     def finish(self) -> None:
         self.outputs[0].token_ids, self.outputs[0].finish_reason = [5], "length"
-        self.loop.call_soon_threadsafe(self.event.set)
+        self.event.set()
 
     def __aiter__(self) -> "Result":
         return self
@@ -51,13 +52,11 @@ class Result:
 class Llm:
     def __init__(self) -> None:
         self.results: list[Result] = []
-        self.made = threading.Semaphore(0)
         self.healthy = True
         self.closed = False
 
     def generate_async(self, inputs: list[int], params: Any, streaming: bool) -> Result:
         self.results.append(Result())
-        self.made.release()
         return self.results[-1]
 
     def shutdown(self) -> None:
@@ -67,195 +66,141 @@ class Llm:
         return self.healthy
 
 
-class Answers:
-    """The responses to one request."""
+class Served:
+    """A host that runs, and the responses to its requests."""
 
     def __init__(self) -> None:
-        self.responses: list[Response] = []
-        self.done = threading.Event()
+        self.llm = Llm()
+        self.host = LlmHost(self.llm, SimpleNamespace, one_sampler=False)
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.running = asyncio.ensure_future(self.host.run(self.ended))
+        self.responses: dict[int, list[Response]] = {}
 
-    def __call__(self, response: Response) -> None:
-        self.responses.append(response)
-        if response.final:
-            self.done.set()
+    def accept(self, ticket: int, **options: Any) -> None:
+        responses = self.responses.setdefault(ticket, [])
+        self.host.accept(ticket, REQUEST, responses.append, **options)
 
-    def last(self) -> Response:
-        assert self.done.wait(PATIENCE_S), "no final response"
-        return self.responses[-1]
+    async def last(self, ticket: int) -> Response:
+        """The final response to a request."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (responses := self.responses[ticket]) or not responses[-1].final:
+                await asyncio.sleep(0)
+        return responses[-1]
 
-
-Open = Callable[..., tuple[LlmHost, Llm]]
-
-
-@pytest.fixture
-def open_llm() -> Iterator[Open]:
-    hosts: list[LlmHost] = []
-
-    def make(**options: Any) -> tuple[LlmHost, Llm]:
-        llm = Llm()
-        host = LlmHost(llm, SimpleNamespace, one_sampler=False, cancel_check_s=0.001, **options)
-        hosts.append(host)
-        return host, llm
-
-    yield make
-    for host in hosts:
-        if host._thread.is_alive():
-            host.close()
+    async def reached(self, results: int) -> None:
+        """Until so many requests are in the engine."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.llm.results) < results:
+                await asyncio.sleep(0)
 
 
-REQUEST = GenerateRequest(np.arange(4), 1)
+@asynccontextmanager
+async def serving() -> AsyncIterator[Served]:
+    served = Served()
+    try:
+        yield served
+    finally:
+        if not served.ended.done():
+            served.ended.set_result(None)
+        await asyncio.wait({served.running})
 
 
-def in_thread(host: LlmHost, function: Callable[[], Any]) -> Any:
-    """Run a function in the host's thread and wait for what it returns."""
-    got: list[Any] = []
-    done = threading.Event()
+def run(test: Callable[[Served], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with serving() as served:
+            await test(served)
 
-    def call() -> None:
-        got.append(function())
-        done.set()
-
-    host.call(call)
-    assert done.wait(PATIENCE_S)
-    return got[0]
+    asyncio.run(main())
 
 
-def test_an_answer_comes_when_the_engine_has_finished(open_llm: Open):
-    host, llm = open_llm()
-    answers = Answers()
-    host.submit(REQUEST, answers)
-    assert llm.made.acquire(timeout=PATIENCE_S)
-    assert answers.responses == []
-    llm.results[0].finish()
-    assert answers.last() == Response([5], finish_reason="length")
+def test_an_answer_comes_when_the_engine_has_finished():
+    async def test(served: Served) -> None:
+        served.accept(1)
+        await served.reached(1)
+        assert served.responses[1] == []
+        served.llm.results[0].finish()
+        assert await served.last(1) == Response([5], finish_reason="length")
+
+    run(test)
 
 
-def test_a_client_that_has_gone_aborts_its_request(open_llm: Open):
-    host, llm = open_llm()
-    answers, gone = Answers(), threading.Event()
-    host.submit(REQUEST, answers, gone.is_set)
-    assert llm.made.acquire(timeout=PATIENCE_S)
-    gone.set()
-    assert answers.last().finish_reason == "cancelled"
-    assert llm.results[0].outputs[0].finish_reason == "cancelled"
+def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
+    async def test(served: Served) -> None:
+        served.accept(1)
+        await served.reached(1)
+        served.accept(2)
+        for ticket in (1, 2):
+            served.host.cancel(ticket)
+            assert (await served.last(ticket)).finish_reason == "cancelled"
+        (result,) = served.llm.results
+        assert result.outputs[0].finish_reason == "cancelled"
+        served.host.cancel(1)
+        served.host.cancel(999)
+        await asyncio.sleep(0.01)
+        assert [len(responses) for responses in served.responses.values()] == [1, 1]
+
+    run(test)
 
 
-def test_a_request_cancelled_before_it_began_never_reaches_the_engine(open_llm: Open):
-    host, llm = open_llm()
-    answers = Answers()
+def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(monkeypatch: pytest.MonkeyPatch):
+    async def test(served: Served) -> None:
+        for ticket in range(3):
+            served.accept(ticket)
+        assert "2 requests are in this engine" in str((await served.last(2)).error)
+        assert not served.responses[0]
+        served.accept(3, cold=True)
+        assert (await served.last(3)).failure == Failure.IN_USE
 
-    def both() -> None:
-        host.cancel(host.submit(REQUEST, answers))
-
-    in_thread(host, both)
-    assert answers.last().finish_reason == "cancelled"
-    assert in_thread(host, lambda: len(llm.results)) == 0
-
-
-def test_cancelling_what_is_answered_or_unknown_does_nothing(open_llm: Open):
-    host, llm = open_llm()
-    answers = Answers()
-    ticket = host.submit(REQUEST, answers)
-    assert llm.made.acquire(timeout=PATIENCE_S)
-    llm.results[0].finish()
-    answers.last()
-    host.cancel(ticket)
-    host.cancel(999)
-    in_thread(host, lambda: None)
-    assert len(answers.responses) == 1
-
-
-def test_more_requests_than_it_may_hold_are_refused(
-    open_llm: Open, monkeypatch: pytest.MonkeyPatch
-):
     monkeypatch.setattr(llmapi_host, "MAX_REQUESTS", 2)
-    host, _ = open_llm()
-    many = [Answers() for _ in range(3)]
-    for answers in many:
-        host.submit(REQUEST, answers)
-    assert "2 requests are in this engine" in str(many[2].last().error)
-    assert not many[0].responses
+    run(test)
 
 
-def test_the_end_answers_everyone_and_closes_the_engine(open_llm: Open):
-    host, llm = open_llm()
-    waiting = [Answers() for _ in range(3)]
-    for answers in waiting:
-        host.submit(REQUEST, answers)
-    for _ in waiting:
-        assert llm.made.acquire(timeout=PATIENCE_S)
-    host.close()
-    assert [answers.last().error for answers in waiting] == ["the engine is shutting down"] * 3
-    assert llm.closed
-    with pytest.raises(EngineError, match="closed"):
-        host.submit(REQUEST, Answers())
+def test_the_end_answers_everyone_and_closes_the_engine():
+    async def test(served: Served) -> None:
+        for ticket in range(3):
+            served.accept(ticket)
+        await served.reached(3)
+        served.ended.set_result(None)
+        await served.running
+        errors = [(await served.last(ticket)).error for ticket in range(3)]
+        assert errors == ["the engine is shutting down"] * 3
+        assert served.llm.closed
+
+    run(test)
 
 
-def test_a_dead_engine_is_noticed(open_llm: Open, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(llmapi_host, "HEALTH_CHECK_S", 0.001)
-    died = threading.Event()
-    _, llm = open_llm(on_death=died.set)
-    assert not died.is_set()
-    llm.healthy = False
-    assert died.wait(PATIENCE_S)
+def fails() -> bool:
+    raise RuntimeError("injected")
 
 
-def test_a_question_that_fails_ends_no_polling(open_llm: Open):
-    host, llm = open_llm()
-    broken, gone = threading.Event(), threading.Event()
-
-    def fails() -> bool:
-        broken.set()
-        raise RuntimeError("injected")
-
-    host.submit(REQUEST, Answers(), fails)
-    answers = Answers()
-    host.submit(REQUEST, answers, gone.is_set)
-    for _ in range(2):
-        assert llm.made.acquire(timeout=PATIENCE_S)
-    assert broken.wait(PATIENCE_S)
-    gone.set()
-    assert answers.last().finish_reason == "cancelled"
-
-
-def test_an_engine_whose_health_cannot_be_asked_is_dead(
-    open_llm: Open, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("health", [bool, fails])
+def test_an_engine_that_dies_or_cannot_be_asked_ends_it(
+    monkeypatch: pytest.MonkeyPatch, health: Callable[[], bool]
 ):
-    def fails(llm: Llm) -> bool:
-        raise RuntimeError("injected")
+    async def test(served: Served) -> None:
+        served.accept(1)
+        await served.reached(1)
+        assert not served.running.done()
+        monkeypatch.setattr(served.llm, "_check_health", health)
+        with pytest.raises(EngineError, match="has died"):
+            await asyncio.wait_for(served.running, PATIENCE_S)
+        assert (await served.last(1)).failure == Failure.UNAVAILABLE
+        assert served.llm.closed
 
-    monkeypatch.setattr(Llm, "_check_health", fails)
-    died = threading.Event()
-    open_llm(on_death=died.set)
-    assert died.wait(PATIENCE_S)
+    monkeypatch.setattr(llmapi_host, "HEALTH_CHECK_S", 0.001)
+    run(test)
 
 
-def test_a_callback_that_fails_harms_no_other_request(open_llm: Open):
-    host, llm = open_llm()
-
+def test_a_callback_that_fails_harms_no_other_request():
     def broken(response: Response) -> None:
         raise ValueError("injected")
 
-    answers = Answers()
-    host.submit(REQUEST, broken)
-    host.submit(REQUEST, answers)
-    for _ in range(2):
-        assert llm.made.acquire(timeout=PATIENCE_S)
-    for result in llm.results:
-        result.finish()
-    assert answers.last().finish_reason == "length"
+    async def test(served: Served) -> None:
+        served.host.accept(1, REQUEST, broken)
+        served.accept(2)
+        await served.reached(2)
+        for result in served.llm.results:
+            result.finish()
+        assert (await served.last(2)).finish_reason == "length"
 
-
-def test_how_many_requests_the_engine_has_is_told(open_llm: Open):
-    seen: set[int] = set()
-    two = threading.Event()
-
-    def told(active: int) -> None:
-        seen.add(active)
-        if active == 2:
-            two.set()
-
-    host, _ = open_llm(on_active=told, statistics_s=0.001)
-    host.submit(REQUEST, Answers())
-    host.submit(REQUEST, Answers())
-    assert two.wait(PATIENCE_S)
+    run(test)

@@ -39,7 +39,7 @@ def requests(draw: st.DrawFn) -> GenerateRequest:
 
 
 def is_greedy(arguments: dict[str, Any]) -> bool:
-    """TensorRT-LLM's rule (contract.json, behaviour.greedy)."""
+    """TensorRT-LLM's rule (facts.json, behaviour.greedy)."""
     values = [arguments.get(name) for name in ("temperature", "top_k", "top_p")]
     temperature, top_k, top_p = values
     return values == [None] * 3 or top_k == 1 or top_p == 0.0 or temperature == 0

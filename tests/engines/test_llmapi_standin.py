@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
-from tests.engines.llmapi_standin import SITE
+from tests.engines.llmapi_standin import FACTS, SITE
 
-from tts.build.llmapi.contract import contract
 from tts.build.llmapi.version import check_version
 
 
@@ -24,22 +23,22 @@ def standin() -> Iterator[ModuleType]:
 
 def test_sampling_params(standin: ModuleType):
     fields = {field.name: field.default for field in dataclasses.fields(standin.SamplingParams)}
-    assert fields == contract().sampling_params
+    assert fields == FACTS["sampling_params"]
 
 
 def test_completion_output(standin: ModuleType):
     fields = [field.name for field in dataclasses.fields(standin.CompletionOutput)]
-    assert fields == contract().completion_output
+    assert fields == FACTS["completion_output"]
 
 
 def test_request_output(standin: ModuleType):
     source = inspect.getsource(standin.RequestOutput.__init__)
-    for name in contract().request_output:
+    for name in FACTS["request_output"]:
         assert hasattr(standin.RequestOutput, name) or f"self.{name} =" in source, name
 
 
 def test_methods_of_llm(standin: ModuleType):
-    for name, parameters in contract().llm.items():
+    for name, parameters in FACTS["llm"].items():
         signature = inspect.signature(getattr(standin.LLM, name))
         assert list(signature.parameters)[1:] == parameters
 

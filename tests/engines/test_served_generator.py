@@ -146,7 +146,6 @@ def row_answers(answers):
     return found, final
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_rows_are_answered_as_they_finish_as_each_would_be_alone(client):
     rows = [(30, 200), (4, 2), (12, 90), (30, 2)]
     found, final = row_answers(client.open(by_rows("a", 7, *rows)))
@@ -158,7 +157,6 @@ def test_rows_are_answered_as_they_finish_as_each_would_be_alone(client):
     assert client.at_rest("generator")
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_requests_of_one_client_are_answered_by_its_latest(client):
     requests = [by_rows("b", 1, (30, 150), (30, 60)), by_rows("b", 3, (9, 100), (9, 3))]
     answers = list(client.stub.ModelStreamInfer(iter(requests), timeout=20))
@@ -169,7 +167,6 @@ def test_requests_of_one_client_are_answered_by_its_latest(client):
     assert client.at_rest("generator")
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_a_bad_row_fails_alone(client):
     request = by_rows("c", 1, (30, 5), (30, -1), (5, 5))
     found, final = row_answers(client.open(request))
@@ -182,7 +179,6 @@ def test_a_bad_row_fails_alone(client):
     assert final[-1]
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_stopping_a_row_leaves_the_others(client):
     requests: queue.SimpleQueue = queue.SimpleQueue()
     requests.put(by_rows("d", 1, (30, 220), (30, 220), (30, 1)))
@@ -197,7 +193,6 @@ def test_stopping_a_row_leaves_the_others(client):
     assert client.at_rest("generator")
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_rows_of_a_client_that_goes_end(client):
     call = client.open(by_rows("e", 1, *[(30, 220)] * 3, (30, 1)))
     next(call)
@@ -205,7 +200,6 @@ def test_rows_of_a_client_that_goes_end(client):
     assert client.at_rest("generator")
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 @pytest.mark.parametrize(
     ("client_id", "first", "parameter", "reason"),
     [
@@ -242,7 +236,6 @@ def test_cancelling_the_stream_frees_slot_and_blocks(client):
     assert client.at_rest("generator")
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(client):
     stop = infer("generator", request_id="run", stop=True, empty_final=True)
     for _ in range(ATTEMPTS):
@@ -262,7 +255,6 @@ def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(cl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_time(client, server):
     """Triton takes a message in before a model sees it; what it keeps of it must not add up."""
     processes = [psutil.Process(server.state.server.pid)]
@@ -307,7 +299,6 @@ def test_a_stop_request_without_a_running_one_is_refused(client):
     assert "needs the request id" in client.generate(stop=True)[1]
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)  # the other one cannot be reset
 def test_a_reset_of_the_prefix_cache_is_refused_while_requests_are_in_flight(client):
     alone, _ = client.generate(**sampled(output=200))
     reset = infer("generator", output=1)

@@ -9,7 +9,6 @@ from tests.engines.triton_client import PROMPT, sampled
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_the_metrics_have_the_names_of_tensorrt_llm(client):
     assert client.at_rest("generator")
     gauges = client.gauges("generator")

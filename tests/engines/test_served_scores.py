@@ -19,7 +19,6 @@ def engine(server):
     return "prm" if server.state.deployment == "tiny" else "prm_engine"
 
 
-@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_rows_are_scored_as_each_would_be_alone_and_a_bad_one_fails_alone(client):
     prompts = [np.random.default_rng(n).integers(5, 128, n) for n in (100, 1, 300, 40)]
     padded = np.zeros((4, 300), np.int32)

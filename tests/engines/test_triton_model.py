@@ -26,7 +26,7 @@ def model(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
     monkeypatch.delitem(sys.modules, "tts.engines.triton_model", raising=False)
-    model = importlib.import_module("tts.engines.triton_model").EngineModel()
+    model = importlib.import_module("tts.engines.triton_model").TritonPythonModel()
     monkeypatch.delitem(sys.modules, "tts.engines.triton_model")
     model.serve({"model_name": "generator", "model_version": "1"}, LIMITS)
     model._host = Host()

@@ -26,7 +26,6 @@ PAIRS: dict[str, dict[str, Any]] = {
         "verifier": {"tensorrt": {"gpus": [[5], [7]]}},
         "grpc_port": 9001,
     },
-    "target llmapi": {"target": "llmapi", "verifier": {"tensorrt": {"gpus": [[1]]}}},
 }
 
 

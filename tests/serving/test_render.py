@@ -3,12 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tts.build import paths
+from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import Limits
 from tts.serving.repository.digest import deployment_digest
+from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import parse_config, render_repository
+from tts.serving.server.start import start_server
 
 Echo = Callable[..., Deployment]
 
@@ -64,3 +69,10 @@ def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
     assert deployment_digest(changed("generator", max_num_tokens=63)) != digest
     (templates / "common" / "prm" / "1" / "model.py").write_text("changed")
     assert deployment_digest(deployment) != digest
+
+
+def test_target_llmapi_is_refused_with_where_it_runs(tensorrt, tmp_path):
+    deployment = tensorrt(target="llmapi")
+    for refused in (render_repository, start_server, lambda it: render_manifests(it, tmp_path)):
+        with pytest.raises(ConfigError, match=r"server\.kind: embedded|for target tensorrt"):
+            refused(deployment)

@@ -1,14 +1,12 @@
 """Engines in process: those that Triton runs, and those that only take time.
 
-    Triton ─> triton_model ─> generate_request ─> engine_thread ─> responses ─> Triton
-                                             │     │ engine_process ─> engine │
-                                             └─> llmapi.host ────────────────┘
+    Triton ─> triton_model ─> engine_thread ─> engine_client ─> engine_process ─> engine
+                                       a session ─> engine_client ─> engine_process ─> llmapi.host
 
 | module | job |
 |---|---|
 | wire | names, types and layouts of the tensors, shared by client and server |
-| triton_model | the Python model that Triton runs, whatever runs the engine |
-| openvino_model | the Python model of an OpenVINO engine |
+| triton_model | the Python model of an engine that Triton runs |
 | generate_request | from tensors to a validated request; where its output ends |
 | loading | what an engine that loads is doing, as lines of the log |
 | cancellations | when Triton is asked whether requests were cancelled |
@@ -24,6 +22,6 @@
 | responses | from tokens to output tensors |
 | iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
 | statistics | what each iteration did, as data and under TensorRT-LLM's metric names |
-| llmapi | models on TensorRT-LLM's `LLM(...)`, and what they bring into NVIDIA's container |
+| llmapi | an engine on TensorRT-LLM's `LLM(...)`, in an engine's process |
 | simulated | engines on a GPU that only take (virtual) time |
 """

@@ -24,8 +24,9 @@ from .engine_messages import (
     Cancel,
     FromEngine,
     Messages,
-    Open,
     Opened,
+    Opening,
+    OpenLlm,
     Report,
     Submissions,
     encode,
@@ -48,7 +49,7 @@ class EngineClient(asyncio.Protocol):
 
     def __init__(
         self,
-        opening: Open,
+        opening: Opening,
         on_statistics: Callable[[Statistics], None],
         on_death: Callable[[str, str | None], None],
         keeps_output: bool,
@@ -90,7 +91,7 @@ class EngineClient(asyncio.Protocol):
     @classmethod
     async def open(
         cls,
-        opening: Open,
+        opening: Opening,
         *,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
         on_death: Callable[[str, str | None], None] = lambda how, said: None,
@@ -151,7 +152,10 @@ class EngineClient(asyncio.Protocol):
 
     def kill(self) -> None:
         """End the process at once: its results are no longer needed, and it keeps no files."""
-        self._process.kill()
+        if isinstance(self._opening, OpenLlm):  # it has processes of its own, which it ends first
+            self._process.terminate()
+        else:
+            self._process.kill()
 
     async def aclose(self) -> None:
         """Fail the remaining requests, end the engine's process and wait for it."""
@@ -167,7 +171,7 @@ class EngineClient(asyncio.Protocol):
             self._socket.close()
         self.kill()
         try:
-            await asyncio.to_thread(self._process.wait)
+            await self._wait()
         finally:  # a cancelled one, too
             self._close_output()
 
@@ -212,12 +216,7 @@ class EngineClient(asyncio.Protocol):
             guarded(self._on_statistics, statistics)
 
     async def _bury(self) -> None:
-        try:
-            status = await asyncio.to_thread(self._process.wait, _END_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            status = await asyncio.to_thread(self._process.wait)
-        how = how_it_ended(status)
+        how = how_it_ended(await self._wait())
         if not self._opened.done():
             what = f"The process of the engine in {self._opening.engine_dir} {how}."
             self._opened.set_exception(EngineError(what, hint=self._last_words()))
@@ -232,6 +231,14 @@ class EngineClient(asyncio.Protocol):
             guarded(answer, response)
         self._answering.clear()
         self._on_death(how, said)
+
+    async def _wait(self) -> int:
+        """The exit status of the process, which ends in time or is killed."""
+        try:
+            return await asyncio.to_thread(self._process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return await asyncio.to_thread(self._process.wait)
 
     def _close_output(self) -> None:
         if self._said:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from .generate_request import GenerateRequest, Limits, Sequences
-from .responses import Response
+from .responses import OnResponse, Response
 from .statistics import Statistics
 
 _LENGTH_BYTES = 4
@@ -37,6 +39,21 @@ class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
     iteration_log: Path | None
     tokenizer_dir: Path | None
     """Where the texts of the tokens are, for an engine that takes guides."""
+
+
+class OpenLlm(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """First message to an engine of target llmapi: what to open TensorRT-LLM's `LLM` with."""
+
+    engine_dir: Path
+    limits: Limits
+    arguments: dict[str, Any]
+    devices: tuple[int, ...]
+    """Its GPUs, one for each rank."""
+    labels: tuple[int, ...]
+    """Token ids of a verifier's labels, the positive one first; empty for a generator."""
+
+
+Opening = Open | OpenLlm
 
 
 class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -80,7 +97,7 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Those published since the last report, the oldest first."""
 
 
-ToEngine = Open | Words | Submit | Cancel
+ToEngine = Open | OpenLlm | Words | Submit | Cancel
 FromEngine = Opened | Report
 
 
@@ -166,6 +183,42 @@ class Messages:
             start = end
         del buffer[:start]
         return messages
+
+
+class Accepting(Protocol):
+    """An engine, as far as messages ask anything of it."""
+
+    def accept(
+        self, ticket: int, request: GenerateRequest, on_response: OnResponse, *, cold: bool
+    ) -> None:
+        """Take a request; `on_response` is called until a response is final, as exactly one is."""
+
+    def cancel(self, ticket: int) -> None:
+        """End a request with the tokens it has; does nothing if it ended already."""
+
+
+class Commands:
+    """What messages ask of an engine, as calls; the counterpart of `Submissions`."""
+
+    def __init__(self, engine: Accepting, answer: Callable[[int, Response], None]) -> None:
+        """`answer` gets tickets and their responses."""
+        self._engine = engine
+        self._answer = answer
+        self._words: dict[int, Sequences] = {}
+
+    def of(self, messages: Iterable[Any]) -> Iterator[Callable[[], None]]:
+        """The calls, in order."""
+        for message in messages:
+            match message:
+                case Words(number, words):
+                    self._words[number] = words
+                case Cancel(ticket):
+                    yield partial(self._engine.cancel, ticket)
+                case Submit(ticket, request, cold, number):
+                    if number:
+                        request = replace(request, stop_words=self._words[number])
+                    answer = partial(self._answer, ticket)
+                    yield partial(self._engine.accept, ticket, request, answer, cold=cold)
 
 
 class MessageReader:

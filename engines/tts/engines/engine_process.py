@@ -1,12 +1,14 @@
 """The process of an engine: `python -m tts.engines.engine_process SOCKET`.
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
-not delay incoming requests or outgoing answers. SOCKET is the file descriptor of the connection to
-whoever opened it (`engine_client`); its end ends this process.
+not delay incoming requests or outgoing answers; an `LLM` of target llmapi sees its own GPUs alone.
+SOCKET is the file descriptor of the connection to whoever opened it
+(`engine_client`); its end ends this process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import os
@@ -16,29 +18,28 @@ import signal
 import socket
 import sys
 from collections import deque
-from dataclasses import replace
-from functools import partial
+from typing import TYPE_CHECKING
 
-from tts.build.errors import TtsError
+from tts.build.errors import EngineError, TtsError
 from tts.build.manifest import read_engine_config
 from tts.build.token_texts import guide_texts
 from tts.build.tokenizer import Tokenizer
 
-from .engine import Command, Engine
 from .engine_messages import (
-    Cancel,
+    Commands,
     MessageReader,
     Open,
     Opened,
+    OpenLlm,
     Report,
-    Submit,
     ToEngine,
-    Words,
     encode,
 )
-from .memory_guard import ShortOfMemoryError
 from .responses import Response
 from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from .engine import Command, Engine
 
 _PR_SET_PDEATHSIG = 1
 _MOST_HELD = 256
@@ -59,28 +60,17 @@ class Connection:
         self._commands: deque[Command | None] = deque()
         self._responses: list[tuple[int, Response]] = []
         self._statistics: list[Statistics] = []
-        self._words: dict[int, tuple[tuple[int, ...], ...]] = {}
         self._may_wait = 0
         self._unsent = b""
-        self._engine: Engine
+        self._asked: Commands
 
-    def open(self) -> Engine | None:
-        """Open the engine that the first message names; None if that fails or none comes."""
-        while not (messages := self._received.take()):
-            if messages is None:
-                return None
-        (opening,) = messages
-        assert isinstance(opening, Open)
+    def open(self, opening: Open) -> Engine:
+        """Open an engine whose commands come from here; raises EngineError."""
         if not opening.statistics_s:  # those of every step: by themselves worth no wake-up
             self._may_wait = _MOST_HELD
-        try:
-            self._engine = _open(opening, self)
-        except TtsError as error:
-            self._socket.sendall(encode(Opened(str(error))))
-            return None
-        self._socket.sendall(encode(Opened(None)))
-        self._socket.setblocking(False)
-        return self._engine
+        engine = _open(opening, self)
+        self._asked = Commands(engine, self._answer)
+        return engine
 
     def get(self, block: bool, timeout: float | None) -> Command | None:
         """The next command; see Inbox. Messages that wait are sent first."""
@@ -125,19 +115,7 @@ class Connection:
         if messages is None:
             self._commands.append(None)
             return
-        for message in messages:
-            match message:
-                case Words(number, words):
-                    self._words[number] = words
-                case Cancel(ticket):
-                    self._commands.append(partial(self._engine.cancel, ticket))
-                case Submit(ticket, request, cold, number):
-                    if number:
-                        words = self._words[number]
-                        request = replace(request, stop_words=words)
-                    answer = partial(self._answer, ticket)
-                    accept = partial(self._engine.accept, ticket, request, answer, cold=cold)
-                    self._commands.append(accept)
+        self._commands.extend(self._asked.of(messages))
 
     def _answer(self, ticket: int, response: Response) -> None:
         self._responses.append((ticket, response))
@@ -166,6 +144,8 @@ class Connection:
 
 
 def _open(opening: Open, connection: Connection) -> Engine:
+    from .engine import Engine  # only here: TensorRT-LLM's image has no OpenVINO
+
     config = read_engine_config(opening.engine_dir)
     guided = opening.tokenizer_dir
     return Engine(
@@ -180,22 +160,57 @@ def _open(opening: Open, connection: Connection) -> Engine:
     )
 
 
+def _die_with_parent(by: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
+
+
 def main() -> None:
     """Serve the connection that the command line names, until it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # even in the middle of a step
+    _die_with_parent(signal.SIGKILL)  # even in the middle of a step
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     # the lowest number that is free: `select` takes none from 1024 on, and a program may have more
     link = os.dup(given := int(sys.argv[1]))
     os.close(given)
     with socket.socket(fileno=link) as ours:
-        connection = Connection(ours)
-        engine = connection.open()
-        if engine is not None:
-            try:
-                engine.run(connection)
-            except ShortOfMemoryError as error:
-                sys.exit(str(error))
-            connection.finish()
+        received = MessageReader(ours, ToEngine)
+        while not (messages := received.take()):
+            if messages is None:
+                return
+        (opening,) = messages
+        try:
+            if isinstance(opening, OpenLlm):
+                _serve_llm(opening, ours)
+            else:
+                _serve(opening, ours)
+        except EngineError as error:  # the engine must not be used any more
+            sys.exit(str(error))
+
+
+def _serve(opening: Open, ours: socket.socket) -> None:
+    connection = Connection(ours)
+    try:
+        engine = connection.open(opening)
+    except TtsError as error:
+        ours.sendall(encode(Opened(str(error))))
+        return
+    ours.sendall(encode(Opened(None)))
+    ours.setblocking(False)
+    engine.run(connection)
+    connection.finish()
+
+
+def _serve_llm(opening: OpenLlm, ours: socket.socket) -> None:
+    from .llmapi.opening import open_host
+    from .llmapi.process import serve
+
+    _die_with_parent(signal.SIGTERM)  # its ranks end with it only if it may end them
+    try:
+        host = open_host(opening)
+    except TtsError as error:
+        ours.sendall(encode(Opened(str(error))))
+        return
+    ours.sendall(encode(Opened(None)))
+    asyncio.run(serve(host, ours))
 
 
 if __name__ == "__main__":

@@ -27,14 +27,8 @@ Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
 MAX_REPETITION_PENALTY = 10.0
-_SHAPING = {
-    "min_tokens": 0,
-    "repetition_penalty": 1.0,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
-"""Settings that change the logits of a request's tokens, at values that change nothing."""
+_SHAPING = ("min_tokens", "repetition_penalty", "min_p", "presence_penalty", "frequency_penalty")
+"""Settings that change the logits of a request's tokens."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
@@ -84,14 +78,8 @@ class Limits:
     labels: int = 0
     """Rows of a verifier's output; 0 means a generator."""
     decoupled: bool = True
-    exclude_input: bool = True
-    """Whether the prompt is left out of the output when the request does not say."""
     guided_end_id: int | None = None
     """The end id that a request with a guide must have; None: the engine takes no guides."""
-    shaped: bool = True
-    """Whether the engine applies penalties and a least length of the output."""
-    host: bool = False
-    """Whether it is the engine host of target openvino, which takes what is only in HOST_INPUTS."""
 
     @property
     def max_prompt(self) -> int:
@@ -180,7 +168,7 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     Raises RequestError with one sentence that names the tensor and what is allowed.
     """
     for name in tensors:
-        if name not in wire.INPUTS and not (limits.host and name in wire.HOST_INPUTS):
+        if name not in wire.INPUTS and name not in wire.HOST_INPUTS:
             raise RequestError(f"{name} is not supported by this engine; leave it out")
     for name in REQUIRED:
         if name not in tensors:
@@ -198,7 +186,7 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
         max_new_tokens=min(_scalar(tensors, "request_output_len"), room),
         stop_words=_stop_words(tensors, limits),
         guide=_guide(tensors),
-        **({"exclude_input": limits.exclude_input} | fields),
+        **fields,
     )
     check_request(request, limits)
     return request
@@ -392,8 +380,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         )
     if request.guide is not None:
         _fits_guide(request, limits)
-    if not limits.shaped:
-        _fits_no_shaping(request)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
@@ -401,14 +387,6 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
-
-
-def _fits_no_shaping(request: GenerateRequest) -> None:
-    for name, neutral in _SHAPING.items():
-        if (value := getattr(request, name)) != neutral:
-            raise RequestError(
-                f"{name} is {value}; this engine would not apply it and supports only {neutral}"
-            )
 
 
 def _fits_guide(request: GenerateRequest, limits: Limits) -> None:

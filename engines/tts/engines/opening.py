@@ -1,16 +1,18 @@
-"""How the engines of a deployment of target openvino are opened, whoever opens them."""
+"""How the engines of a deployment are opened, whoever opens them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tts.build import paths
 from tts.build.inputs import Inputs
-from tts.build.manifest import read_engine_config
+from tts.build.llmapi.target import llm_arguments
+from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.openvino.threads import threads_of
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment, EngineSpec, Role
 
-from .engine_messages import Open
+from .engine_messages import Open, OpenLlm
 from .generate_request import Limits
 
 
@@ -23,7 +25,9 @@ def opening_of(
     iteration_log: Path | None = None,
     inputs: Inputs | None = None,
 ) -> Open:
-    """The message that opens an engine; by default it reports the statistics of every step.
+    """The message that opens an engine of target openvino.
+
+    By default it reports the statistics of every step.
 
     Raises BuildError for an engine that is not built, and CheckpointError as `threads_of` does.
     """
@@ -31,7 +35,37 @@ def opening_of(
     folder = paths.engine_dir(deployment.name, role)
     engine = read_engine_config(folder)
     guided = role == "generator" and deployment.generator.guided_decoding
-    limits = Limits(
+    limits = replace(
+        _limits(spec, engine),
+        decoupled=decoupled,
+        guided_end_id=engine.eos_token_ids[0] if guided else None,
+    )
+    return Open(
+        folder,
+        limits,
+        threads=threads_of(deployment, inputs=inputs)[role],
+        statistics_s=statistics_s,
+        iteration_log=iteration_log,
+        tokenizer_dir=spec.checkpoint if guided else None,
+    )
+
+
+def llm_opening_of(deployment: Deployment, role: Role) -> OpenLlm:
+    """The message that opens an engine of target llmapi; BuildError for one that is not built."""
+    spec = deployment.engines()[role]
+    folder = paths.engine_dir(deployment.name, role)
+    engine = read_engine_config(folder)
+    return OpenLlm(
+        folder,
+        _limits(spec, engine),
+        llm_arguments(spec),
+        devices=spec.placement.replicas[0],
+        labels=engine.label_token_ids or (),
+    )
+
+
+def _limits(spec: EngineSpec, engine: EngineConfig) -> Limits:
+    return Limits(
         vocab_size=engine.vocab_size,
         max_seq_len=spec.max_seq_len,
         max_num_tokens=spec.max_num_tokens,
@@ -41,15 +75,4 @@ def opening_of(
         chunked_context=spec.chunked_context,
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
-        decoupled=decoupled,
-        guided_end_id=engine.eos_token_ids[0] if guided else None,
-        host=True,
-    )
-    return Open(
-        folder,
-        limits,
-        threads=threads_of(deployment, inputs=inputs)[role],
-        statistics_s=statistics_s,
-        iteration_log=iteration_log,
-        tokenizer_dir=spec.checkpoint if guided else None,
     )

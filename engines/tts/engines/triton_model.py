@@ -1,4 +1,6 @@
-"""The Triton Python model of an engine, generator and verifier alike, whatever runs it.
+"""The Triton Python model of an engine of target openvino, which runs in a process of its own.
+
+Triton imports this through the repository's model.py.
 
 Requests are read, checked and handed to the host in Triton's thread; every response is sent from
 one thread of the host, because the backend crashes when several threads send.
@@ -8,20 +10,24 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
 from tts.build.errors import RequestError
 
 from . import wire
+from .engine_messages import OPENING, decode_opening
+from .engine_thread import EngineThread
 from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request, rows_of
-from .responses import OnResponse, Response, failure_of, response_tensors, row_tensors
-from .statistics import FAMILIES, Metric, TokenLengths
+from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
+from .responses import Response, failure_of, response_tensors, row_tensors, score_tensors
+from .statistics import FAMILIES, Metric, Statistics, TokenLengths, gauges
 
 _CODES = {
     wire.Failure.REFUSED: "INVALID_ARG",
@@ -39,41 +45,6 @@ and a client that is behind takes them one by one."""
 GATHERED = 1 / 2
 """The share of a client's unanswered rows that is worth a message at once."""
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
-
-
-class Host(Protocol):
-    """What runs requests: one engine, and one thread of this process that answers them."""
-
-    def submit(
-        self,
-        request: GenerateRequest,
-        on_response: OnResponse,
-        is_cancelled: Callable[[], bool],
-        *,
-        cold: bool,
-    ) -> int:
-        """Queue a request; `on_response` is called from the host's thread until one is final.
-
-        With `cold` the prefix cache is emptied before, or the request refused.
-        """
-
-    def submit_all(
-        self,
-        requests: Sequence[tuple[GenerateRequest, OnResponse]],
-        is_cancelled: Callable[[], bool],
-        *,
-        cold: bool = False,
-    ) -> list[int]:
-        """Queue requests of one client together; their tickets."""
-
-    def cancel(self, ticket: int) -> None:
-        """End a request with the tokens it has."""
-
-    def call(self, function: Callable[[], None], after_s: float = 0.0) -> None:
-        """Run a function in the host's thread, so many seconds from now."""
-
-    def close(self) -> None:
-        """Fail the remaining requests and end the engine."""
 
 
 @dataclass(eq=False)
@@ -96,13 +67,29 @@ class _Client:
         return bool(self.sender.is_cancelled())
 
 
-class EngineModel:
-    """One engine behind Triton's Python backend. A subclass opens it in `initialize`."""
+class TritonPythonModel:
+    """One engine behind Triton's Python backend: `generator`, or `prm` with its scores."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Open the engine named by the model configuration."""
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+        parameters = json.loads(args["model_config"])["parameters"]
+        opening = decode_opening(parameters[OPENING]["string_value"])
+        self.serve(args, opening.limits)
+        name = args["model_name"]
+        tell(Stage(name, READING, 0.0))
+        for weights in opening.engine_dir.glob("*.bin"):
+            read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
+        tell(Stage(name, COMPILING))
+        self._host = EngineThread(opening, on_statistics=self._publish_statistics)
+        self._host.call(partial(self._publish_statistics, Statistics()))
+        tell(Stage(name, OPEN))
 
     def serve(self, args: Mapping[str, str], limits: Limits) -> None:
-        """Prepare for requests; the host, which may answer them at once, is opened afterwards."""
+        """Prepare for requests; the engine, which may answer them at once, is opened afterwards."""
         self._limits = limits
-        self._must_be_requested = MUST_BE_REQUESTED
+        # a score is answered by itself
+        self._must_be_requested = set() if limits.labels else MUST_BE_REQUESTED
         self._running: dict[str, int] = {}
         """Tickets, by the id of the request or of the row."""
         self._clients: dict[str, _Client] = {}
@@ -112,7 +99,6 @@ class EngineModel:
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = Metrics({"model": args["model_name"], "version": args["model_version"]})
-        self._host: Host
 
     def execute(self, requests: list[Any]) -> None:
         """Accept requests; each is answered later through its own response sender."""
@@ -270,13 +256,11 @@ class EngineModel:
         if failure := failure_of(response):
             return failure
         try:
-            return self._output(request, response)
+            if self._limits.labels:
+                return score_tensors(response)
+            return response_tensors(request, response)
         except RequestError as error:
             return wire.Failure.REFUSED, error.message
-
-    def _output(self, request: GenerateRequest, response: Response) -> dict[str, Any]:
-        """The output tensors of an answer; raises RequestError."""
-        return response_tensors(request, response)
 
     def _stop(self, request_id: str, sender: Any) -> None:
         ticket = self._running.get(request_id)
@@ -286,9 +270,9 @@ class EngineModel:
             self._host.cancel(ticket)
             sender.send(flags=FINAL)
 
-    def _publish(self, values: dict[Metric, float]) -> None:
-        """Bring gauges to these values, and the histograms up to date."""
-        self._metrics.set(values)
+    def _publish_statistics(self, statistics: Statistics) -> None:
+        """Bring the gauges to these values, and the histograms up to date."""
+        self._metrics.set(gauges(statistics, self._limits))
         for lengths in (self._input_lengths, self._output_lengths):
             self._metrics.count(lengths.counters())
 

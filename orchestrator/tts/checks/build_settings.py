@@ -1,15 +1,13 @@
-"""Checks of a build by TensorRT-LLM: its rules, the image, calibration."""
+"""Checks of a build by TensorRT-LLM: its rules, calibration."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.llmapi import target as llmapi
-from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import (
     calibration_folder,
     check_calibration,
@@ -31,25 +29,6 @@ def buildable(inputs: Inputs) -> Iterator[Finding]:
             check(inputs.deployment, engine.role, engine.shape)
         except ConfigError as error:
             yield refused(error, inputs.deployment, engine.role, why)
-
-
-_TRITON = re.compile(r"nvcr\.io/nvidia/tritonserver:(?P<tag>\d\d\.\d\d)-trtllm-python-py3")
-
-
-def image(inputs: Inputs) -> Iterator[Finding]:
-    """An image of NVIDIA's Triton with TensorRT-LLM that is not known to exist."""
-    options = inputs.deployment.tensorrt
-    named = _TRITON.fullmatch((options and options.image) or "")
-    if named and named["tag"] not in contract.containers():
-        yield Finding(
-            f"{named[0]} is not known to exist",
-            "tensorrt.image",
-            f"of NVIDIA's images with Triton, {', '.join(contract.containers())} hold "
-            "TensorRT-LLM, and its release 26.11 has none",
-            "Look whether docker can pull it; else remove image, or use trtllm-serve "
-            "(docs/guides/llmapi.md).",
-            "warning",
-        )
 
 
 def calibration(inputs: Inputs) -> Iterator[Finding]:
@@ -80,4 +59,4 @@ def calibration(inputs: Inputs) -> Iterator[Finding]:
             yield refused(error, inputs.deployment, where, "the quantiser opens the whole folder")
 
 
-CHECKS = (buildable, image, calibration)
+CHECKS = (buildable, calibration)

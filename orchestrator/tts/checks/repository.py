@@ -19,7 +19,7 @@ from .findings import no_folder, not_checked
 def rendering(inputs: Inputs) -> Iterator[Finding]:
     """Check that a model repository can be rendered; that of target openvino needs its engines."""
     deployment = inputs.deployment
-    if deployment.tensorrt is None or not deployment.engines():
+    if deployment.target != "tensorrt":
         return
     try:
         model_configs(deployment, inputs=inputs)
@@ -36,7 +36,7 @@ def rendering(inputs: Inputs) -> Iterator[Finding]:
 
 def on_disk(inputs: Inputs) -> Iterator[Finding]:
     """The repository that lies there. Target openvino has it rendered again at each start."""
-    if inputs.deployment.tensorrt is None:
+    if inputs.deployment.target != "tensorrt":
         return
     folder = paths.repository_dir(inputs.deployment.name)
     if what := no_folder(folder):

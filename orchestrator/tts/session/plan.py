@@ -156,7 +156,7 @@ def deployment_of(config: RunConfig) -> Deployment:
 
 
 def leads_elsewhere(deployment: str) -> bool:
-    """Whether a deployment that was not named by the user names other machines, or their software.
+    """Whether a deployment that was not named by the user names other machines.
 
     Nothing is asked of them. No for a deployment that cannot be read, which whoever loads it says.
     """
@@ -166,8 +166,7 @@ def leads_elsewhere(deployment: str) -> bool:
         return False
     urls = [urlsplit(url).hostname for each in spec.remotes().values() for url in each.url]
     hosts = [*urls, *(address.rpartition(":")[0] for address in spec.endpoints)]
-    image = spec.tensorrt is not None and spec.tensorrt.image is not None
-    return image or not all(host in _HERE for host in hosts)
+    return not all(host in _HERE for host in hosts)
 
 
 def findable(name_or_file: str | Path) -> str:

@@ -150,7 +150,7 @@ def require_answer_form(config: SearchConfig, deployment: Deployment) -> None:
         raise ConfigError(
             "The answer is given a form (answer_regex or answer_schema), but the generator of "
             f"deployment {deployment.name} is served without guided decoding.",
-            hint="Target llmapi cannot: serve the pair with target tensorrt."
+            hint="Target llmapi cannot: use target tensorrt."
             if llmapi
             else "Set generator.guided_decoding: true in the deployment.",
         )

@@ -62,7 +62,10 @@ def draft(answers: Answers, machine: Machine) -> Draft:
         )
     values["generator"] = _generator(answers, machine, notes, suggested)
     values["verifier"] = _verifier(answers, machine, notes, suggested)
-    if answers.target == "openvino" and not machine.triton:
+    if answers.target == "llmapi":
+        values["server"] = {"kind": "embedded"}
+        notes["server", "kind"] = "Run it inside NVIDIA's TensorRT-LLM image."
+    elif answers.target == "openvino" and not machine.triton:
         values["server"] = {"kind": "embedded"}
         notes["server", "kind"] = "No Triton server is installed here."
     new = Draft(values, notes, suggested, _title(answers))

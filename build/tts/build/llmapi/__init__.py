@@ -3,8 +3,7 @@
 | module | job |
 |---|---|
 | target | what is checked, and recorded in a manifest; the arguments of `LLM(...)` for an engine |
-| contract | facts on TensorRT-LLM's Python API (contract.json), and the check of arguments |
-| version | which versions are served, and how each samples with seeds; pure |
+| version | which versions are run, and how each samples with seeds; pure |
 
 Its memory is planned with that of target tensorrt (`tensorrt.memory_plan`), by its own constants.
 """

@@ -1,6 +1,6 @@
 """Target llmapi: nothing is compiled; what would fail at load is refused, the rest is recorded.
 
-`llm_arguments` is what the models that Triton runs open an engine with.
+`llm_arguments` is what an engine's process opens `LLM` with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
 from ..tensorrt.feasibility import check_parallelism, check_precision
 from ..tensorrt.heads import require_convertible
 from ..tensorrt.memory_plan import KV_FRACTION, check_pools
-from .contract import contract
 from .version import check_version
 
 PACKAGE = "tensorrt_llm"
@@ -75,7 +74,7 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
         )
     installed = installed_version()
     if installed and (problem := check_version(installed)):
-        raise BuildError(problem, hint="Install a later one, or use another container.")
+        raise BuildError(problem, hint="Use a later image.")
     check_pools(plans[0].deployment)
 
 
@@ -87,7 +86,9 @@ def make_engine(
     say: Callable[[str], None],
 ) -> VerificationOutcome:
     """Describe the engine in `folder`; TensorRT-LLM loads the checkpoint itself."""
-    say(f"{plan.role}: nothing to compile; {_version_line(plan.deployment)}")
+    version = installed_version()
+    here = f"TensorRT-LLM {version} is installed" if version else "TensorRT-LLM is not installed"
+    say(f"{plan.role}: nothing to compile; {here} here")
     write_record(folder, CONFIG_FILE, plan.config)
     return VerificationOutcome(None, "TensorRT-LLM loads the checkpoint as it is")
 
@@ -111,23 +112,12 @@ def installed_version() -> str | None:
         return None
 
 
-def _version_line(deployment: Deployment) -> str:
-    if installed := installed_version():
-        return f"TensorRT-LLM {installed} is installed here"
-    options = deployment.tensorrt
-    assert options is not None  # the spec requires it of target llmapi
-    if options.image is None:
-        version = contract().containers[options.container]
-        return f"container {options.container} holds TensorRT-LLM {version}"
-    return f"the model checks the TensorRT-LLM in {options.image} when it loads"
-
-
 DTYPES: dict[Precision, str] = {"fp16": "float16", "bf16": "bfloat16"}
 _GIB = 1024**3
 
 
 def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
-    """The arguments that `LLM` is opened with; the models pass them on unchecked.
+    """The arguments that `LLM` is opened with; passed on unchecked.
 
     The KV pool is a number of tokens, because a share of the free memory would depend on which
     engine loads first. A verifier has no CUDA graphs: they are for steps that only decode, and its

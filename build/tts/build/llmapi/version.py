@@ -1,7 +1,6 @@
 """Which versions of TensorRT-LLM target llmapi runs on, and what differs between them. Pure.
 
-Sources: contract.json. The model in NVIDIA's container uses this module as well, so it imports
-nothing.
+Sources: tests/engines/standin/facts.json.
 """
 
 from __future__ import annotations

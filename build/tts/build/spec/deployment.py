@@ -183,16 +183,16 @@ class Deployment(Section):
                 "grammars against its own tokenizer, and it is opened without one "
                 "(skip_tokenizer_init)"
             )
-        if target == "tensorrt" and tensorrt and tensorrt.image:
-            raise ValueError(
-                "tensorrt.image applies to target llmapi only; engines are built for the versions "
-                "of tensorrt.container"
-            )
         if target == "llmapi" and tensorrt and tensorrt.launcher != "auto":
             raise ValueError(
-                "tensorrt.launcher applies to target tensorrt only; models on LLM(...) start their "
-                "own ranks"
+                "tensorrt.launcher applies to target tensorrt only; LLM(...) starts its own ranks"
             )
+        for role, engine in engines.items():
+            if target == "llmapi" and len(engine.placement.replicas) > 1:
+                raise ValueError(
+                    f"{role}.tensorrt.gpus names {len(engine.placement.replicas)} replicas; an "
+                    "engine of target llmapi is one process, with one replica"
+                )
         return self
 
     def roles(self) -> dict[Role, RoleSpec]:

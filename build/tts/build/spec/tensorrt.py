@@ -9,19 +9,16 @@ from pydantic import Field, model_validator
 from .section import Count, Parallel, Section
 
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
-Image = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:@-]*$")]
-"""The name of a container image, with its registry and tag."""
 
 
 class TensorRTSpec(Section):
-    """Where TensorRT-LLM runs (targets tensorrt and llmapi)."""
+    """The GPU that TensorRT-LLM runs on (targets tensorrt and llmapi), and its container."""
 
     gpu: Gpu
     """The GPU model; engines must be built on the model that serves them."""
     container: Literal["26.04", "26.05", "26.06", "26.07"] = "26.07"
-    """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1."""
-    image: Image | None = None
-    """Another image with a later TensorRT-LLM, instead of `container` (target llmapi only)."""
+    """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1
+    (target tensorrt only)."""
     launcher: Literal["auto", "mpirun"] = "auto"
     """`auto` uses mpirun only where ranks must be spawned (anything but all on GPU 0);
     `mpirun` always does (docs/guides/gpu.md, target tensorrt only)."""

@@ -26,8 +26,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"cannot import name 'PartReasoningText'",
         "The Python package openai in this container does not go with its TensorRT-LLM.",
-        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1; or, with target "
-        "llmapi, tensorrt.image to one of your own in which pip install -U openai was run.",
+        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1.",
     ),
     (
         r"No space left on device|\[Errno 28\]|ENOSPC",

@@ -9,10 +9,10 @@ of it estimated:
   sorted copies and the indices of these, which take two. A verifier's rows are returned, so one
   more.
 - *workspaces*: CUDA contexts, 0.5 to 1.2 GiB for each process that imports TensorRT-LLM (by its
-  pull request 15632): every rank, and the Triton model that has its ranks spawned; PyTorch's cuBLAS
-  and the attention's workspaces; NCCL where there are several ranks; and for a generator its CUDA
-  graphs, each of which "can use up to 200 MB of extra memory" (TorchLlmArgs.cuda_graph_config).
-  That is an upper bound: graphs share a memory pool.
+  pull request 15632): every rank, and the engine's process that has its ranks spawned; PyTorch's
+  cuBLAS and the attention's workspaces; NCCL where there are several ranks; and for a generator its
+  CUDA graphs, each of which "can use up to 200 MB of extra memory"
+  (TorchLlmArgs.cuda_graph_config). That is an upper bound: graphs share a memory pool.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
 def graph_sizes(max_batch_size: int) -> list[int]:
     """The batch sizes for which the backend records a CUDA graph, with padding enabled.
 
-    1, 2, 4, multiples of 8 up to 128, then of 64, and the largest (llmapi/contract.json).
+    1, 2, 4, multiples of 8 up to 128, then of 64, and the largest.
     """
     sizes = {1, 2, 4, *range(8, 129, 8), *range(192, max_batch_size + 1, 64), max_batch_size}
     return sorted(size for size in sizes if size <= max_batch_size)
@@ -62,7 +62,7 @@ def _logits(shape: ModelConfig, spec: EngineSpec) -> int:
 
 def _workspaces(spec: EngineSpec, rank: int) -> int:
     several = spec.placement.ranks > 1
-    # with its logits gathered, the only rank runs in the model's own process
+    # with its logits gathered, the only rank runs in the engine's process
     spawned = several or not isinstance(spec, VerifierSpec)
     contexts = CONTEXT * (2 if rank == 0 and spawned else 1)
     fixed = contexts + WORKSPACE + (COMMUNICATION if several else 0)

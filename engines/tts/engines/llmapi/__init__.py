@@ -1,34 +1,13 @@
-"""Models on TensorRT-LLM's `LLM(...)`, the PyTorch backend, with the tensors of the engine path.
+"""An engine on TensorRT-LLM's `LLM(...)`, the PyTorch backend, in an engine's process.
 
-    Triton ─> model ─> host ─> LLM.generate_async ─> output ─> Triton
+    engine_process ─> process ─> host ─> LLM.generate_async ─> output ─> process ─> engine_client
 
-They run in NVIDIA's container, where this toolkit is not installed: the model repository brings the
-modules along (`MODULES`). They need numpy, TensorRT-LLM and nothing else.
+It runs inside NVIDIA's TensorRT-LLM image, where this toolkit is installed beside it.
 
 | module | job |
 |---|---|
-| model | the Python model that Triton runs |
-| host | requests on one `LLM`, from one thread with an event loop |
+| opening | `LLM` opened as the first message says, on the GPUs that it names |
+| process | the connection of the engine's process, in its event loop |
+| host | requests on one `LLM` |
 | output | one request: the arguments of its SamplingParams; its output as it grows |
 """
-
-MODULES = (
-    "build",
-    "build.errors",
-    "build.llmapi",
-    "build.llmapi.version",
-    "engines",
-    "engines.cancellations",
-    "engines.generate_request",
-    "engines.guide_grammar",
-    "engines.llmapi",
-    "engines.llmapi.host",
-    "engines.llmapi.model",
-    "engines.llmapi.output",
-    "engines.loading",
-    "engines.responses",
-    "engines.statistics",
-    "engines.triton_model",
-    "engines.wire",
-)
-"""Modules and packages of `tts` that `model` imports, itself included."""

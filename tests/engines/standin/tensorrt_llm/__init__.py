@@ -1,10 +1,7 @@
 """A stand-in of TensorRT-LLM's Python API whose engine is the host of OpenVINO engines.
 
-Names, parameters and defaults are those of build/tts/build/llmapi/contract.json; a test compares
-them. What it does is what the contract's `behaviour` says, as far as the models rely on it.
-
-It runs inside Triton, where the models have brought a part of the toolkit along. The rest, which
-the host of OpenVINO engines needs, comes from the checkout.
+Names, parameters and defaults are those of facts.json, beside it; a test compares them. What it
+does is what the facts' `behaviour` says, as far as the engine of target llmapi relies on it.
 
 TTS_STANDIN_ENGINES names the OpenVINO engine of each checkpoint, by the checkpoint's folder, as
 JSON. TTS_STANDIN_MISBEHAVIOUR may name a file, JSON too:
@@ -26,12 +23,7 @@ from typing import Any
 
 import numpy as np
 
-import tts.build
-import tts.engines
-
 ROOT = Path(__file__).resolve().parents[4]
-for package, folder in ((tts.build, "build/tts/build"), (tts.engines, "engines/tts/engines")):
-    package.__path__.append(str(ROOT / folder))
 sys.path.append(str(ROOT))
 
 from tests.engines.engine_host import EngineHost  # noqa: E402
@@ -40,7 +32,7 @@ from tts.build.manifest import read_engine_config  # noqa: E402
 from tts.engines.generate_request import GenerateRequest, Limits  # noqa: E402
 
 __version__ = os.environ.get("TTS_STANDIN_VERSION", "1.3.0rc24")
-FACTS = json.loads((ROOT / "build/tts/build/llmapi/contract.json").read_text())
+FACTS = json.loads((Path(__file__).parents[1] / "facts.json").read_text())
 FAR_BELOW = -1e4
 """The logit of a token that is no label."""
 
@@ -254,7 +246,6 @@ class LLM:
         for name in kwargs:
             if name not in FACTS["arguments"] and name != "sampler_type":
                 raise ValueError(f"LLM got invalid argument: {name}")
-        sys.setswitchinterval(0.0002)  # as the model of OpenVINO engines does
         sys.stderr.write(f"stand-in on GPUs {os.environ['CUDA_VISIBLE_DEVICES']}: {kwargs}\n")
         self._tokenizer = not skip_tokenizer_init
         self._ids = 0

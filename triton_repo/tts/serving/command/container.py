@@ -30,15 +30,13 @@ HOME = {"HOME": "/tmp", "USER": "tts"}
 
 
 def image(deployment: Deployment) -> str:
-    """The container image of a deployment of target tensorrt or llmapi."""
+    """The container image of a deployment of target tensorrt."""
     assert deployment.tensorrt is not None  # the spec requires it
-    return deployment.tensorrt.image or container_image(deployment.tensorrt.container)
+    return container_image(deployment.tensorrt.container)
 
 
 def loaded(deployment: Deployment) -> dict[Role, Path]:
-    """The folder that each model loads: a compiled engine, or with target llmapi its checkpoint."""
-    if deployment.target == "llmapi":
-        return {role: spec.checkpoint for role, spec in deployment.engines().items()}
+    """The compiled engine that each model loads."""
     return {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
 
 

@@ -65,11 +65,6 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
     Raises ServerError saying what is missing and what to do.
     """
     installed = _installed()
-    if target == "llmapi" and importlib.util.find_spec("tensorrt_llm") is None:
-        raise ServerError(
-            f"Target llmapi needs TensorRT-LLM, and {sys.executable} cannot import it.",
-            hint="Install the toolkit for the Python that has it, inside NVIDIA's container.",
-        )
     if target == "tensorrt":
         if installed and (installed.backends / "tensorrtllm").is_dir():
             return installed
@@ -93,7 +88,7 @@ def find_runtime(deployment: Deployment) -> TritonServer | Docker:
     if deployment.target == "openvino":
         return find_tritonserver("openvino")
     tag = os.environ.get(contract.version_variable())  # set inside NVIDIA's containers only
-    if deployment.target == "tensorrt" and tag is not None and tag not in contract.containers():
+    if tag is not None and tag not in contract.containers():
         raise ServerError(
             f"This container is tritonserver {tag}, which holds another TensorRT-LLM than "
             f"{contract.TENSORRT_LLM}.",

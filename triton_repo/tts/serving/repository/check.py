@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from google.protobuf import json_format
 
 from tts.build.errors import ServerError
 from tts.build.findings import Finding
-from tts.build.llmapi.contract import argument_problems, argument_reason
 from tts.build.spec import Deployment
 from tts.engines import wire
 
@@ -23,8 +21,6 @@ from .model_configs import model_configs
 from .render import parse_config, render_models
 from .templates import CONFIG
 
-LLM_ARGS = "llm_args"
-"""The parameter that holds the arguments of `LLM(...)`, as JSON."""
 _PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
 _SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")
 _PYTHON_CACHE = "__pycache__"  # Python writes it beside what it has run
@@ -48,7 +44,7 @@ _NOT_ASKED_FOR = "the deployment does not ask for it, and it may change how the 
 def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     """Everything in a model repository that is not as it would be rendered now.
 
-    For targets tensorrt and llmapi. Reads files only, and renders into a temporary folder. Raises
+    For target tensorrt. Reads files only, and renders into a temporary folder. Raises
     CheckpointError if the ids of the verifier's labels cannot be known.
     """
     fix = f"Render it again: tts render {deployment.name}"
@@ -118,9 +114,6 @@ def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> 
         why = fact.why if fact else _NOT_ASKED_FOR if key not in expected else "the models read it"
         wanted, is_there = expected.get(key), found.get(key)
         place = f"{where}: parameters.{key}"
-        if key == LLM_ARGS and wanted is not None and is_there is not None:
-            yield from _llm_arguments(place, json.loads(wanted), is_there)
-            continue
         if fact and wanted is not None and is_there is not None:
             try:
                 wanted, is_there = (contract().canonical(fact, text) for text in (wanted, is_there))
@@ -129,23 +122,6 @@ def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> 
                 continue
         if wanted != is_there:
             yield place, _compared(wanted, is_there), why
-
-
-def _llm_arguments(where: str, expected: dict[str, Any], text: str) -> Iterator[Found]:
-    """Arguments of `LLM(...)`: as the deployment says, and of kinds that it is known to take."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        yield where, f"is not JSON: {error}", "the model reads it before it loads anything"
-        return
-    if not isinstance(found, dict):
-        yield where, f"is {found!r}; must be an object", "its fields are the arguments of LLM"
-        return
-    for problem in argument_problems(found):
-        yield where, problem, "LLM refuses it when the model loads"
-    for path, wanted, is_there in _differences(expected, found, ()):
-        name = ".".join(path)
-        yield f"{where}: {name}", _compared(wanted, is_there), argument_reason(name)
 
 
 def _plain(config: Any) -> dict[str, Any]:

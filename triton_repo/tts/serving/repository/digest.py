@@ -13,7 +13,7 @@ from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from .templates import carried_files, code_of
+from .templates import code_of
 
 DIGEST = "deployment_digest"
 """Name of the parameter of every model's configuration that holds the digest."""
@@ -53,8 +53,6 @@ def deployment_digest(deployment: Deployment) -> str:
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
     for file in (Path(__file__).with_name("model_configs.py"), *_codes(deployment)):
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
-    for path, file in sorted(carried_files(deployment).items()):
-        digest.update(f"\0{path}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 
 

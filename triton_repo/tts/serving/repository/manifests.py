@@ -18,7 +18,7 @@ from tts.build.tensorrt.gpus import gpus_of
 from ..command import container
 from ..command.ports import Addresses
 from ..command.server_command import arguments, served_by
-from . import gateway, trtllm_serve
+from . import gateway
 from .digest import DIGEST, deployment_digest
 from .model_configs import model_configs
 from .render import render_models
@@ -31,10 +31,10 @@ _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix wi
 
 def require_manifests(deployment: Deployment) -> None:
     """Refuse a deployment that no manifests can be made of; raises ConfigError."""
-    if deployment.tensorrt is None:
+    if deployment.target != "tensorrt":
         raise ConfigError(
             f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
-            "targets tensorrt and llmapi, whose container holds all that the server needs."
+            "target tensorrt, whose container holds all that the server needs."
         )
 
 
@@ -51,10 +51,6 @@ def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
         "autoscaler.yaml": values,
         "prometheus-adapter.yaml": values,
     }
-    if deployment.target == "llmapi":
-        rendered |= {
-            name: values | _machine() | own for name, own in trtllm_serve.files(deployment).items()
-        }
     templates = paths.templates_dir() / "deploy"
     folder.mkdir(parents=True, exist_ok=True)
     for name, filled in rendered.items():
@@ -119,15 +115,7 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
         "words": words,
         "folders": container.folders(deployment),
         "gpus": gpus_of(deployment),
-        **_machine(),
         "variables": container.HOME | variables,
-    }
-
-
-def _machine() -> dict[str, Any]:
-    """Settings of every container on this machine."""
-    return {
-        "variables": container.HOME,
         "user": f"{os.getuid()}:{os.getgid()}",
         "shm_size": container.SHARED_MEMORY,
         "stack": container.STACK_BYTES,

@@ -6,7 +6,6 @@ backend; what an engine of target openvino is opened with is one parameter.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.inputs import Inputs
-from tts.build.llmapi.target import llm_arguments
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
@@ -24,7 +22,7 @@ from tts.engines.opening import opening_of
 from ..contract.facts import Tensor, contract
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file
-from .labels import label_biases, label_columns, label_token_ids
+from .labels import label_biases, label_columns
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with --logits_dtype float32."""
@@ -48,7 +46,7 @@ def model_configs(
     `digest` is by default the deployment's own. Raises CheckpointError for labels that are not
     known, and of target openvino BuildError for an engine that is not built.
     """
-    make = {"openvino": _openvino, "tensorrt": _tensorrt, "llmapi": _llmapi}[deployment.target]
+    make = {"openvino": _openvino, "tensorrt": _tensorrt}[deployment.target]
     inputs = inputs or Inputs(deployment)
     configs = [make(inputs, role, iteration_log) for role in deployment.engines()]
     if deployment.target != "openvino" and "verifier" in deployment.engines():
@@ -126,27 +124,6 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
             "tokenizer_dir": "",
             "guided_decoding_backend": "xgrammar" if grammars else "",
             "xgrammar_tokenizer_info_path": grammars or "",
-        },
-    )
-    return config
-
-
-def _llmapi(inputs: Inputs, role: Role, _: bool) -> Config:
-    """An engine on `LLM(...)`: of the contract's tensors, those that our models read and answer."""
-    deployment = inputs.deployment
-    spec = deployment.engines()[role]
-    config = _engine(_logits_model(role), "python", spec)
-    _declare(config, wire.INPUTS, wire.OUTPUTS)
-    labels = label_token_ids(deployment, inputs) if role == "verifier" else []
-    _set(
-        config,
-        {
-            "llm_args": json.dumps(llm_arguments(spec)),
-            "gpu_device_ids": _gpu_device_ids(spec),
-            "vocab_size": inputs.engines[role].shape.vocab_size,
-            "label_token_ids": _joined(labels),
-            "cancellation_check_period_ms": 5,
-            "stats_check_period_ms": 500,
         },
     )
     return config

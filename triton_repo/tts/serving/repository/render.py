@@ -19,7 +19,7 @@ from tts.build.spec import Deployment, Role
 
 from .guided import write_grammar_tokenizer
 from .model_configs import model_configs
-from .templates import CONFIG, carry, code_of
+from .templates import CONFIG, code_of
 
 
 def render_repository(deployment: Deployment, *, iteration_log: bool = False) -> Path:
@@ -48,6 +48,12 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
 
 def require_something(deployment: Deployment) -> None:
     """Raise ConfigError for a deployment of which Triton would serve nothing."""
+    if deployment.target == "llmapi":
+        raise ConfigError(
+            f"Deployment {deployment.name!r} is of target llmapi, which Triton does not serve: use "
+            "it inside NVIDIA's TensorRT-LLM image, with server.kind: embedded.",
+            hint=f"There: tts bench {deployment.named} (docs/guides/llmapi.md).",
+        )
     if not deployment.engines():
         raise ConfigError(
             f"Deployment {deployment.name!r} has nothing to serve: both engines run already.",
@@ -63,7 +69,6 @@ def render_models(deployment: Deployment, configs: Mapping[str, Any], target: Pa
             shutil.copyfile(code, target / name / "1" / code.name)
         text = text_format.MessageToString(config, as_utf8=True)
         (target / name / CONFIG).write_text(text, encoding="utf-8")
-    carry(deployment, target)
 
 
 def missing_engines(deployment: Deployment) -> list[Role]:

@@ -25,7 +25,7 @@ from ..command.ports import Addresses, choose_addresses, is_loopback, listens, s
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
-from ..repository.render import render_repository, require_engines
+from ..repository.render import render_repository, require_engines, require_something
 from . import probe, triton_log
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
@@ -176,6 +176,7 @@ def start_server(
     does nothing, already running; Supervised if another process starts it now), BuildError (an
     engine is missing or old) or ConfigError (this machine's memory cannot hold the pair).
     """
+    require_something(deployment)
     if deployment.target == "openvino":
         with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
             if short := shortage(require_memory(deployment)):

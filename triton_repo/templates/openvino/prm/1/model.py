@@ -1,5 +1,5 @@
 """Triton's entry point; the model itself lives in the package, where it is tested."""
 
-from tts.engines.openvino_model import TritonPythonModel
+from tts.engines.triton_model import TritonPythonModel
 
 __all__ = ["TritonPythonModel"]
