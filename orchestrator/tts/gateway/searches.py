@@ -278,6 +278,7 @@ class SearchResponse:
             "seed": self._asked.config.seed,
             "answer": result.answer if self._shows_texts else None,
             "answers": result.answers if self._shows_texts else None,
+            "node": list(chosen.node),
             "vote": result.vote,
             "score": None if chosen.score is None else significant(chosen.score),
             "completions": len(result.completions),

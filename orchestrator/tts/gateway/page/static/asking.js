@@ -44,6 +44,7 @@ export async function search(turn, view, body, signal, onProgress) {
   let outcome = null;
   let usage = null;
   let text = "";
+  let steps = 0;
   try {
     for await (const chunk of chunks(await request("/v1/chat/completions", body, signal))) {
       const { choices, tts } = chunk;
@@ -53,7 +54,7 @@ export async function search(turn, view, body, signal, onProgress) {
       if (tts?.steps) tree.grow(tts);
     }
   } finally {
-    tree.end();
+    steps = tree.end(outcome);
   }
   turn.text = text;
   if (!outcome) return;
@@ -61,6 +62,6 @@ export async function search(turn, view, body, signal, onProgress) {
   turn.search = { answer, answers, vote, score, completions };
   turn.warnings = warnings;
   if (limit) turn.notes.push(limit === "tokens" ? "Its budget of tokens ended the search" : "Its deadline ended the search");
-  if (usage) turn.notes.push(`${ENGLISH.format(usage.completion_tokens)} tokens in ${usage.tts.seconds} s`);
+  if (usage) turn.notes.push(`${ENGLISH.format(steps)} steps and ${ENGLISH.format(usage.completion_tokens)} tokens in ${usage.tts.seconds} s`);
   if (turn.search.score == null && text.trim()) await scoreText(turn, body, signal);
 }

@@ -12,6 +12,7 @@ export function newLiveTree(question, place, onDraw) {
   const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "", write: rendered });
   place.replaceChildren(pane.article);
   let best = null;
+  let answer = null; // with the path of its last step, once the search has ended
   let next = 0; // when it may be drawn again
   let timer = null;
 
@@ -32,11 +33,12 @@ export function newLiveTree(question, place, onDraw) {
     const from = performance.now();
     const entry = {
       id: question, solved: false, correct: null, reference: null, level: null,
-      answer: best?.answer, seconds: null, thoughts: thoughts.size,
+      answer: answer?.text ?? best?.answer, seconds: null, thoughts: thoughts.size,
     };
     pane.tell(entry, question);
     pane.show(entry, {
-      seconds: null, limit: null, groups: [], completions: [], cancelled: [], thoughts: [...thoughts.values()],
+      seconds: null, limit: null, groups: answer ? [{ answer: answer.text }] : [],
+      completions: answer ? [{ path: answer.path, group: 0 }] : [], cancelled: [], thoughts: [...thoughts.values()],
     });
     pane.draw();
     onDraw({ steps: thoughts.size, seconds: (from - began) / 1000, best });
@@ -51,10 +53,16 @@ export function newLiveTree(question, place, onDraw) {
     timer ??= setTimeout(draw, Math.max(0, next - performance.now()));
   }
 
-  // It grows no more; drawn as far as it is known.
-  function end() {
+  // It grows no more; drawn as far as it is known, with the way to the answer if there is one.
+  function end(outcome) {
     clearTimeout(timer);
+    const path = outcome?.node?.join(".");
+    if (thoughts.has(path)) {
+      answer = { text: outcome.answer, path };
+      thoughts.get(path).fate = "completed";
+    }
     if (thoughts.size) draw();
+    return thoughts.size;
   }
 
   return { grow, end };
