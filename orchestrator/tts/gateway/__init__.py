@@ -18,14 +18,15 @@ docs/reference/gateway-api.md.
 | service | what handlers work with: engines, settings, keys; reading and admitting a request |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | completions | completions and chats: plain generation, or a search by the name of the model |
-| responses | the Responses API: a chat, and its answer written anew |
+| responses | the Responses API: a chat under another name |
+| respond | the one way to answer them, whole or as a stream |
 | prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
 | generation, sample_text | samples of the generator; their text while the tokens come |
-| plain | samples as a response |
+| plain | samples as parts of an answer |
 | structured | the form that a request asks of its answer, as the guide of an output. Pure |
 | tools/ | calls of tools in texts, chats and schemas; votes of candidates. Pure |
 | tool_turns, candidates | a turn with tools; the same for a search |
-| search_request, searches | which search is asked for; its response |
+| search_request, searches | which search is asked for; its progress and its answer as parts |
 | closing | a search's answer in the form that was asked for |
 | running_searches | searches while they run; the same request twice is one search |
 | pooling, tokens, log_probs | scores of steps; texts and token ids; log-probabilities |

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,18 +25,16 @@ from tts.session import Step
 from tts.session.strategy import choose
 
 from .exchange import Exchange
-from .generation import CallingDelta, Delta
 from .observability import ServedRequest
-from .openai.answers import CHAT, Answer, SearchUsage, TokenDetails, Usage
+from .openai.answers import AnswerEnd, Encoder, Part, SearchUsage, Usage, usage_of
 from .openai.errors import NO_RETRY, ApiError, bad_request
-from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.messages import ToolCall
 from .openai.requests import ChatRequest
 from .pooling import steps_of
 from .running_searches import RunningSearch
 from .sample_text import SampleText
 from .search_request import SearchRequest, read_search_request
-from .searches import KEEP_ALIVE_S, joined
+from .searches import join_and_respond
 from .service import Service, admit
 from .tool_turns import ToolTurn, reading_calls
 from .tools.conversation import transcript
@@ -58,6 +56,16 @@ class CandidateTurn:
     guide: Guide | None
     tools: ToolTurn | None
 
+    def written(self, candidate: Candidate) -> str:
+        """A candidate as the verifier reads it."""
+        form = self.tools.form if self.tools else None
+        called = [
+            (call.function.name, msgspec.json.decode(call.function.arguments))
+            for call in candidate.calls
+        ]
+        written = form.write(called) if form and called else ""
+        return "\n".join(filter(None, (candidate.text, written)))
+
 
 @dataclass(frozen=True)
 class _Outcome:
@@ -76,7 +84,12 @@ class _Outcome:
 
 
 async def answer_by_candidates(
-    service: Service, exchange: Exchange, turn: CandidateTurn, strategy: str | None, body: bytes
+    service: Service,
+    exchange: Exchange,
+    turn: CandidateTurn,
+    strategy: str | None,
+    body: bytes,
+    encoder: Encoder,
 ) -> None:
     """Draw candidates for the next message of a chat, choose one, and respond."""
     question = transcript(turn.request.messages)
@@ -98,9 +111,8 @@ async def answer_by_candidates(
     def start() -> _Draw:
         return _Draw(service, record.id, turn, asked, config, room)
 
-    with joined(service, exchange, body, start) as draw:
-        response = _Response(service, exchange, turn, asked, draw)
-        await (response.stream() if turn.request.stream else response.whole())
+    answer = _CandidateAnswer(service, exchange, turn, asked)
+    await join_and_respond(service, exchange, turn.request, encoder, body, start, answer)
 
 
 class _Draw(RunningSearch[_Outcome]):
@@ -164,7 +176,6 @@ class _Draw(RunningSearch[_Outcome]):
             sample = self._samples[index]
             # none of a client's: clients come and go
             record = ServedRequest(id=f"{self._name}-{index}", endpoint="", time=0.0, t0=0.0)
-            deltas: AsyncGenerator[Delta, None]
             deltas = generator.deltas(calls[index], sample, record, record.id)
             text, called = "", list[ToolCall]()
             if turn.tools:
@@ -174,8 +185,7 @@ class _Draw(RunningSearch[_Outcome]):
                     if record.replica:
                         on_server(record.replica)
                     text += delta.text
-                    if isinstance(delta, CallingDelta):
-                        called += delta.calls
+                    called += delta.calls
             cut = sample.finish == "length"
             return Candidate(text, tuple(called), tokens=sample.tokens, cut=cut)
 
@@ -208,7 +218,7 @@ class _Draw(RunningSearch[_Outcome]):
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score."""
         service, question = self._service, self._asked.problem.question
         delimiter = service.deployment.generator.step_delimiter
-        texts = {self.said(candidate): 0.0 for candidate in candidates}
+        texts = {self._turn.written(candidate): 0.0 for candidate in candidates}
         tokens = calls = 0
         try:
             asked = [
@@ -221,109 +231,55 @@ class _Draw(RunningSearch[_Outcome]):
         scores = await service.session.score_calls(last)
         tokens, calls = sum(len(each.input_ids) for each in last), len(last)
         texts = dict(zip(texts, scores, strict=True))
-        scored = [replace(each, score=significant(texts[self.said(each)])) for each in candidates]
+        scored = [
+            replace(each, score=significant(texts[self._turn.written(each)])) for each in candidates
+        ]
         return scored, tokens, calls
 
-    def said(self, candidate: Candidate) -> str:
-        """A candidate as the verifier reads it."""
-        form = self._turn.tools.form if self._turn.tools else None
-        called = [
-            (call.function.name, msgspec.json.decode(call.function.arguments))
-            for call in candidate.calls
-        ]
-        written = form.write(called) if form and called else ""
-        return "\n".join(filter(None, (candidate.text, written)))
 
-
-class _Response:
-    """The response to one client, whole or as a stream."""
+class _CandidateAnswer:
+    """Tells one client of the candidate that was chosen."""
 
     def __init__(
-        self,
-        service: Service,
-        exchange: Exchange,
-        turn: CandidateTurn,
-        asked: SearchRequest,
-        draw: _Draw,
+        self, service: Service, exchange: Exchange, turn: CandidateTurn, asked: SearchRequest
     ) -> None:
         self._service = service
         self._exchange = exchange
-        self._request = turn.request
+        self._turn = turn
         self._asked = asked
-        self._draw = draw
-        self._created = int(time.time())
 
-    async def whole(self) -> None:
-        """Respond when one is chosen."""
-        outcome = await self._draw.result()
-        record, chosen = self._exchange.record, outcome.chosen
-        record.t3 = time.monotonic()
-        answer = Answer(
-            record.id,
-            CHAT.object,
-            self._created,
-            self._request.model,
-            [CHAT.choice(0, chosen.text, _finish(outcome), None, chosen.calls)],
-            self._usage(outcome),
-            self._told(outcome),
+    def progress(self, draw: RunningSearch[_Outcome], steps: list[Step]) -> Part:
+        """Nothing is told while candidates are drawn."""
+        return Part()
+
+    async def of(self, draw: RunningSearch[_Outcome], outcome: _Outcome) -> Part:
+        """The chosen one."""
+        chosen = outcome.chosen
+        finish = "tool_calls" if chosen.calls else "stop"
+        return Part(
+            text=chosen.text or None,
+            calls=chosen.calls,
+            finish="length" if chosen.cut else finish,
+            tts=self._told(outcome),
+            end=AnswerEnd(self._usage(draw.tokens, outcome)),
         )
-        record.t4 = time.monotonic()
-        await self._exchange.respond(msgspec.json.encode(answer))
 
-    async def stream(self) -> None:
-        """Respond with comments while candidates are drawn, then with the one that was chosen."""
-        exchange, request = self._exchange, self._request
-        record = exchange.record
-        record.stream = True
-        counts = request.stream_options.include_usage
-        events = Events(record.id, CHAT.chunk, self._created, request.model, usage=counts)
-        async with aclosing(self._draw.progress(KEEP_ALIVE_S)) as waiting:
-            async for _ in waiting:
-                if record.t5 is None:
-                    await exchange.start_events()
-                await exchange.event(KEEP_ALIVE)
-        outcome = await self._draw.result()
-        record.t3 = record.t4 = time.monotonic()
-        if record.t5 is None:
-            await exchange.start_events()
-        data = events.role(0)
-        if outcome.chosen.text:
-            data += events.text(0, outcome.chosen.text)
-        if outcome.chosen.calls:
-            data += events.calls(0, 0, outcome.chosen.calls)
-        usage = self._usage(outcome)
-        data += events.choice(0, "", finish=_finish(outcome), tts=self._told(outcome))
-        if counts:
-            data += events.usage(usage)
-        await exchange.end_events(data + DONE)
-
-    def _usage(self, outcome: _Outcome) -> Usage:
+    def _usage(self, generated: int, outcome: _Outcome) -> Usage:
         """True counts: all generated tokens, the chosen candidate's and the others'."""
-        record = self._exchange.record
-        generated = self._draw.tokens
-        record.answer_tokens = outcome.chosen.tokens
-        record.search_tokens = generated - outcome.chosen.tokens
+        record, answer = self._exchange.record, outcome.chosen.tokens
+        others = generated - answer
+        record.answer_tokens, record.search_tokens = answer, others
         record.verifier_tokens = outcome.verifier_tokens
         if self._service.recorder.keeps_prompts:
-            record.answer = self._draw.said(outcome.chosen)
-        return Usage(
-            record.prompt_tokens,
-            generated,
-            record.prompt_tokens + generated,
-            TokenDetails(record.search_tokens),
-            SearchUsage(
-                outcome.verifier_tokens,
-                self._asked.n,
-                outcome.verifier_calls,
-                outcome.seconds,
-            ),
+            record.answer = self._turn.written(outcome.chosen)
+        search = SearchUsage(
+            outcome.verifier_tokens, self._asked.n, outcome.verifier_calls, outcome.seconds
         )
+        return usage_of(record.prompt_tokens, answer, others, search)
 
     def _told(self, outcome: _Outcome) -> dict[str, Any]:
         """The field `tts` of the answer."""
-        own = self._exchange.record.own_latency_s(time.monotonic())
         shows = not self._service.filters.of_output
-        score = outcome.chosen.score
         weights = {key: significant(weight) for key, weight in outcome.vote.weights.items()}
         return {
             "strategy": self._asked.config.strategy,
@@ -331,13 +287,7 @@ class _Response:
             "seed": self._asked.config.seed,
             "candidates": len(outcome.candidates),
             "votes": weights if shows else None,
-            "score": score,
+            "score": outcome.chosen.score,
             "limit": outcome.limit,
-            "gateway_ms": None if own is None else round(1000 * own, 3),
+            "gateway_ms": self._exchange.record.gateway_ms(),
         }
-
-
-def _finish(outcome: _Outcome) -> str:
-    if outcome.chosen.cut:
-        return "length"
-    return "tool_calls" if outcome.chosen.calls else "stop"

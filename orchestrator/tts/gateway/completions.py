@@ -8,7 +8,8 @@ from . import candidates, plain, searches
 from .candidates import CandidateTurn
 from .exchange import Exchange
 from .log_probs import WantedLogs
-from .openai.answers import CHAT, TEXT
+from .openai.answers import Encoder
+from .openai.completion_encoders import ChatEncoder, TextEncoder
 from .openai.errors import bad_request
 from .openai.messages import ChatMessage
 from .openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
@@ -40,13 +41,14 @@ async def completions(service: Service, exchange: Exchange) -> None:
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     form = await _form(service, request, body)
+    encoder = TextEncoder(exchange.record.id, request)
     if wants_search(request, strategy):
         (prompt, *others) = request.prompts
         if others or not isinstance(prompt, str):
             raise bad_request("A search takes one prompt, as text.", "prompt")
         asked = [ChatMessage("user", prompt)]
         await searches.answer_by_search(
-            service, exchange, request, strategy, asked, body, TEXT, form
+            service, exchange, request, strategy, asked, body, encoder, form
         )
         return
     if request.limit is None:
@@ -69,7 +71,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
         exchange,
         request,
         prompts,
-        TEXT,
+        encoder,
         key=key,
         logs=logs,
         echo=echo,
@@ -140,22 +142,23 @@ def _check(request: CompletionRequest) -> None:
 async def chat_completions(service: Service, exchange: Exchange) -> None:
     """Answer a chat."""
     request, body = await read(service, exchange, ChatRequest)
-    await answer_chat(service, exchange, request, body)
+    encoder = ChatEncoder(exchange.record.id, request)
+    await answer_chat(service, exchange, request, body, encoder)
 
 
 async def answer_chat(
-    service: Service, exchange: Exchange, request: ChatRequest, body: bytes
+    service: Service, exchange: Exchange, request: ChatRequest, body: bytes, encoder: Encoder
 ) -> None:
-    """Answer a chat that was read from a body."""
+    """Answer a chat that was read from a body, in the form of its API."""
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     form = await _form(service, request, body)
     if request.asks_tools:
-        await _with_tools(service, exchange, request, strategy, form, body)
+        await _with_tools(service, exchange, request, strategy, form, body, encoder)
         return
     if wants_search(request, strategy):
         await searches.answer_by_search(
-            service, exchange, request, strategy, request.messages, body, CHAT, form
+            service, exchange, request, strategy, request.messages, body, encoder, form
         )
         return
     tokenizer, context = service.generator.models.generator, service.generator.context
@@ -174,7 +177,7 @@ async def answer_chat(
         exchange,
         request,
         [prompt],
-        CHAT,
+        encoder,
         key=_conversation(request.messages),
         logs=_logs(request),
         guide=form.guide if form else None,
@@ -188,6 +191,7 @@ async def _with_tools(
     strategy: str | None,
     form: OutputForm | None,
     body: bytes,
+    encoder: Encoder,
 ) -> None:
     """Answer a chat that has tools, or in which tools were called."""
     if request.continue_final_message or not request.add_generation_prompt:
@@ -214,14 +218,14 @@ async def _with_tools(
     guide = turn.guide if turn else form.guide if form else None
     if wants_search(request, strategy):
         turns = CandidateTurn(request, prompt, guide, turn)
-        await candidates.answer_by_candidates(service, exchange, turns, strategy, body)
+        await candidates.answer_by_candidates(service, exchange, turns, strategy, body, encoder)
         return
     await plain.answer(
         service,
         exchange,
         request,
         [prompt],
-        CHAT,
+        encoder,
         key=_conversation(request.messages),
         logs=_logs(request),
         guide=guide,

@@ -46,12 +46,6 @@ class Delta:
     """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
     """Why the sample ends here; None: it goes on. The sample itself may be further."""
-
-
-@dataclass(slots=True)
-class CallingDelta(Delta):
-    """New output of a sample that may call tools."""
-
     calls: Sequence[ToolCall] = ()
     """Calls of tools, which are in no text."""
 

@@ -1,6 +1,6 @@
 """A search as the answer to a request: begun or joined, told while it goes on, then whole.
 
-request ──► SearchRequest ──► RunningSearches: the same is run once ──► SearchResponse
+request ──► SearchRequest ──► RunningSearches: the same is run once ──► parts ──► respond
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,13 +23,13 @@ from tts.session.doubts import doubts
 
 from .closing import ClosingAnswer
 from .exchange import Exchange
-from .openai.answers import Answer, AnswerForm, SearchUsage, TokenDetails, Usage
+from .openai.answers import AnswerEnd, Encoder, Part, SearchUsage, Usage, usage_of
 from .openai.errors import NO_RETRY, ApiError
-from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.messages import ChatMessage
 from .openai.requests import Request
 from .prompts import filter_messages, problem_of, require_length, search_prompt
-from .running_searches import RunningSearch, S, StepNote
+from .respond import respond
+from .running_searches import R, RunningSearch, StepNote
 from .sample_text import StopStrings
 from .search_request import SearchRequest, read_search_request
 from .service import Service, admit
@@ -46,7 +46,7 @@ async def answer_by_search(
     strategy: str | None,
     messages: Sequence[ChatMessage],
     body: bytes,
-    form: AnswerForm,
+    encoder: Encoder,
     wanted: OutputForm | None = None,
 ) -> None:
     """Search for an answer to a conversation, or join the search that does, and respond.
@@ -67,28 +67,54 @@ async def answer_by_search(
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
     # 3. The search, which others may have asked for, too, and the response.
-    with joined(service, exchange, body, lambda: _start(service, asked)) as search:
-        response = SearchResponse(service, exchange, request, form, asked, search)
-        if wanted:
-            until = time.monotonic() + asked.deadline_s
-            response.closing = ClosingAnswer(
-                service, exchange, request, prompt.tolist(), wanted, until
-            )
-        await (response.stream() if request.stream else response.whole())
+    closing = None
+    if wanted:
+        until = time.monotonic() + asked.deadline_s
+        closing = ClosingAnswer(service, exchange, request, prompt.tolist(), wanted, until)
+    answer = _SearchAnswer(service, exchange, request, asked, closing)
+    await join_and_respond(
+        service, exchange, request, encoder, body, lambda: _start(service, asked), answer
+    )
 
 
-@contextmanager
-def joined(
-    service: Service, exchange: Exchange, body: bytes, start: Callable[[], S]
-) -> Iterator[S]:
-    """The search that a request begins, or the same one that runs, while it is listened to."""
+class Answers(Protocol[R]):
+    """Tells one client of a search."""
+
+    def progress(self, search: RunningSearch[R], steps: list[Step]) -> Part:
+        """What a stream tells of new steps."""
+
+    async def of(self, search: RunningSearch[R], result: R) -> Part:
+        """What the result is told as; may raise ApiError."""
+
+
+async def join_and_respond(
+    service: Service,
+    exchange: Exchange,
+    request: Request,
+    encoder: Encoder,
+    body: bytes,
+    start: Callable[[], RunningSearch[R]],
+    answers: Answers[R],
+) -> None:
+    """Respond with the search that a request begins, or with the same one that runs."""
     record = exchange.record
     name = exchange.header(b"idempotency-key")
     key = _identity(exchange, name, body)
     search = service.searches.join(key, start, named=name is not None)
     record.t2 = time.monotonic()
+
+    async def parts() -> AsyncGenerator[Part, None]:
+        if request.stream:
+            async with aclosing(search.progress(KEEP_ALIVE_S)) as progress:
+                async for steps in progress:
+                    record.t3 = record.t3 or time.monotonic()
+                    yield answers.progress(search, steps)
+        result = await search.result()
+        record.t3 = record.t3 or time.monotonic()
+        yield await answers.of(search, result)
+
     try:
-        yield search
+        await respond(exchange, encoder, parts(), stream=request.stream)
     finally:
         record.replica = search.replica
         if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
@@ -118,107 +144,46 @@ def _start(service: Service, asked: SearchRequest) -> RunningSearch[Result]:
     return RunningSearch(solve)
 
 
-class SearchResponse:
-    """The response to one client of a search, whole or as a stream."""
+class _SearchAnswer:
+    """Tells one client of a search that it has asked for."""
 
     def __init__(
         self,
         service: Service,
         exchange: Exchange,
         request: Request,
-        form: AnswerForm,
         asked: SearchRequest,
-        search: RunningSearch[Result],
+        closing: ClosingAnswer | None,
     ) -> None:
+        """`closing` gives the answer the form that was asked for."""
         self._service = service
         self._exchange = exchange
         self._request = request
-        self._form = form
         self._asked = asked
-        self._search = search
-        self._id = exchange.record.id
-        self._created = int(time.time())
+        self._closing = closing
         self._shows_texts = not service.filters.of_output
         """Where answers are filtered, no text is told that has not been through the filters."""
-        self.closing: ClosingAnswer | None = None
-        """Gives the answer the form that was asked for."""
 
-    async def whole(self) -> None:
-        """Respond when the search has ended."""
-        result = await self._search.result()
-        self._search_answered()
-        reasoning, text, finish = await self._answer(result)
-        self._exchange.record.t4 = time.monotonic()
-        choice = self._form.choice(0, text, finish, None)
-        if reasoning and self._form.chats:
-            choice.message.reasoning = choice.message.reasoning_content = reasoning
-        answer = Answer(
-            self._id,
-            self._form.object,
-            self._created,
-            self._request.model,
-            [choice],
-            self._usage(result),
-            self._outcome(result),
-        )
-        if not self._request.return_response_only:
-            answer.metadata = _metadata(result, self._asked.config.strategy)
-        await self._exchange.respond(msgspec.json.encode(answer))
-
-    async def stream(self) -> None:
-        """Respond with progress as it comes, then with the answer."""
-        exchange, search = self._exchange, self._search
-        exchange.record.stream = True
-        counts = self._request.stream_options.include_usage
-        events = Events(
-            self._id, self._form.chunk, self._created, self._request.model, usage=counts
-        )
-        # 1. Progress: the first of it begins the response.
-        async with aclosing(search.progress(KEEP_ALIVE_S)) as progress:
-            async for steps in progress:
-                if exchange.record.t5 is None:
-                    self._search_answered()
-                    exchange.record.t4 = time.monotonic()
-                    await exchange.start_events()
-                    await exchange.event(events.role(0) if self._form.chats else KEEP_ALIVE)
-                await exchange.event(self._progress(events, steps) if steps else KEEP_ALIVE)
-        # 2. The answer, which may be all that there is to tell.
-        result = await search.result()
-        if exchange.record.t5 is None:
-            self._search_answered()
-            await exchange.start_events()
-        reasoning, text, finish = await self._answer(result)
-        usage, outcome = self._usage(result), self._outcome(result)
-        data = events.reasoning(reasoning) if reasoning and self._form.chats else b""
-        data += events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
-        if counts:
-            data += events.usage(usage)
-        await exchange.end_events(data + DONE)
-
-    def _search_answered(self) -> None:
-        record = self._exchange.record
-        record.t3 = record.t3 or time.monotonic()
-
-    def _progress(self, events: Events, steps: list[Step]) -> bytes:
-        """What a stream says of new steps."""
+    def progress(self, search: RunningSearch[Result], steps: list[Step]) -> Part:
+        """What a stream tells of new steps."""
         options = self._request.tts
         how = (options.progress if options else None) or "steps"
         if how == "reasoning" and self._shows_texts:
             lines = [f"{step}\n" for step in steps if step.score is not None]
-            return events.reasoning("".join(lines)) if lines and self._form.chats else KEEP_ALIVE
-        if how == "steps":
+            return Part(reasoning="".join(lines))
+        if how == "steps" and steps:
             notes = [
                 StepNote(step.node, None, significant(step.score))
                 if step.score is not None
                 else StepNote(step.node, step.text if self._shows_texts else None)
                 for step in steps
             ]
-            best = self._search.best if self._shows_texts else None
-            return events.progress({"steps": notes, "best": best})
-        return KEEP_ALIVE
+            best = search.best if self._shows_texts else None
+            return Part(tts={"steps": notes, "best": best})
+        return Part()
 
-    async def _answer(self, result: Result) -> tuple[str, str, str]:
-        """The text that leads to the answer, if it stands apart; the answer; why it ends."""
+    async def of(self, search: RunningSearch[Result], result: Result) -> Part:
+        """The answer, and before it the text that leads to it, if that stands apart."""
         record = self._exchange.record
         record.search_tokens = result.usage.generated_tokens  # also if there will be no answer
         if not result.completions:
@@ -231,18 +196,27 @@ class SearchResponse:
             )
         chosen = _chosen(result)
         reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
-        if self.closing:
+        if self._closing:
             reasoning = self._filtered(chosen.text)
             nodes = result.tree.chain(chosen.node) if result.tree else []
             ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
-            text, finish = await self.closing.of(chosen.text, ids)
+            text, finish = await self._closing.of(chosen.text, ids)
         include = self._request.include_stop_str_in_output
         stops = StopStrings(self._request.stops, include=include)
         text = self._filtered(stops.push(text) + stops.finish())
         if self._service.recorder.keeps_prompts:
             record.prompt = _transcript(self._asked.problem)
             record.answer = "\n\n".join(filter(None, (reasoning, text)))
-        return reasoning, text, finish if stops.stopped is None else "stop"
+        end = AnswerEnd(self._usage(result))
+        if not self._request.return_response_only:
+            end.metadata = _metadata(result, self._asked.config.strategy)
+        return Part(
+            text=text,
+            reasoning=reasoning,
+            finish=finish if stops.stopped is None else "stop",
+            tts=self._outcome(result),
+            end=end,
+        )
 
     def _filtered(self, text: str) -> str:
         """A text as the filters let it pass; raises ContentBlocked."""
@@ -256,28 +230,19 @@ class SearchResponse:
         nodes = result.tree.chain(completion.node) if result.tree else []
         in_answer = sum(len(node.thought.token_ids) for node in nodes if node.thought)
         others = max(0, used.generated_tokens - in_answer)
-        in_answer += self.closing.tokens if self.closing else 0
+        in_answer += self._closing.tokens if self._closing else 0
         record = self._exchange.record
         record.answer_tokens, record.search_tokens = in_answer, others
         record.verifier_tokens = used.verifier_tokens
-        generated = in_answer + others
-        return Usage(
-            record.prompt_tokens,
-            generated,
-            record.prompt_tokens + generated,
-            TokenDetails(others),
-            SearchUsage(
-                used.verifier_tokens,
-                used.generator_calls,
-                used.verifier_calls,
-                round(used.seconds, 6),
-            ),
+        seconds = round(used.seconds, 6)
+        search = SearchUsage(
+            used.verifier_tokens, used.generator_calls, used.verifier_calls, seconds
         )
+        return usage_of(record.prompt_tokens, in_answer, others, search)
 
     def _outcome(self, result: Result) -> dict[str, Any]:
         """The field `tts` of the answer."""
         chosen = _chosen(result)
-        own = self._exchange.record.own_latency_s(time.monotonic())
         return {
             "strategy": self._asked.config.strategy,
             "n": self._asked.n,
@@ -289,7 +254,7 @@ class SearchResponse:
             "completions": len(result.completions),
             "limit": result.limit,
             "tree_digest": result.tree_digest,
-            "gateway_ms": None if own is None else round(1000 * own, 3),
+            "gateway_ms": self._exchange.record.gateway_ms(),
             "warnings": self._warnings(chosen.score),
         }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
 
-from .generation import CallingDelta, Delta
+from .generation import Delta
 from .openai.errors import bad_request
 from .openai.requests import ChatRequest
 from .openai.tools import NamedTool, Tool
@@ -93,7 +93,7 @@ def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:
 
 async def reading_calls(
     deltas: AsyncGenerator[Delta, None], turn: ToolTurn, samples: int
-) -> AsyncGenerator[CallingDelta, None]:
+) -> AsyncGenerator[Delta, None]:
     """The deltas of some samples with calls instead of their text."""
     parsers = [turn.parser() for _ in range(samples)]
     async with aclosing(deltas):
@@ -106,6 +106,4 @@ async def reading_calls(
                 text, calls = text + more, calls + last
                 if parser.calls and finish == "stop":
                     finish = "tool_calls"
-            yield CallingDelta(
-                delta.sample, text, delta.ids, delta.log_probs, delta.top, finish, calls
-            )
+            yield Delta(delta.sample, text, delta.ids, delta.log_probs, delta.top, finish, calls)

@@ -1,25 +1,27 @@
-"""Answers of chats in the form of the Responses API: whole, or as its events. Pure.
-
-A chat's answer is read as JSON and written anew, so that there is one way to answer chats.
-"""
+"""Answers of chats in the form of the Responses API: whole, or as its events. Pure."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from .answers import AnswerEnd, Part, TokenDetails, TokenLogs, Usage
+from .completion_encoders import token_entries
+from .errors import ApiError
+from .messages import ToolCall
 from .responses import ResponsesRequest
 
 json = msgspec.json.encode
-_DATA = b"data: "
 
 
-class ResponseForm:
-    """What turns the answer to one request's chat into a response."""
+class ResponsesEncoder:
+    """The answer to one request of `/v1/responses`."""
 
-    def __init__(self, request: ResponsesRequest, name: str) -> None:
+    def __init__(self, name: str, request: ResponsesRequest) -> None:
         """`name` is the response's id."""
         self._request = request
         self._name = name
@@ -29,60 +31,56 @@ class ResponseForm:
         """Items so far; the last may be open."""
         self._open = False
         self._finish: str | None = None
-        self._usage: dict[str, Any] | None = None
-        self._tts: Any = None
+        self._usage: Usage | None = None
+        self._tts: dict[str, Any] | None = None
 
-    def whole(self, body: bytes) -> bytes:
-        """The response to a chat's whole answer."""
-        answer = msgspec.json.decode(body)
-        choice = answer["choices"][0]
-        message = choice["message"]
-        calls = message.get("tool_calls", ())
-        self._finish, self._usage = choice["finish_reason"], answer["usage"]
-        self._tts = answer.get("tts")
-        if reasoning := message.get("reasoning"):
-            self._output.append(self._item("reasoning", text=reasoning))
-        if message["content"] or not calls:
-            logs = (choice["logprobs"] or {}).get("content", [])
-            self._output.append(self._item("message", message["content"] or "", logs))
-        for call in calls:
-            self._output.append(self._called(call))
+    def whole(self, choices: Sequence[Part], end: AnswerEnd) -> bytes:
+        """The body of the response."""
+        (choice,) = choices
+        self._finish, self._usage, self._tts = choice.finish, end.usage, choice.tts
+        if choice.reasoning:
+            self._output.append(self._item("reasoning", choice.reasoning))
+        if choice.text or not choice.calls:
+            self._output.append(self._item("message", choice.text or "", choice.logs))
+        self._output += map(_called, choice.calls)
         return json(self._response())
 
-    def events(self, data: bytes) -> bytes:
-        """The events that some events of a chat's stream stand for; comments stay."""
-        said = b""
-        if not self._events:
-            for kind in ("response.created", "response.in_progress"):
-                said += self._event(kind, response=self._response("in_progress"))
-        for part in data.split(b"\n\n"):
-            if not part.startswith(_DATA):
-                said += part + b"\n\n" if part else b""
-            elif part == b"data: [DONE]":
-                said += self._end()
-            else:
-                said += self._chunk(msgspec.json.decode(part[len(_DATA) :]))
-        return said
+    def events(self, part: Part) -> bytes:
+        """The events of a stream that tell a part, the end of the stream among them.
 
-    def _chunk(self, chunk: dict[str, Any]) -> bytes:
-        if error := chunk.get("error"):
-            return self._failed(error)
-        self._tts = _told(chunk.get("tts")) or self._tts
-        self._usage = chunk.get("usage") or self._usage
-        said = b""
-        for choice in chunk["choices"]:
-            delta = choice["delta"]
-            if reasoning := delta.get("reasoning"):
-                said += self._more("reasoning", reasoning)
-            logs = (choice["logprobs"] or {}).get("content", [])
-            if delta.get("content") or logs:
-                said += self._more("message", delta.get("content") or "", logs)
-            for call in delta.get("tool_calls", ()):
-                said += self._close() + self._tell_call(call)
-            self._finish = choice["finish_reason"] or self._finish
-        return said
+        A search's steps have no place in a response.
+        """
+        data = b"" if self._events else self._begin_response()
+        if part.reasoning:
+            data += self._more("reasoning", part.reasoning)
+        if part.text or (part.logs and part.logs.tokens):
+            data += self._more("message", part.text or "", part.logs)
+        for call in part.calls:
+            data += self._close() + self._tell_call(_called(call))
+        if part.finish:
+            self._finish, self._tts = part.finish, part.tts
+        if part.end:
+            self._usage, self._tts = part.end.usage, self._tts or part.end.latency
+            data += self._end()
+        return data
 
-    def _more(self, kind: str, text: str, logs: Any = ()) -> bytes:
+    def failed(self, error: ApiError) -> bytes:
+        """The events of a stream that breaks off."""
+        said = b"" if self._events else self._begin_response()
+        fields = error.fields
+        told = {name: fields[name] for name in ("code", "message", "param")}
+        # clients that look for a field `error` in any event raise what it says
+        said += self._event("error", **told, error=fields)
+        kind = "rate_limit_exceeded" if error.type == "rate_limit_error" else "server_error"
+        response = self._response("failed")
+        response["error"] = {"code": kind, "message": error.message}
+        return said + self._event("response.failed", response=response)
+
+    def _begin_response(self) -> bytes:
+        kinds = ("response.created", "response.in_progress")
+        return b"".join(self._event(kind, response=self._response("in_progress")) for kind in kinds)
+
+    def _more(self, kind: str, text: str, logs: TokenLogs | None = None) -> bytes:
         """Further text of an item, which begins with it unless it is open."""
         said = b""
         if not self._open or self._output[-1]["type"] != kind:
@@ -92,10 +90,10 @@ class ResponseForm:
         part["text"] += text
         if kind == "reasoning":
             return said + self._event("response.reasoning_text.delta", **self._place(), delta=text)
-        found = list(map(_log_prob, logs))
-        part["logprobs"] += found
+        new = _log_probs(logs)
+        part["logprobs"] += new
         place = self._place()
-        return said + self._event("response.output_text.delta", **place, delta=text, logprobs=found)
+        return said + self._event("response.output_text.delta", **place, delta=text, logprobs=new)
 
     def _begin(self, kind: str) -> bytes:
         item = self._item(kind, "", status="in_progress")
@@ -126,8 +124,7 @@ class ResponseForm:
             "response.output_item.done", output_index=place["output_index"], item=item
         )
 
-    def _tell_call(self, call: dict[str, Any]) -> bytes:
-        item = self._called(call)
+    def _tell_call(self, item: dict[str, Any]) -> bytes:
         self._output.append(item)
         index = len(self._output) - 1
         place = {"item_id": item["id"], "output_index": index}
@@ -146,15 +143,6 @@ class ResponseForm:
         status = self._status
         said += self._close(status)
         return said + self._event(f"response.{status}", response=self._response())
-
-    def _failed(self, error: dict[str, Any]) -> bytes:
-        told = {name: error.get(name) for name in ("code", "message", "param")}
-        # clients that look for a field `error` in any event raise what it says
-        said = self._event("error", **told, error=error)
-        kind = "rate_limit_exceeded" if error.get("type") == "rate_limit_error" else "server_error"
-        response = self._response("failed")
-        response["error"] = {"code": kind, "message": error.get("message")}
-        return said + self._event("response.failed", response=response)
 
     @property
     def _status(self) -> str:
@@ -196,7 +184,7 @@ class ResponseForm:
         return response
 
     def _item(
-        self, kind: str, text: str, logs: Any = (), status: str | None = None
+        self, kind: str, text: str, logs: TokenLogs | None = None, status: str | None = None
     ) -> dict[str, Any]:
         """A message, or the reasoning before it."""
         place, status = len(self._output), status or self._status
@@ -212,7 +200,7 @@ class ResponseForm:
             "type": "output_text",
             "text": text,
             "annotations": [],
-            "logprobs": list(map(_log_prob, logs)),
+            "logprobs": _log_probs(logs),
         }
         return {
             "id": f"msg_{self._name}_{place}",
@@ -220,15 +208,6 @@ class ResponseForm:
             "role": "assistant",
             "content": [part],
             "status": status,
-        }
-
-    def _called(self, call: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "id": f"fc_{call['id']}",
-            "type": "function_call",
-            "call_id": call["id"],
-            **call["function"],
-            "status": "completed",
         }
 
     def _place(self) -> dict[str, Any]:
@@ -239,25 +218,32 @@ class ResponseForm:
     def _event(self, kind: str, **fields: Any) -> bytes:
         body = {"type": kind, "sequence_number": self._events, **fields}
         self._events += 1
-        return b"event: " + kind.encode() + b"\n" + _DATA + json(body) + b"\n\n"
+        return b"event: " + kind.encode() + b"\ndata: " + json(body) + b"\n\n"
 
 
-def _told(tts: Any) -> Any:
-    """A chunk's facts about the answer; a search's steps have no place in a response."""
-    return None if tts is None or "steps" in tts else tts
-
-
-def _log_prob(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in ("token", "bytes", "logprob", "top_logprobs")}
-
-
-def _usage(usage: dict[str, Any]) -> dict[str, Any]:
-    details = usage.get("completion_tokens_details") or {"reasoning_tokens": 0}
-    counted = {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": details,
-        "total_tokens": usage["total_tokens"],
+def _called(call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": f"fc_{call.id}",
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.function.name,
+        "arguments": call.function.arguments,
+        "status": "completed",
     }
-    return counted | ({"tts": usage["tts"]} if "tts" in usage else {})
+
+
+def _log_probs(logs: TokenLogs | None) -> list[dict[str, Any]]:
+    names = ("token", "bytes", "logprob", "top_logprobs")
+    return [{name: entry[name] for name in names} for entry in token_entries(logs)] if logs else []
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    details = usage.completion_tokens_details
+    counted = {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": TokenDetails() if details is UNSET else details,
+        "total_tokens": usage.total_tokens,
+    }
+    return counted | ({} if usage.tts is UNSET else {"tts": usage.tts})
