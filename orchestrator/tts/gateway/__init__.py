@@ -20,7 +20,7 @@ docs/reference/gateway-api.md.
 | completions | completions and chats: plain generation, or a search by the name of the model |
 | responses | the Responses API: a chat under another name |
 | respond | the one way to answer them, whole or as a stream |
-| prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
+| prompts | texts and chats, filtered and as token ids |
 | generation, sample_text | samples of the generator; their text while the tokens come |
 | plain | samples as parts of an answer |
 | structured | the form that a request asks of its answer, as the guide of an output. Pure |

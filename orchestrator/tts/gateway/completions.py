@@ -166,7 +166,7 @@ async def answer_chat(
     await filter_messages(service.filters, request.messages)
     text = partial(
         chat_text,
-        service.generator.chats,
+        tokenizer,
         request.messages,
         generation_prompt=request.add_generation_prompt,
         continues=request.continue_final_message,

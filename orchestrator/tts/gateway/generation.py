@@ -21,7 +21,6 @@ from tts.search import node_seed
 from tts.session.endpoints import reads, routed_log_probs, routed_stream
 from tts.session.replicas import Replicas
 
-from .chat_shapes import ChatShapes
 from .observability import ServedRequest
 from .openai.errors import bad_request
 from .openai.messages import ToolCall
@@ -57,8 +56,6 @@ class TextGenerator:
         self.models = models
         self._replicas = replicas
         self._filters = filters
-        self.chats = ChatShapes(models.generator)
-        """Chats as the model reads them."""
         self._new_detokenizer = detokenizers(models.generator)
 
     @property
@@ -166,12 +163,11 @@ class TextGenerator:
         )
 
     async def warm(self) -> None:
-        """Do once what would make the first request wait: connect, learn the shapes of chats."""
-        chat = [{"role": "user", "content": "1"}]
-        for messages in (chat, [{"role": "system", "content": "1"}, *chat]):
-            with suppress(CheckpointError):  # of a template that takes no such chat
-                shown = in_known_roles(self.models.generator, messages)
-                self.chats.render(shown, generation_prompt=True)
+        """Do once what would make the first request wait: connect, run the chat template."""
+        chat = [{"role": "system", "content": "1"}, {"role": "user", "content": "1"}]
+        with suppress(CheckpointError):  # of a template that takes no such chat
+            shown = in_known_roles(self.models.generator, chat)
+            self.models.generator.chat(shown, generation_prompt=True)
         request = Request(model="", temperature=0.0, stream=True)
         prompt = self.models.generator.encode("1")
         (call,) = self.calls([prompt], request, [1], logs=False)

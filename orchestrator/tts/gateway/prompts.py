@@ -21,7 +21,6 @@ from tts.prompting import Models
 from tts.prompting.chat import MessageLost, in_known_roles, require_messages
 from tts.session.questions import as_problem
 
-from .chat_shapes import ChatShapes
 from .openai.errors import ApiError, bad_request
 from .openai.messages import ChatMessage
 from .openai.tools import Tool
@@ -123,7 +122,7 @@ async def search_prompt(models: Models, problem: Problem, characters: int) -> Id
 
 
 def chat_text(
-    chats: ChatShapes,
+    tokenizer: Tokenizer,
     messages: Sequence[ChatMessage],
     *,
     generation_prompt: bool,
@@ -141,8 +140,8 @@ def chat_text(
             )
         shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
     try:
-        shown = in_known_roles(chats.tokenizer, shown)
-        text = chats.render(shown, generation_prompt=generation_prompt)
+        shown = in_known_roles(tokenizer, shown)
+        text = tokenizer.chat(shown, generation_prompt=generation_prompt)
         if continues:
             text, mark, _ = text.rpartition(_MARK)
             if not mark:
@@ -151,7 +150,7 @@ def chat_text(
                     "continued.",
                     "continue_final_message",
                 )
-        require_messages(chats.tokenizer, asked, text)
+        require_messages(tokenizer, asked, text)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
     return text

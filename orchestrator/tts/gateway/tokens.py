@@ -25,7 +25,7 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         texts = [message.text for message in request.messages]
         text = partial(
             chat_text,
-            service.generator.chats,
+            tokenizer,
             request.messages,
             generation_prompt=request.add_generation_prompt,
             continues=request.continue_final_message,
