@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from openai.types import Completion
 from openai.types.chat import ChatCompletionChunk
 
-from tts.gateway.openai.answers import AnswerEnd, Part, TokenLogs, usage_of
+from tts.gateway.openai.answers import AnswerEnd, AnswerPart, TokenLogs, usage_of
 from tts.gateway.openai.completion_encoders import DONE, ChatEncoder, TextEncoder
 from tts.gateway.openai.messages import CalledFunction, ToolCall
 from tts.gateway.openai.requests import Request, StreamOptions
@@ -28,7 +28,7 @@ def chunks(data, kind=ChatCompletionChunk):
 @given(text=st.text(min_size=1), index=st.integers(0, 200), usage=st.booleans())
 def test_the_template_of_a_text_is_the_encoding_of_its_chunk(text, index, usage):
     made = encoder(usage=usage)
-    role, chunk = chunks(made.events(Part(index, text)))
+    role, chunk = chunks(made.events(AnswerPart(index, text)))
     assert role.choices[0].delta.role == "assistant"
     assert (chunk.choices[0].index, chunk.choices[0].delta.content) == (index, text)
     assert chunk.model == 'a "model"'
@@ -38,7 +38,7 @@ def test_the_template_of_a_text_is_the_encoding_of_its_chunk(text, index, usage)
 @given(text=st.text(), index=st.integers(0, 200), usage=st.booleans())
 def test_a_chunk_of_a_text_has_the_reason_that_it_does_not_end(text, index, usage):
     made = encoder(TextEncoder, usage)
-    raw = json.loads(made.events(Part(index, text))[6:])
+    raw = json.loads(made.events(AnswerPart(index, text))[6:])
     assert raw["choices"] == [
         {"index": index, "text": text, "logprobs": None, "finish_reason": None}
     ]
@@ -48,16 +48,18 @@ def test_a_chunk_of_a_text_has_the_reason_that_it_does_not_end(text, index, usag
 def test_a_chat_is_told_part_by_part():
     made = encoder(usage=True)
     calls = [ToolCall(name, CalledFunction("add", "{}")) for name in "abc"]
-    role, thought = chunks(made.events(Part(reasoning="so")))
+    role, thought = chunks(made.events(AnswerPart(reasoning="so")))
     assert role.choices[0].delta.role == "assistant"
     assert thought.choices[0].delta.reasoning_content == "so"
-    (progress,) = chunks(made.events(Part(tts={"steps": []})))
+    (progress,) = chunks(made.events(AnswerPart(tts={"steps": []})))
     assert progress.tts == {"steps": []}
-    assert made.events(Part()) == b""
-    told = chunks(made.events(Part(calls=calls[:2])) + made.events(Part(calls=calls[2:])))
+    assert made.events(AnswerPart()) == b""
+    told = chunks(
+        made.events(AnswerPart(calls=calls[:2])) + made.events(AnswerPart(calls=calls[2:]))
+    )
     assert [c.index for chunk in told for c in chunk.choices[0].delta.tool_calls] == [0, 1, 2]
     end = AnswerEnd(usage_of(3, 4), {"gateway_ms": 1})
-    last = made.events(Part(finish="stop", end=end))
+    last = made.events(AnswerPart(finish="stop", end=end))
     assert last.endswith(DONE)
     finish, counted = chunks(last.removesuffix(DONE))
     assert finish.choices[0].finish_reason == "stop"
@@ -91,8 +93,10 @@ def test_the_likeliest_tokens_have_the_token_itself_among_them():
 def test_a_text_completion_is_parsed_as_one():
     made = encoder(TextEncoder)
     end = AnswerEnd(usage_of(3, 4))
-    told = made.events(Part(0, "a", finish="stop", reasoning="so", end=end)).removesuffix(DONE)
+    told = made.events(AnswerPart(0, "a", finish="stop", reasoning="so", end=end)).removesuffix(
+        DONE
+    )
     raw = [json.loads(event[6:])["choices"][0]["text"] for event in told.split(b"\n\n")[:-1]]
     assert raw == ["a", ""]
-    whole = made.whole([Part(0, "a", finish="stop")], end)
+    whole = made.whole([AnswerPart(0, "a", finish="stop")], end)
     assert Completion.model_validate(json.loads(whole), strict=True).choices[0].text == "a"

@@ -26,7 +26,7 @@ from tts.session.strategy import choose
 
 from .exchange import Exchange
 from .observability import ServedRequest
-from .openai.answers import AnswerEnd, Encoder, Part, SearchUsage, Usage, usage_of
+from .openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
 from .openai.errors import NO_RETRY, ApiError, bad_request
 from .openai.messages import ToolCall
 from .openai.requests import ChatRequest
@@ -38,7 +38,7 @@ from .searches import join_and_respond
 from .service import Service, admit
 from .tool_turns import ToolTurn, reading_calls
 from .tools.conversation import transcript
-from .tools.votes import Candidate, Vote, vote
+from .tools.votes import DrawnAnswer, Vote, vote
 
 UNSCORED = ("majority-vote", "greedy")
 """Strategies that ask no verifier."""
@@ -56,7 +56,7 @@ class CandidateTurn:
     guide: Guide | None
     tools: ToolTurn | None
 
-    def written(self, candidate: Candidate) -> str:
+    def written(self, candidate: DrawnAnswer) -> str:
         """A candidate as the verifier reads it."""
         form = self.tools.form if self.tools else None
         called = [
@@ -68,10 +68,10 @@ class CandidateTurn:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _Ballot:
     """The outcome of a turn."""
 
-    candidates: list[Candidate]
+    candidates: list[DrawnAnswer]
     vote: Vote
     limit: str | None
     verifier_tokens: int
@@ -79,7 +79,7 @@ class _Outcome:
     seconds: float
 
     @property
-    def chosen(self) -> Candidate:
+    def chosen(self) -> DrawnAnswer:
         return self.candidates[self.vote.chosen]
 
 
@@ -115,7 +115,7 @@ async def answer_by_candidates(
     await join_and_respond(service, exchange, turn.request, encoder, body, start, answer)
 
 
-class _Draw(RunningSearch[_Outcome]):
+class _Draw(RunningSearch[_Ballot]):
     """The candidates of one request, or of several that are the same."""
 
     def __init__(
@@ -144,7 +144,7 @@ class _Draw(RunningSearch[_Outcome]):
 
     async def _outcome(
         self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
-    ) -> _Outcome:
+    ) -> _Ballot:
         """Draw, score and choose; raises ApiError."""
         began = time.monotonic()
         candidates, limit = await self._drawn(on_server)
@@ -153,9 +153,11 @@ class _Draw(RunningSearch[_Outcome]):
             candidates, tokens, calls = await self._scored(candidates)
         found = vote(candidates)
         seconds = round(time.monotonic() - began, 6)
-        return _Outcome(candidates, found, limit, tokens, calls, seconds)
+        return _Ballot(candidates, found, limit, tokens, calls, seconds)
 
-    async def _drawn(self, on_server: Callable[[str], None]) -> tuple[list[Candidate], str | None]:
+    async def _drawn(
+        self, on_server: Callable[[str], None]
+    ) -> tuple[list[DrawnAnswer], str | None]:
         """All candidates, or those that are complete at the deadline."""
         generator, request, turn = self._service.generator, self._turn.request, self._turn
         config, n = self._config, self._asked.n
@@ -172,7 +174,7 @@ class _Draw(RunningSearch[_Outcome]):
         marks = turn.tools.marks if turn.tools else None
         self._samples = [generator.sample(0, call, request, marks) for call in calls]
 
-        async def one(index: int) -> Candidate:
+        async def one(index: int) -> DrawnAnswer:
             sample = self._samples[index]
             # none of a client's: clients come and go
             record = ServedRequest(id=f"{self._name}-{index}", endpoint="", time=0.0, t0=0.0)
@@ -187,7 +189,7 @@ class _Draw(RunningSearch[_Outcome]):
                     text += delta.text
                     called += delta.calls
             cut = sample.finish == "length"
-            return Candidate(text, tuple(called), tokens=sample.tokens, cut=cut)
+            return DrawnAnswer(text, tuple(called), tokens=sample.tokens, cut=cut)
 
         tasks = [asyncio.ensure_future(one(index)) for index in range(n)]
         try:
@@ -214,7 +216,7 @@ class _Draw(RunningSearch[_Outcome]):
         complete = [candidate for candidate in drawn if not candidate.cut]
         return complete or drawn, "deadline" if late else None
 
-    async def _scored(self, candidates: list[Candidate]) -> tuple[list[Candidate], int, int]:
+    async def _scored(self, candidates: list[DrawnAnswer]) -> tuple[list[DrawnAnswer], int, int]:
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score."""
         service, question = self._service, self._asked.problem.question
         delimiter = service.deployment.generator.step_delimiter
@@ -248,15 +250,15 @@ class _CandidateAnswer:
         self._turn = turn
         self._asked = asked
 
-    def progress(self, draw: RunningSearch[_Outcome], steps: list[Step]) -> Part:
+    def progress(self, draw: RunningSearch[_Ballot], steps: list[Step]) -> AnswerPart:
         """Nothing is told while candidates are drawn."""
-        return Part()
+        return AnswerPart()
 
-    async def of(self, draw: RunningSearch[_Outcome], outcome: _Outcome) -> Part:
+    async def of(self, draw: RunningSearch[_Ballot], outcome: _Ballot) -> AnswerPart:
         """The chosen one."""
         chosen = outcome.chosen
         finish = "tool_calls" if chosen.calls else "stop"
-        return Part(
+        return AnswerPart(
             text=chosen.text or None,
             calls=chosen.calls,
             finish="length" if chosen.cut else finish,
@@ -264,7 +266,7 @@ class _CandidateAnswer:
             end=AnswerEnd(self._usage(draw.tokens, outcome)),
         )
 
-    def _usage(self, generated: int, outcome: _Outcome) -> Usage:
+    def _usage(self, generated: int, outcome: _Ballot) -> TokenUsage:
         """True counts: all generated tokens, the chosen candidate's and the others'."""
         record, answer = self._exchange.record, outcome.chosen.tokens
         others = generated - answer
@@ -277,7 +279,7 @@ class _CandidateAnswer:
         )
         return usage_of(record.prompt_tokens, answer, others, search)
 
-    def _told(self, outcome: _Outcome) -> dict[str, Any]:
+    def _told(self, outcome: _Ballot) -> dict[str, Any]:
         """The field `tts` of the answer."""
         shows = not self._service.filters.of_output
         weights = {key: significant(weight) for key, weight in outcome.vote.weights.items()}

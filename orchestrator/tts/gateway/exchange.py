@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from .observability import ServedRequest
 from .openai.errors import ApiError, bad_request
-from .safety import Admission, ApiKey
+from .safety import Admitted, ApiKey
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -39,7 +39,7 @@ class Exchange:
         self.record = record
         self.key: ApiKey | None = None
         """The client's key; None where no keys are needed."""
-        self.admission: Admission | None = None
+        self.admission: Admitted | None = None
         """The charge to its key; ended with the request."""
         self.broken_off: Callable[[ApiError], bytes] = ApiError.event
         """The events of an error that ends a stream."""

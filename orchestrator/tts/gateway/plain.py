@@ -12,7 +12,7 @@ from .exchange import Exchange
 from .generation import Delta
 from .log_probs import WantedLogs, require_reader, with_read_logs
 from .observability import ServedRequest
-from .openai.answers import AnswerEnd, Encoder, Part, TokenLogs, usage_of
+from .openai.answers import AnswerEnd, AnswerPart, Encoder, TokenLogs, usage_of
 from .openai.errors import ApiError, bad_request
 from .openai.requests import Request
 from .respond import respond
@@ -89,7 +89,7 @@ async def _parts(
     samples: Sequence[SampleText],
     prefixes: Sequence[str],
     logs: WantedLogs | None,
-) -> AsyncGenerator[Part, None]:
+) -> AsyncGenerator[AnswerPart, None]:
     """What clients are told of deltas, with `prefixes` before the samples.
 
     The record has the tokens so far also of an answer that is left before its end.
@@ -105,11 +105,11 @@ async def _parts(
             async for delta in deltas:
                 index = delta.sample.index
                 if index not in begun and prefixes[index]:
-                    yield Part(index, prefixes[index])
+                    yield AnswerPart(index, prefixes[index])
                 if keeps_answer:
                     texts[index] += delta.text
                     called += map(canonical, delta.calls)
-                part = Part(index, delta.text or None, calls=delta.calls, finish=delta.finish)
+                part = AnswerPart(index, delta.text or None, calls=delta.calls, finish=delta.finish)
                 if logs:
                     part.logs = _named_tokens(delta, token_texts, begins[index])
                     begins[index] += sum(map(len, part.logs.tokens))

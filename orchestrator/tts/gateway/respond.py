@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from .exchange import Exchange
-from .openai.answers import Encoder, Part
+from .openai.answers import AnswerPart, Encoder
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which clients skip."""
 
 
 async def respond(
-    exchange: Exchange, encoder: Encoder, parts: AsyncGenerator[Part, None], *, stream: bool
+    exchange: Exchange, encoder: Encoder, parts: AsyncGenerator[AnswerPart, None], *, stream: bool
 ) -> None:
     """Respond with parts, of which the last has the answer's end; what they raise ends it.
 
@@ -22,7 +22,7 @@ async def respond(
     """
     record = exchange.record
     record.stream = stream
-    choices: dict[int, Part] = {}
+    choices: dict[int, AnswerPart] = {}
     async with aclosing(parts):
         async for part in parts:
             if stream:
@@ -38,7 +38,7 @@ async def respond(
                 await exchange.respond(encoder.whole(told, part.end))
 
 
-async def _tell(exchange: Exchange, encoder: Encoder, part: Part) -> None:
+async def _tell(exchange: Exchange, encoder: Encoder, part: AnswerPart) -> None:
     if exchange.record.t5 is None:
         exchange.record.t4 = time.monotonic()
         await exchange.start_events()

@@ -23,7 +23,7 @@ from tts.session.doubts import doubts
 
 from .closing import ClosingAnswer
 from .exchange import Exchange
-from .openai.answers import AnswerEnd, Encoder, Part, SearchUsage, Usage, usage_of
+from .openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
 from .openai.errors import NO_RETRY, ApiError
 from .openai.messages import ChatMessage
 from .openai.requests import Request
@@ -77,13 +77,13 @@ async def answer_by_search(
     )
 
 
-class Answers(Protocol[R]):
+class Reporter(Protocol[R]):
     """Tells one client of a search."""
 
-    def progress(self, search: RunningSearch[R], steps: list[Step]) -> Part:
+    def progress(self, search: RunningSearch[R], steps: list[Step]) -> AnswerPart:
         """What a stream tells of new steps."""
 
-    async def of(self, search: RunningSearch[R], result: R) -> Part:
+    async def of(self, search: RunningSearch[R], result: R) -> AnswerPart:
         """What the result is told as; may raise ApiError."""
 
 
@@ -94,7 +94,7 @@ async def join_and_respond(
     encoder: Encoder,
     body: bytes,
     start: Callable[[], RunningSearch[R]],
-    answers: Answers[R],
+    reporter: Reporter[R],
 ) -> None:
     """Respond with the search that a request begins, or with the same one that runs."""
     record = exchange.record
@@ -103,15 +103,15 @@ async def join_and_respond(
     search = service.searches.join(key, start, named=name is not None)
     record.t2 = time.monotonic()
 
-    async def parts() -> AsyncGenerator[Part, None]:
+    async def parts() -> AsyncGenerator[AnswerPart, None]:
         if request.stream:
             async with aclosing(search.progress(KEEP_ALIVE_S)) as progress:
                 async for steps in progress:
                     record.t3 = record.t3 or time.monotonic()
-                    yield answers.progress(search, steps)
+                    yield reporter.progress(search, steps)
         result = await search.result()
         record.t3 = record.t3 or time.monotonic()
-        yield await answers.of(search, result)
+        yield await reporter.of(search, result)
 
     try:
         await respond(exchange, encoder, parts(), stream=request.stream)
@@ -164,13 +164,13 @@ class _SearchAnswer:
         self._shows_texts = not service.filters.of_output
         """Where answers are filtered, no text is told that has not been through the filters."""
 
-    def progress(self, search: RunningSearch[Result], steps: list[Step]) -> Part:
+    def progress(self, search: RunningSearch[Result], steps: list[Step]) -> AnswerPart:
         """What a stream tells of new steps."""
         options = self._request.tts
         how = (options.progress if options else None) or "steps"
         if how == "reasoning" and self._shows_texts:
             lines = [f"{step}\n" for step in steps if step.score is not None]
-            return Part(reasoning="".join(lines))
+            return AnswerPart(reasoning="".join(lines))
         if how == "steps" and steps:
             notes = [
                 StepNote(step.node, None, significant(step.score))
@@ -179,10 +179,10 @@ class _SearchAnswer:
                 for step in steps
             ]
             best = search.best if self._shows_texts else None
-            return Part(tts={"steps": notes, "best": best})
-        return Part()
+            return AnswerPart(tts={"steps": notes, "best": best})
+        return AnswerPart()
 
-    async def of(self, search: RunningSearch[Result], result: Result) -> Part:
+    async def of(self, search: RunningSearch[Result], result: Result) -> AnswerPart:
         """The answer, and before it the text that leads to it, if that stands apart."""
         record = self._exchange.record
         record.search_tokens = result.usage.generated_tokens  # also if there will be no answer
@@ -210,7 +210,7 @@ class _SearchAnswer:
         end = AnswerEnd(self._usage(result))
         if not self._request.return_response_only:
             end.metadata = _metadata(result, self._asked.config.strategy)
-        return Part(
+        return AnswerPart(
             text=text,
             reasoning=reasoning,
             finish=finish if stops.stopped is None else "stop",
@@ -223,7 +223,7 @@ class _SearchAnswer:
         stream = self._service.filters.output()
         return stream.feed(text) + stream.end()
 
-    def _usage(self, result: Result) -> Usage:
+    def _usage(self, result: Result) -> TokenUsage:
         """True counts: all generated tokens, the answer's and the others'."""
         used = result.usage
         completion = _chosen(result)

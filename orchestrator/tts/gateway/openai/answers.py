@@ -26,7 +26,7 @@ class SearchUsage(Struct):
     seconds: float
 
 
-class Usage(Struct):
+class TokenUsage(Struct):
     """Tokens of a request."""
 
     prompt_tokens: int
@@ -41,11 +41,11 @@ def usage_of(
     answer: int,
     others: int | None = None,
     search: SearchUsage | UnsetType = UNSET,
-) -> Usage:
+) -> TokenUsage:
     """The usage of plain generation; `others`: tokens that a search took and are in no answer."""
     details = UNSET if others is None else TokenDetails(others)
     generated = answer + (others or 0)
-    return Usage(prompt, generated, prompt + generated, details, search)
+    return TokenUsage(prompt, generated, prompt + generated, details, search)
 
 
 class TokenLogs(Struct):
@@ -63,13 +63,13 @@ class TokenLogs(Struct):
 class AnswerEnd(Struct):
     """What is known when all of an answer is there."""
 
-    usage: Usage
+    usage: TokenUsage
     latency: dict[str, Any] | None = None
     """What the last chunk of a stream tells of the gateway's own time."""
     metadata: dict[str, Any] | None = None
 
 
-class Part(Struct):
+class AnswerPart(Struct):
     """What an answer gains; nothing, where it only goes on."""
 
     index: int = 0
@@ -87,7 +87,7 @@ class Part(Struct):
     end: AnswerEnd | None = None
     """With the last part of all choices."""
 
-    def extend(self, more: Part) -> None:
+    def extend(self, more: AnswerPart) -> None:
         """Add what the same choice gains after it."""
         self.text = (self.text or "") + (more.text or "")
         self.reasoning += more.reasoning
@@ -104,8 +104,8 @@ class Part(Struct):
 class Encoder(Protocol):
     """Writes one answer in the form of an API."""
 
-    def whole(self, choices: Sequence[Part], end: AnswerEnd) -> bytes:
+    def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
         """The body of the response."""
 
-    def events(self, part: Part) -> bytes:
+    def events(self, part: AnswerPart) -> bytes:
         """The events of a stream that tell a part, the end of the stream among them."""

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from .answers import AnswerEnd, Part, TokenLogs, Usage
+from .answers import AnswerEnd, AnswerPart, TokenLogs, TokenUsage
 from .messages import ToolCall
 from .requests import Request
 
@@ -53,7 +53,7 @@ class ChatChoice(Struct):
     logprobs: Any = None
 
 
-class Completion(Struct):
+class WholeAnswer(Struct):
     """A whole answer."""
 
     id: str
@@ -61,7 +61,7 @@ class Completion(Struct):
     created: int
     model: str
     choices: list[Any]
-    usage: Usage
+    usage: TokenUsage
     tts: dict[str, Any] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
@@ -92,9 +92,9 @@ class TextEncoder:
         self._rest += self._end + b"}\n\n"
         self._texts: dict[int, bytes] = {}
 
-    def whole(self, choices: Sequence[Part], end: AnswerEnd) -> bytes:
+    def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
         """The body of the response."""
-        answer = Completion(
+        answer = WholeAnswer(
             self._name,
             self.whole_object,
             self._created,
@@ -106,7 +106,7 @@ class TextEncoder:
         )
         return json(answer)
 
-    def events(self, part: Part) -> bytes:
+    def events(self, part: AnswerPart) -> bytes:
         """The events of a stream that tell a part, the end of the stream among them."""
         data, end = self._beginning(part), part.end
         if part.logs and part.logs.tokens:
@@ -148,7 +148,7 @@ class TextEncoder:
         extra = b',"tts":' + json(tts) if tts else b""
         return self._head + b',"choices":[' + json(choice) + self._end + extra + b"}\n\n"
 
-    def _beginning(self, part: Part) -> bytes:
+    def _beginning(self, part: AnswerPart) -> bytes:
         """What stands before the text of a part."""
         return b""
 
@@ -159,7 +159,7 @@ class TextEncoder:
     def _delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
 
-    def _whole_choice(self, part: Part) -> Any:
+    def _whole_choice(self, part: AnswerPart) -> Any:
         logs = self._logprobs(part.logs) if part.logs else None
         return TextChoice(part.index, part.text or "", part.finish, logs)
 
@@ -189,7 +189,7 @@ class ChatEncoder(TextEncoder):
         self._calls: Counter[int] = Counter()
         """Calls of each choice so far."""
 
-    def _beginning(self, part: Part) -> bytes:
+    def _beginning(self, part: AnswerPart) -> bytes:
         """The first chunk of a choice names the role."""
         data = b""
         if part.index not in self._begun:
@@ -211,7 +211,7 @@ class ChatEncoder(TextEncoder):
     def _delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
 
-    def _whole_choice(self, part: Part) -> Any:
+    def _whole_choice(self, part: AnswerPart) -> Any:
         message = Message(part.text or "")
         if part.calls:
             message.content, message.tool_calls = part.text or None, part.calls

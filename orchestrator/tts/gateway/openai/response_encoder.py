@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .answers import AnswerEnd, Part, TokenDetails, TokenLogs, Usage
+from .answers import AnswerEnd, AnswerPart, TokenDetails, TokenLogs, TokenUsage
 from .completion_encoders import token_entries
 from .errors import ApiError
 from .messages import ToolCall
@@ -31,10 +31,10 @@ class ResponsesEncoder:
         """Items so far; the last may be open."""
         self._open = False
         self._finish: str | None = None
-        self._usage: Usage | None = None
+        self._usage: TokenUsage | None = None
         self._tts: dict[str, Any] | None = None
 
-    def whole(self, choices: Sequence[Part], end: AnswerEnd) -> bytes:
+    def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
         """The body of the response."""
         (choice,) = choices
         self._finish, self._usage, self._tts = choice.finish, end.usage, choice.tts
@@ -45,7 +45,7 @@ class ResponsesEncoder:
         self._output += map(_called, choice.calls)
         return json(self._response())
 
-    def events(self, part: Part) -> bytes:
+    def events(self, part: AnswerPart) -> bytes:
         """The events of a stream that tell a part, the end of the stream among them.
 
         A search's steps have no place in a response.
@@ -237,7 +237,7 @@ def _log_probs(logs: TokenLogs | None) -> list[dict[str, Any]]:
     return [{name: entry[name] for name in names} for entry in token_entries(logs)] if logs else []
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     details = usage.completion_tokens_details
     counted = {
         "input_tokens": usage.prompt_tokens,
