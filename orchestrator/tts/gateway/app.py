@@ -10,7 +10,8 @@ from typing import Any
 
 from tts.build.errors import TtsError
 
-from .completions import chat_completions, completions
+from .answer.completions import chat_completions, completions
+from .answer.responses import responses
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
 from .observability.record import Outcome
@@ -21,7 +22,6 @@ from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .pooling import pooling
-from .responses import responses
 from .service import Service, authenticate
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info

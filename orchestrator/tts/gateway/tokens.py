@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from .answer.prompts import chat_text, known_ids, prompt_text, require_length, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .prompts import chat_text, known_ids, prompt_text, require_length, tokenised
 from .service import Service, admit, read
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
-from .exchange import Exchange
-from .openai.errors import NO_RETRY, ApiError
-from .openai.requests import Request
-from .service import Service
+from ..exchange import Exchange
+from ..openai.errors import NO_RETRY, ApiError
+from ..openai.requests import Request
+from ..service import Service
 from .structured import OutputForm
 
 LEAD = "\n\n\\boxed{"

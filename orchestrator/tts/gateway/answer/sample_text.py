@@ -19,7 +19,7 @@ from tts.build.token_texts import token_texts
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 
-from .safety import TextStream
+from ..safety import TextStream
 
 Finish = Literal["stop", "length", "tool_calls"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.gateway.sample_text import StopStrings
+from tts.gateway.answer.sample_text import StopStrings
 
 letters = st.text(alphabet="ab\n", min_size=1, max_size=4)
 

@@ -24,21 +24,21 @@ from tts.search import SearchConfig, significant
 from tts.session import Step
 from tts.session.strategy import choose
 
-from .exchange import Exchange
-from .observability import ServedRequest
-from .openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
-from .openai.errors import NO_RETRY, ApiError, bad_request
-from .openai.messages import ToolCall
-from .openai.requests import ChatRequest
-from .pooling import steps_of
+from ..exchange import Exchange
+from ..observability import ServedRequest
+from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
+from ..openai.errors import NO_RETRY, ApiError, bad_request
+from ..openai.messages import ToolCall
+from ..openai.requests import ChatRequest
+from ..pooling import steps_of
+from ..service import Service, admit
+from ..tools.conversation import transcript
+from ..tools.votes import DrawnAnswer, Vote, vote
 from .running_searches import RunningSearch
 from .sample_text import SampleText
 from .search_request import SearchRequest, read_search_request
 from .searches import join_and_respond
-from .service import Service, admit
 from .tool_turns import ToolTurn, reading_calls
-from .tools.conversation import transcript
-from .tools.votes import DrawnAnswer, Vote, vote
 
 UNSCORED = ("majority-vote", "greedy")
 """Strategies that ask no verifier."""

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.gateway.answer.test_tools import Says, choice_of
 from tests.gateway.in_process import post, serving
-from tests.gateway.test_tools import Says, choice_of
 
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
+from tts.gateway.answer.structured import output_form, schema_guide
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest
 from tts.gateway.openai.tools import Function, Tool
-from tts.gateway.structured import output_form, schema_guide
 from tts.gateway.tools.forced import forced_call
 from tts.gateway.tools.forms import HERMES
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tts.endpoints.base import NewTokens
-from tts.gateway.sample_text import SampleText, StopStrings
+from tts.gateway.answer.sample_text import SampleText, StopStrings
 
 
 class Letters:

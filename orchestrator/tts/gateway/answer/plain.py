@@ -8,18 +8,18 @@ from contextlib import aclosing
 
 from tts.engines.wire import Guide
 
-from .exchange import Exchange
+from ..exchange import Exchange
+from ..observability import ServedRequest
+from ..openai.answers import AnswerEnd, AnswerPart, Encoder, TokenLogs, usage_of
+from ..openai.errors import ApiError, bad_request
+from ..openai.requests import Request
+from ..service import Service, admit
+from ..tools.votes import canonical
 from .generation import Delta
 from .log_probs import WantedLogs, require_reader, with_read_logs
-from .observability import ServedRequest
-from .openai.answers import AnswerEnd, AnswerPart, Encoder, TokenLogs, usage_of
-from .openai.errors import ApiError, bad_request
-from .openai.requests import Request
 from .respond import respond
 from .sample_text import SampleText
-from .service import Service, admit
 from .tool_turns import ToolTurn, reading_calls
-from .tools.votes import canonical
 
 
 async def answer(

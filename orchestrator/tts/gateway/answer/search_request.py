@@ -10,10 +10,10 @@ from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
 from tts.session.strategy import choose
 
-from .exchange import Exchange
-from .openai.errors import bad_request
-from .openai.requests import PLAIN, Request, SearchOptions
-from .service import Service
+from ..exchange import Exchange
+from ..openai.errors import bad_request
+from ..openai.requests import PLAIN, Request, SearchOptions
+from ..service import Service
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""

@@ -23,9 +23,9 @@ from tts.constraints.schema_check import checked_schema
 from tts.constraints.step_grammar import whole_grammar
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
-from .openai.errors import bad_request
-from .openai.formats import ResponseFormat, StructuredOutputs
-from .openai.requests import Request
+from ..openai.errors import bad_request
+from ..openai.formats import ResponseFormat, StructuredOutputs
+from ..openai.requests import Request
 
 
 @dataclass

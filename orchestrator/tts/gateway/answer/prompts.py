@@ -21,13 +21,13 @@ from tts.prompting import Models
 from tts.prompting.chat import MessageLost, in_known_roles, require_messages
 from tts.session.questions import as_problem
 
-from .openai.errors import ApiError, bad_request
-from .openai.messages import ChatMessage
-from .openai.tools import Tool
-from .safety import FilterChain
-from .tools.conversation import check_turns, for_template, in_text, lost_of
-from .tools.forced import plain_tools
-from .tools.forms import ToolForm
+from ..openai.errors import ApiError, bad_request
+from ..openai.messages import ChatMessage
+from ..openai.tools import Tool
+from ..safety import FilterChain
+from ..tools.conversation import check_turns, for_template, in_text, lost_of
+from ..tools.forced import plain_tools
+from ..tools.forms import ToolForm
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""

@@ -4,9 +4,9 @@ import asyncio
 import json
 
 import pytest
+from tests.gateway.answer.test_candidates import Kept
+from tests.gateway.answer.test_tools import Says
 from tests.gateway.in_process import post, serving
-from tests.gateway.test_candidates import Kept
-from tests.gateway.test_tools import Says
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens

@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from .exchange import Exchange
-from .openai.answers import AnswerPart, Encoder
+from ..exchange import Exchange
+from ..openai.answers import AnswerPart, Encoder
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which clients skip."""

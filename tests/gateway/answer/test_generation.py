@@ -10,7 +10,7 @@ from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.engines.wire import EBNF, Guide
-from tts.gateway.generation import TextGenerator
+from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain

@@ -9,7 +9,7 @@ from tests.gateway.in_process import answered, post, serving
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
-from tts.gateway.completions import _conversation
+from tts.gateway.answer.completions import _conversation
 from tts.gateway.openai.messages import ChatMessage
 
 LETTERS = list(range(40, 60))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import ContentBlocked
-from tts.gateway.prompts import LONG, filtered, tokenised
+from tts.gateway.answer.prompts import LONG, filtered, tokenised
 from tts.gateway.safety import FilterChain
 
 RULES = "- {term: forbidden, action: redact}\n- {term: poison}\n"

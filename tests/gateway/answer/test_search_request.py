@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from tts.gateway.answer.search_request import read_search_request, wants_search
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest
-from tts.gateway.search_request import read_search_request, wants_search
 from tts.gateway.service import Settings
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig

@@ -21,18 +21,18 @@ from tts.search import significant
 from tts.session import Result, Step
 from tts.session.doubts import doubts
 
+from ..exchange import Exchange
+from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
+from ..openai.errors import NO_RETRY, ApiError
+from ..openai.messages import ChatMessage
+from ..openai.requests import Request
+from ..service import Service, admit
 from .closing import ClosingAnswer
-from .exchange import Exchange
-from .openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
-from .openai.errors import NO_RETRY, ApiError
-from .openai.messages import ChatMessage
-from .openai.requests import Request
 from .prompts import filter_messages, problem_of, require_length, search_prompt
 from .respond import respond
 from .running_searches import R, RunningSearch, StepNote
 from .sample_text import StopStrings
 from .search_request import SearchRequest, read_search_request
-from .service import Service, admit
 from .structured import OutputForm
 
 KEEP_ALIVE_S = 10.0

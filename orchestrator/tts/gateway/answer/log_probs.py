@@ -15,9 +15,9 @@ import numpy as np
 
 from tts.endpoints.base import GenerateCall
 
+from ..observability import ServedRequest
+from ..openai.errors import bad_request
 from .generation import Delta, TextGenerator
-from .observability import ServedRequest
-from .openai.errors import bad_request
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from tts.search import node_seed
 from tts.session.endpoints import reads, routed_log_probs, routed_stream
 from tts.session.replicas import Replicas
 
-from .observability import ServedRequest
-from .openai.errors import bad_request
-from .openai.messages import ToolCall
-from .openai.requests import Request
-from .safety import FilterChain
+from ..observability import ServedRequest
+from ..openai.errors import bad_request
+from ..openai.messages import ToolCall
+from ..openai.requests import Request
+from ..safety import FilterChain
 from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
 
 PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 import pytest
+from tests.gateway.answer.test_tools import CHAT, QUESTION, TOOLS, choice_of
 from tests.gateway.in_process import post, serving
-from tests.gateway.test_tools import CHAT, QUESTION, TOOLS, choice_of
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..exchange import Exchange
+from ..openai.response_encoder import ResponsesEncoder
+from ..openai.responses import ResponsesRequest, as_chat
+from ..service import Service, read
 from .completions import answer_chat
-from .exchange import Exchange
-from .openai.response_encoder import ResponsesEncoder
-from .openai.responses import ResponsesRequest, as_chat
-from .service import Service, read
 
 
 async def responses(service: Service, exchange: Exchange) -> None:

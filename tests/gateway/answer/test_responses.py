@@ -7,8 +7,8 @@ import json
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
+from tests.gateway.answer.test_tools import Says
 from tests.gateway.in_process import post, serving
-from tests.gateway.test_tools import Says
 
 from tts.build.errors import EndpointUnavailable
 from tts.build.tokenizer import Tokenizer

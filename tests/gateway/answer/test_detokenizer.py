@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers
 
 from tts.build.tokenizer import Tokenizer
-from tts.gateway.sample_text import ByteDetokenizer, TextDetokenizer, detokenizers
+from tts.gateway.answer.sample_text import ByteDetokenizer, TextDetokenizer, detokenizers
 
 PIECES = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581a", "b", "\u2581", "c\u00e9"]
 

@@ -10,8 +10,8 @@ from tests.gateway.in_process import post, serving
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 from tts.engines.wire import EBNF
+from tts.gateway.answer.structured import schema_guide
 from tts.gateway.safety import FilterChain
-from tts.gateway.structured import schema_guide
 from tts.gateway.tools.forms import HERMES, LLAMA, MISTRAL, MISTRAL_ARGS, OWN
 
 CHAT = "/v1/chat/completions"

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
 
+from ..openai.errors import bad_request
+from ..openai.requests import ChatRequest
+from ..openai.tools import NamedTool, Tool
+from ..service import Service
+from ..tools.forced import MAX_CALLS, forced_call
+from ..tools.forms import ToolForm, form_of
+from ..tools.parser import CallParser
 from .generation import Delta
-from .openai.errors import bad_request
-from .openai.requests import ChatRequest
-from .openai.tools import NamedTool, Tool
-from .service import Service
 from .structured import OutputForm, require_guides, schema_guide
-from .tools.forced import MAX_CALLS, forced_call
-from .tools.forms import ToolForm, form_of
-from .tools.parser import CallParser
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tts.gateway.running_searches import RunningSearch
+from tts.gateway.answer.running_searches import RunningSearch
 
 
 def test_a_search_says_on_which_replica_its_tree_is_also_after_it_has_moved():

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..exchange import Exchange
+from ..openai.answers import Encoder
+from ..openai.completion_encoders import ChatEncoder, TextEncoder
+from ..openai.errors import bad_request
+from ..openai.messages import ChatMessage
+from ..openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
+from ..service import Service, read, strategy_of
+from ..tools.forced import plain_tools
+from ..tools.forms import form_of
 from . import candidates, plain, searches
 from .candidates import CandidateTurn
-from .exchange import Exchange
 from .log_probs import WantedLogs
-from .openai.answers import Encoder
-from .openai.completion_encoders import ChatEncoder, TextEncoder
-from .openai.errors import bad_request
-from .openai.messages import ChatMessage
-from .openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
 from .prompts import (
     chat_text,
     filter_messages,
@@ -25,11 +28,8 @@ from .prompts import (
     tool_chat_text,
 )
 from .search_request import wants_search
-from .service import Service, read, strategy_of
 from .structured import OutputForm, output_form, require_guides
 from .tool_turns import tool_turn
-from .tools.forced import plain_tools
-from .tools.forms import form_of
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's."""
