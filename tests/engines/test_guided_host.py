@@ -24,7 +24,7 @@ from tts.constraints.step_grammar import step_grammar
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import Failure
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
-from tts.gateway.structured import schema_guide
+from tts.gateway.answer.structured import schema_guide
 
 END = 2
 # a vocabulary of characters, of words that open a box and of parts of an é

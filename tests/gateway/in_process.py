@@ -5,8 +5,8 @@ import json
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.app import App
-from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import Recorder
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import Service, Settings

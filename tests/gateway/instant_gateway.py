@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tts.build.spec import Deployment
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.database import database_file
 from tts.gateway.draining import Drain
-from tts.gateway.generation import TextGenerator
 from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder

@@ -11,8 +11,8 @@ from tests.gateway.in_process import answered, post
 from tts.build.errors import ConfigError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.app import App
-from tts.gateway.generation import TextGenerator
 from tts.gateway.http_server import _names, unserved_models
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder, read_requests

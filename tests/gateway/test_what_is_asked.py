@@ -12,10 +12,10 @@ from tests.gateway.in_process import post, serving
 from tts.build.errors import CheckpointError, EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MOST_SAID
 from tts.gateway.pooling import MAX_STEPS
-from tts.gateway.prompts import LONG
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits
 from tts.prompting import Models
 from tts.search import quantise

@@ -36,10 +36,10 @@ def parse_regex(text: str) -> Node:
 
     Raises ConfigError naming the place and what is wrong there.
     """
-    return _Reader(text).whole()
+    return _RegexReader(text).whole()
 
 
-class _Reader:
+class _RegexReader:
     """A recursive descent over one expression."""
 
     def __init__(self, text: str) -> None:

@@ -99,7 +99,7 @@ def parse_schema(text: str) -> Node:
         schema = parse_json(text, strict=True)
     except Unreadable as error:
         raise ConfigError(f"The schema of the answer cannot be read: {error}.") from error
-    return _Reader(schema, _BOX_CHAR).value(schema, "$")
+    return _SchemaReader(schema, _BOX_CHAR).value(schema, "$")
 
 
 def whole_rules(schema: Mapping[str, Any]) -> dict[str, Node]:
@@ -107,11 +107,11 @@ def whole_rules(schema: Mapping[str, Any]) -> dict[str, Node]:
 
     Raises ConfigError for what is not read here.
     """
-    reader = _Reader(schema, Ref("char"))
+    reader = _SchemaReader(schema, Ref("char"))
     return {"root": reader.value(schema, "$"), "char": _JSON_CHAR, **reader.rules}
 
 
-class _Reader:
+class _SchemaReader:
     """Reads the schemas inside of one."""
 
     def __init__(self, root: Any, char: Chars | Ref) -> None:

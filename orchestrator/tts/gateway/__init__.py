@@ -1,10 +1,8 @@
 """The gateway: generation and test-time search behind the API of OpenAI's clients.
 docs/reference/gateway-api.md.
 
-    HTTP (uvicorn) ──► app ──► completions ──► plain ─────► generation: streams of the generator
-                                          └──► searches ──► tts.session: the driver
-                                          └──► candidates: a search's turn with tools
-                               pooling, tokens, status, page
+    HTTP (uvicorn) ──► app ──► answer/ ──► tts.session
+                           └─► pooling, tokens, status, page
 
 | module | job |
 |---|---|
@@ -16,18 +14,9 @@ docs/reference/gateway-api.md.
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one HTTP request and its response |
 | service | what handlers work with: engines, settings, keys; reading and admitting a request |
+| answer/ | from a request for text to its answer: prompts, samples, searches, what is sent |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
-| completions | completions and chats: plain generation, or a search by the name of the model |
-| responses | the Responses API: a chat, and its answer written anew |
-| prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
-| generation, sample_text | samples of the generator; their text while the tokens come |
-| plain | samples as a response |
-| structured | the form that a request asks of its answer, as the guide of an output. Pure |
 | tools/ | calls of tools in texts, chats and schemas; votes of candidates. Pure |
-| tool_turns, candidates | a turn with tools; the same for a search |
-| search_request, searches | which search is asked for; its response |
-| closing | a search's answer in the form that was asked for |
-| running_searches | searches while they run; the same request twice is one search |
 | pooling, tokens | scores of steps; texts and token ids |
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |

@@ -10,19 +10,18 @@ from typing import Any
 
 from tts.build.errors import TtsError
 
-from .completions import chat_completions, completions
+from .answer.completions import chat_completions, completions
+from .answer.responses import responses
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
 from .observability.record import Outcome
 from .observability.recorder import PROBES
 from .openai.errors import ApiError, api_error, internal_error, quoted
-from .openai.events import event
 from .openai.requests import named_model
 from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .pooling import pooling
-from .responses import responses
 from .service import Service, authenticate
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
@@ -193,7 +192,7 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
     if exchange.disconnected:
         return
     if exchange.streaming:
-        await exchange.end_events(event(told.body()))
+        await exchange.end_events(exchange.broken_off(told))
     elif not record.status:
         for name, value in told.headers.items():
             exchange.add_header(name, value)

@@ -11,12 +11,12 @@ import re
 import time
 from asyncio import timeout
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl
 
 from .observability import ServedRequest
 from .openai.errors import ApiError, bad_request
-from .safety import Admission, ApiKey
+from .safety import Admitted, ApiKey
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -29,16 +29,6 @@ BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
 
-class ResponseEncoder(Protocol):
-    """What writes answers of one API in the form of another."""
-
-    def whole(self, body: bytes) -> bytes:
-        """A whole answer."""
-
-    def events(self, data: bytes) -> bytes:
-        """Some events of a stream."""
-
-
 class Exchange:
     """A request, and what is sent in answer to it."""
 
@@ -49,10 +39,10 @@ class Exchange:
         self.record = record
         self.key: ApiKey | None = None
         """The client's key; None where no keys are needed."""
-        self.admission: Admission | None = None
+        self.admission: Admitted | None = None
         """The charge to its key; ended with the request."""
-        self.form: ResponseEncoder | None = None
-        """Writes the answer, unless it is an error; None: as it is."""
+        self.broken_off: Callable[[ApiError], bytes] = ApiError.event
+        """The events of an error that ends a stream."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.client: str = (scope.get("client") or ("",))[0]
@@ -143,8 +133,6 @@ class Exchange:
 
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""
-        if self.form and status == 200:
-            body = self.form.whole(body)
         self._started(status)
         if (own := self.record.own_latency_s()) is not None:
             self.add_header("x-tts-gateway-ms", f"{1000 * own:.3f}")
@@ -172,12 +160,10 @@ class Exchange:
 
     async def event(self, data: bytes) -> None:
         """Send one event or several."""
-        data = self.form.events(data) if self.form else data
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_events(self, data: bytes) -> None:
         """Send the last event and end the response."""
-        data = self.form.events(data) if self.form else data
         await self._send({"type": "http.response.body", "body": data})
         self._ended()
 

@@ -35,11 +35,11 @@ from tts.session.replicas import EnginePair, Replicas
 from tts.session.server import Server, open_server
 
 from . import process
+from .answer.generation import TextGenerator
 from .app import App
 from .connections import HttpServer
 from .database import database_file
 from .draining import Drain
-from .generation import TextGenerator
 from .ledger import Ledger
 from .named_servers import NamedServers, follow
 from .observability import Recorder, telemetry_of

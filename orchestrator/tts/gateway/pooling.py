@@ -17,10 +17,10 @@ from tts.prompting.context import score_calls
 from tts.search import significant
 from tts.session.doubts import doubts
 
+from .answer.prompts import filter_messages, problem_of, require_length, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import PoolingRequest
-from .prompts import filter_messages, problem_of, require_length, tokenised
 from .service import Service, admit, read, strategy_of
 
 QWEN_MARK = "<extra_0>"

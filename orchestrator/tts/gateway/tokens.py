@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from .answer.prompts import chat_text, known_ids, prompt_text, require_length, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .prompts import chat_text, known_ids, prompt_text, require_length, tokenised
 from .service import Service, admit, read
 
 
@@ -25,7 +25,7 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         texts = [message.text for message in request.messages]
         text = partial(
             chat_text,
-            service.generator.chats,
+            tokenizer,
             request.messages,
             generation_prompt=request.add_generation_prompt,
             continues=request.continue_final_message,

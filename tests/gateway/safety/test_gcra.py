@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.gateway.safety.limits import Bucket
+from tts.gateway.safety.limits import RateBucket
 
 MINUTE = 60_000_000_000
 times = st.integers(0, 10 * MINUTE)
@@ -24,7 +24,7 @@ def arrivals(draw):
 
 def played(limit, rows):
     """What a bucket admits when each request is settled at its end: (time, used)."""
-    bucket = Bucket(limit)
+    bucket = RateBucket(limit)
     happenings = [(at, 0, i) for i, (at, *_) in enumerate(rows)]
     happenings += [(row[3], 1, i) for i, row in enumerate(rows)]
     charges, admitted = {}, []
@@ -53,7 +53,7 @@ def test_no_window_holds_more_than_the_limit_and_what_has_leaked(case):
 @given(arrivals(), st.data())
 def test_what_is_refused_is_admitted_after_its_wait_and_not_before(case, data):
     limit, rows = case
-    bucket = Bucket(limit)
+    bucket = RateBucket(limit)
     for at, estimate, *_ in rows:
         if bucket.wait_ns(at, estimate) == 0:
             bucket.charge(at, estimate)
@@ -68,7 +68,7 @@ def test_what_is_refused_is_admitted_after_its_wait_and_not_before(case, data):
 @given(arrivals())
 def test_what_remains_is_what_would_be_admitted(case):
     limit, rows = case
-    bucket = Bucket(limit)
+    bucket = RateBucket(limit)
     for at, estimate, *_ in rows:
         remaining = bucket.remaining(at)
         assert not remaining or bucket.wait_ns(at, remaining) == 0
@@ -82,7 +82,7 @@ def test_what_remains_is_what_would_be_admitted(case):
 def test_settling_at_once_leaves_the_true_amount(limit, now, data):
     estimate = data.draw(st.integers(1, limit))
     used = data.draw(st.integers(0, 2 * limit))
-    settled, exact = Bucket(limit), Bucket(limit)
+    settled, exact = RateBucket(limit), RateBucket(limit)
     settled.settle(settled.charge(now, estimate), now, used)
     exact.charge(now, used)
     for bucket_now in (now, now + MINUTE // 3):
@@ -90,11 +90,11 @@ def test_settling_at_once_leaves_the_true_amount(limit, now, data):
 
 
 def test_more_than_the_limit_is_never_admitted():
-    assert Bucket(10).wait_ns(0, 11) is None
+    assert RateBucket(10).wait_ns(0, 11) is None
 
 
 def test_a_minutes_worth_is_admitted_at_once_and_then_evenly():
-    bucket = Bucket(60)
+    bucket = RateBucket(60)
     bucket.charge(5, 60)
     assert bucket.wait_ns(5, 1) == MINUTE // 60
     assert bucket.remaining(5) == 0
@@ -103,7 +103,7 @@ def test_a_minutes_worth_is_admitted_at_once_and_then_evenly():
 
 
 def test_a_refund_of_what_has_leaked_already_is_lost():
-    bucket = Bucket(60)
+    bucket = RateBucket(60)
     charge = bucket.charge(0, 30)
     bucket.charge(MINUTE // 2, 60)  # the first has leaked by now
     bucket.settle(charge, MINUTE // 2, 0)
@@ -111,7 +111,7 @@ def test_a_refund_of_what_has_leaked_already_is_lost():
 
 
 def test_what_was_used_above_the_estimate_is_charged_from_when_it_is_known():
-    bucket = Bucket(60)
+    bucket = RateBucket(60)
     charge = bucket.charge(0, 10)
     bucket.settle(charge, 2 * MINUTE, 30)  # all that was charged has leaked by now
     assert bucket.remaining(2 * MINUTE) == 60 - (30 - 10)

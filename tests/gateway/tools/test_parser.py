@@ -22,7 +22,7 @@ from tts.gateway.tools.forms import (
     new_call,
 )
 from tts.gateway.tools.parser import CallParser
-from tts.gateway.tools.votes import Candidate, canonical, vote
+from tts.gateway.tools.votes import DrawnAnswer, canonical, vote
 
 NAMES = ("add", "get-weather", "x.y_1")
 values = st.recursive(
@@ -226,14 +226,17 @@ def test_parameters_that_are_no_schema_of_arguments_are_named(parameters):
 
 def test_candidates_vote_by_equal_names_and_arguments():
     def calling(arguments, score=None):
-        return Candidate("", (new_call("add", arguments),), score)
+        return DrawnAnswer("", (new_call("add", arguments),), score)
 
     same, other = calling('{"a": 1, "b": 2}'), calling('{"a": 2}')
-    found = vote([other, same, calling('{"b": 2, "a": 1}'), Candidate("text")])
+    found = vote([other, same, calling('{"b": 2, "a": 1}'), DrawnAnswer("text")])
     assert found.chosen == 1
     assert found.weights == {canonical(same.calls[0]): 2.0, canonical(other.calls[0]): 1.0}
     scored = [calling('{"a": 1}', 0.2), calling('{"a": 2}', 0.9), calling('{"a": 1}', 0.3)]
     assert vote(scored).chosen == 1
-    assert vote([Candidate("It is 4.", score=0.9), calling("{}", 0.4)]).chosen == 0
-    assert vote([Candidate(r"so \boxed{4}"), Candidate("no"), Candidate(r"\boxed{4}")]).chosen == 0
-    assert vote([calling("{}", 0.0), Candidate("", score=0.0)]).chosen == 0
+    assert vote([DrawnAnswer("It is 4.", score=0.9), calling("{}", 0.4)]).chosen == 0
+    assert (
+        vote([DrawnAnswer(r"so \boxed{4}"), DrawnAnswer("no"), DrawnAnswer(r"\boxed{4}")]).chosen
+        == 0
+    )
+    assert vote([calling("{}", 0.0), DrawnAnswer("", score=0.0)]).chosen == 0

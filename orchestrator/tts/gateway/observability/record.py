@@ -15,6 +15,7 @@ Whoever handles the request sets them, by `time.monotonic()`. What it never reac
 
 from __future__ import annotations
 
+import time as clock
 from typing import Literal
 
 import msgspec
@@ -84,6 +85,11 @@ class ServedRequest(msgspec.Struct, kw_only=True):
         if self.t2 is None or self.t3 is None or t5 is None:
             return None
         return (self.t2 - self.t0) + (t5 - self.t3)
+
+    def gateway_ms(self) -> float | None:
+        """The same in milliseconds, for an answer that is being written."""
+        own = self.own_latency_s(clock.monotonic())
+        return None if own is None else round(1000 * own, 3)
 
     def seconds(self, begin: str, end: str) -> float | None:
         """Between two of its times, by their names; None if it did not reach both."""

@@ -6,8 +6,8 @@
 | requests | the requests as typed structures |
 | messages, tools, formats | what they hold: messages, tools, what is asked of an answer's form |
 | fields | fields that are ignored, and those that cannot be honoured |
-| answers | answers as structures, in the forms of completions and of chat |
+| answers | what an answer is made of, whatever its form |
+| completion_encoders | answers of completions and of chats, whole and as events |
 | responses | the Responses API: its requests as chats |
-| response_form | answers of chats in the form of the Responses API |
-| events | the events of a streamed answer, from templates of bytes |
+| response_encoder | answers of chats in the form of the Responses API |
 """

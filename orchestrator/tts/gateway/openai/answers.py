@@ -1,15 +1,12 @@
-"""Answers as structures, in both forms that clients know; msgspec encodes them. Pure."""
+"""What an answer is made of, before it is written in the form of an API. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
-from .events import CHAT_CHUNK, TEXT_CHUNK
 from .messages import ToolCall
 
 
@@ -29,7 +26,7 @@ class SearchUsage(Struct):
     seconds: float
 
 
-class Usage(Struct):
+class TokenUsage(Struct):
     """Tokens of a request."""
 
     prompt_tokens: int
@@ -39,151 +36,75 @@ class Usage(Struct):
     tts: SearchUsage | UnsetType = UNSET
 
 
-def usage_of(prompt: int, completion: int) -> Usage:
-    """The usage of plain generation."""
-    return Usage(prompt, completion, prompt + completion)
+def usage_of(
+    prompt: int,
+    answer: int,
+    others: int | None = None,
+    search: SearchUsage | UnsetType = UNSET,
+) -> TokenUsage:
+    """The usage of plain generation; `others`: tokens that a search took and are in no answer."""
+    details = UNSET if others is None else TokenDetails(others)
+    generated = answer + (others or 0)
+    return TokenUsage(prompt, generated, prompt + generated, details, search)
 
 
-class TextChoice(Struct):
-    """A choice of `/v1/completions`."""
+class TokenLogs(Struct):
+    """Log-probabilities of some tokens of a text."""
 
-    index: int
-    text: str
-    finish_reason: str
-    logprobs: Any = None
-
-
-class Message(Struct):
-    """What the assistant says."""
-
-    content: str | None
-    role: str = "assistant"
-    refusal: None = None
-    reasoning: str | UnsetType = UNSET
-    reasoning_content: str | UnsetType = UNSET
-    tool_calls: Sequence[ToolCall] | UnsetType = UNSET
+    tokens: list[str] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    top: list[list[tuple[str, float]]] = field(default_factory=list)
+    """The likeliest tokens at each place, the likeliest first; empty if nobody asked."""
+    begin: int = 0
+    """The character at which the first token begins."""
 
 
-class ChatChoice(Struct):
-    """A choice of `/v1/chat/completions`."""
+class AnswerEnd(Struct):
+    """What is known when all of an answer is there."""
 
-    index: int
-    message: Message
-    finish_reason: str
-    logprobs: Any = None
-
-
-class Answer(Struct):
-    """A whole answer."""
-
-    id: str
-    object: str
-    created: int
-    model: str
-    choices: list[TextChoice] | list[ChatChoice]
-    usage: Usage
-    tts: dict[str, Any] | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
+    usage: TokenUsage
+    latency: dict[str, Any] | None = None
+    """What the last chunk of a stream tells of the gateway's own time."""
+    metadata: dict[str, Any] | None = None
 
 
-Likeliest = Sequence[tuple[str, float]]
-"""The likeliest tokens of a place with their log-probabilities, the likeliest first."""
+class AnswerPart(Struct):
+    """What an answer gains; nothing, where it only goes on."""
+
+    index: int = 0
+    """Which choice gains it."""
+    text: str | None = None
+    reasoning: str = ""
+    """Text that is no part of the answer."""
+    logs: TokenLogs | None = None
+    """None unless somebody asked."""
+    calls: Sequence[ToolCall] = ()
+    finish: str | None = None
+    """Why the choice ends here; None: it goes on."""
+    tts: dict[str, Any] | None = None
+    """Facts about a search: how far it is, or with the end of the choice what came of it."""
+    end: AnswerEnd | None = None
+    """With the last part of all choices."""
+
+    def extend(self, more: AnswerPart) -> None:
+        """Add what the same choice gains after it."""
+        self.text = (self.text or "") + (more.text or "")
+        self.reasoning += more.reasoning
+        if self.logs and more.logs:
+            self.logs.tokens += more.logs.tokens
+            self.logs.log_probs += more.logs.log_probs
+            self.logs.top += more.logs.top
+        self.logs = self.logs or more.logs
+        self.calls = [*self.calls, *more.calls]
+        self.finish = more.finish
+        self.tts = more.tts
 
 
-class ChoiceOf(Protocol):
-    """What makes a whole choice."""
+class Encoder(Protocol):
+    """Writes one answer in the form of an API."""
 
-    def __call__(
-        self, index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
-    ) -> Any:
-        """The choice at a place."""
+    def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
+        """The body of the response."""
 
-
-@dataclass(frozen=True)
-class AnswerForm:
-    """In what the answers of completions and of chat differ."""
-
-    object: str
-    chunk: str
-    choice: ChoiceOf
-    """A whole choice: its place, its text, why it ends, its log-probabilities, calls of tools."""
-    logprobs: Callable[[Sequence[str], Sequence[float], Sequence[Likeliest], int], Any]
-    """The log-probabilities of some tokens, with the likeliest of each place if anybody asked; the
-    first begins at this character."""
-
-    @property
-    def chats(self) -> bool:
-        """Whether the answer is a message of a chat, which begins by naming its role."""
-        return self.chunk == CHAT_CHUNK
-
-
-def _text_choice(
-    index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
-) -> TextChoice:
-    return TextChoice(index, text, finish, logs)
-
-
-def _chat_choice(
-    index: int, text: str, finish: str, logs: Any, calls: Sequence[ToolCall] = ()
-) -> ChatChoice:
-    message = Message(text)
-    if calls:
-        message.content, message.tool_calls = text or None, calls
-    return ChatChoice(index, message, finish, logs)
-
-
-def _text_log_probs(
-    tokens: Sequence[str],
-    log_probs: Sequence[float],
-    top: Sequence[Likeliest],
-    begin: int,
-) -> Any:
-    offsets = [begin]
-    for token in tokens:
-        offsets.append(offsets[-1] + len(token))
-    given = list(map(_shortest, log_probs))
-    return {
-        "tokens": list(tokens),
-        "token_logprobs": given,
-        "top_logprobs": list(map(_by_text, tokens, given, top)) if top else None,
-        "text_offset": offsets[:-1],
-    }
-
-
-def _by_text(token: str, log_prob: float, likeliest: Likeliest) -> dict[str, float]:
-    """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
-    found = {token: log_prob}
-    for text, each in likeliest:
-        found[text] = max(found.get(text, -np.inf), _shortest(each))
-    return found
-
-
-def _chat_log_probs(
-    tokens: Sequence[str],
-    log_probs: Sequence[float],
-    top: Sequence[Likeliest],
-    begin: int,
-) -> Any:
-    rows = top or [()] * len(tokens)
-    return {
-        "content": [
-            {**_entry(token, log_prob), "top_logprobs": [_entry(*each) for each in row]}
-            for token, log_prob, row in zip(tokens, log_probs, rows, strict=True)
-        ],
-        "refusal": None,
-    }
-
-
-def _entry(token: str, log_prob: float) -> dict[str, Any]:
-    return {"token": token, "logprob": _shortest(log_prob), "bytes": list(token.encode())}
-
-
-def _shortest(number: float) -> float:
-    """A number that an engine has as float32, in as few digits as tell it from all others."""
-    return float(str(np.float32(number)))
-
-
-TEXT = AnswerForm("text_completion", TEXT_CHUNK, _text_choice, _text_log_probs)
-"""`/v1/completions`."""
-CHAT = AnswerForm("chat.completion", CHAT_CHUNK, _chat_choice, _chat_log_probs)
-"""`/v1/chat/completions`."""
+    def events(self, part: AnswerPart) -> bytes:
+        """The events of a stream that tell a part, the end of the stream among them."""

@@ -74,15 +74,23 @@ class ApiError(TtsError):
             "server_error" if self.status >= 500 else "invalid_request_error"
         )
 
-    def body(self) -> bytes:
-        """The error as JSON: what a response holds, or an event of one that has begun."""
-        error: dict[str, Any] = {
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The error as clients read it."""
+        return {
             "message": self.message,
             "type": self.type,
             "param": self.param,
             "code": self.code,
         }
-        return msgspec.json.encode({"error": error})
+
+    def body(self) -> bytes:
+        """The error as JSON: what a response holds, or an event of one that has begun."""
+        return msgspec.json.encode({"error": self.fields})
+
+    def event(self) -> bytes:
+        """The last event of a stream that breaks off."""
+        return b"data: " + self.body() + b"\n\n"
 
 
 _TYPES = {

@@ -13,7 +13,7 @@ from .filters import FilterChain, TextStream
 from .keys import ApiKey, Keyring, KeyStore
 from .limits import (
     NOTHING,
-    Admission,
+    Admitted,
     KeyLimits,
     Limiter,
     Refusal,
@@ -24,7 +24,7 @@ from .usage import NO_KEY, Usage, read_usage
 __all__ = [
     "NOTHING",
     "NO_KEY",
-    "Admission",
+    "Admitted",
     "ApiKey",
     "FilterChain",
     "KeyLimits",

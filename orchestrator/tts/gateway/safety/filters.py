@@ -36,7 +36,7 @@ from tts.build.input_files import Unreadable, read_text
 from tts.build.yaml_text import parse_yaml
 from tts.plugins import PluginGroup, package_of
 
-from .matching import Matcher, Matching, Rule, pattern_rule, term_rule
+from .matching import FilterRule, Matcher, Matching, pattern_rule, term_rule
 
 PLUGINS = PluginGroup("tts.filters", "filter")
 Direction = Literal["input", "output"]
@@ -92,7 +92,7 @@ class FilterChain:
         return Chained([begin() for begin in self.of_output])
 
 
-def _matching(rules: Sequence[Rule]) -> tuple[Filter, ...]:
+def _matching(rules: Sequence[FilterRule]) -> tuple[Filter, ...]:
     return (partial(Matching, Matcher(rules)),) if rules else ()
 
 
@@ -155,7 +155,7 @@ def load_filter(name: str) -> Filter:
     )
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class _RuleEntry(msgspec.Struct, forbid_unknown_fields=True):
     """A rule as the file has it."""
 
     term: str | None = None
@@ -169,7 +169,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """A term is not found in upper or lower case where it is written otherwise."""
 
 
-def read_rules(file: Path) -> dict[Direction, list[Rule]]:
+def read_rules(file: Path) -> dict[Direction, list[FilterRule]]:
     """The rules of a file, by what they filter. Raises ConfigError naming file and rule."""
     try:
         text = read_text(file, MAX_BYTES)
@@ -178,7 +178,7 @@ def read_rules(file: Path) -> dict[Direction, list[Rule]]:
         raise ConfigError(f"There is no filter file {file}.") from error
     except Unreadable as error:
         raise ConfigError(f"The filter file {file} cannot be used: {error}.") from error
-    rules: dict[Direction, list[Rule]] = {"input": [], "output": []}
+    rules: dict[Direction, list[FilterRule]] = {"input": [], "output": []}
     for place, entry in entries:
         try:
             rule = _rule(entry, entry.name or f"rule {place}")
@@ -190,32 +190,32 @@ def read_rules(file: Path) -> dict[Direction, list[Rule]]:
     return rules
 
 
-def _of_yaml(text: str) -> list[tuple[int, _Entry]]:
+def _of_yaml(text: str) -> list[tuple[int, _RuleEntry]]:
     found = parse_yaml(text)
     if not isinstance(found, list):
         raise Unreadable("it must be a list of rules, each with a term or a pattern")
     entries = []
     for place, item in enumerate(found, 1):
         try:
-            entries.append((place, msgspec.convert(item, _Entry)))
+            entries.append((place, msgspec.convert(item, _RuleEntry)))
         except msgspec.ValidationError as error:
             raise Unreadable(f"rule {place}: {error}") from error
     return entries
 
 
-def _of_lines(text: str) -> list[tuple[int, _Entry]]:
+def _of_lines(text: str) -> list[tuple[int, _RuleEntry]]:
     """Its rules with the numbers of their lines."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if line.startswith("re:"):
-            entries.append((number, _Entry(pattern=line.removeprefix("re:").strip())))
+            entries.append((number, _RuleEntry(pattern=line.removeprefix("re:").strip())))
         elif line and not line.startswith("#"):
-            entries.append((number, _Entry(term=line)))
+            entries.append((number, _RuleEntry(term=line)))
     return entries
 
 
-def _rule(entry: _Entry, name: str) -> Rule:
+def _rule(entry: _RuleEntry, name: str) -> FilterRule:
     if (entry.term is None) == (entry.pattern is None):
         raise ConfigError("A rule has a term or a pattern, one of them.")
     if entry.pattern is not None:

@@ -35,7 +35,7 @@ class Charge:
     """Total refunds of the bucket when this was charged."""
 
 
-class Bucket:
+class RateBucket:
     """One limit of `per_minute` units, a whole number above 0. Full at once, then refilled evenly.
 
     `now_ns` of successive calls must not go backwards: give it a monotonic clock.
@@ -148,8 +148,8 @@ class KeyUsage:
     """Usage of one key."""
 
     limits: KeyLimits
-    requests: Bucket | None
-    tokens: Bucket | None
+    requests: RateBucket | None
+    tokens: RateBucket | None
     searches: int = 0
     reserved: int = 0
     """The most that requests that run may use."""
@@ -160,11 +160,11 @@ class KeyUsage:
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         return cls(
             limits,
-            None if requests is None else Bucket(requests),
-            None if tokens is None else Bucket(tokens),
+            None if requests is None else RateBucket(requests),
+            None if tokens is None else RateBucket(tokens),
         )
 
-    def admit(self, now_ns: int, *, tokens: int, search: bool, spent: Spent) -> Admission | Refusal:
+    def admit(self, now_ns: int, *, tokens: int, search: bool, spent: Spent) -> Admitted | Refusal:
         """Charge a request and hold what it may use, or say why not."""
         refusal = _over_budget(self, now_ns, tokens, spent)
         if refusal := refusal or _refusal(self, now_ns, tokens, search):
@@ -174,11 +174,11 @@ class KeyUsage:
         charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
         self.searches += search
         self.reserved += tokens
-        return Admission(_headers(self, now_ns), self, tokens, search, charge)
+        return Admitted(_headers(self, now_ns), self, tokens, search, charge)
 
 
 @dataclass(slots=True)
-class Admission:
+class Admitted:
     """A request that was admitted and has not ended."""
 
     headers: Headers
@@ -217,14 +217,14 @@ class Limiter:
         tokens: int,
         search: bool,
         spent: Spent = NOTHING,
-    ) -> Admission | Refusal:
+    ) -> Admitted | Refusal:
         """Admit a request of the key with this id and charge it, or say why not.
 
         `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
         key with a budget. Without a key there is no limit.
         """
         if key is None or limits == UNLIMITED:
-            return Admission([])
+            return Admitted([])
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = KeyUsage.of(limits)

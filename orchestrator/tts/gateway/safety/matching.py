@@ -35,7 +35,7 @@ _EDGE = "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FilterRule:
     """A pattern, and whether it blocks the text or is redacted."""
 
     name: str
@@ -54,7 +54,7 @@ class Matcher:
     Raises ConfigError if a rule is not usable, all are too large, or RE2 is not installed.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[FilterRule]) -> None:
         self.window = max((rule.longest for rule in rules), default=0)
         """Characters that are held back."""
         self._blocking = [rule for rule in rules if rule.blocks]
@@ -157,7 +157,7 @@ class Matching:
             raise ContentBlocked(f"The content filter refuses this text (rule {self._blocked!r}).")
 
 
-def pattern_rule(name: str, pattern: str, *, blocks: bool) -> Rule:
+def pattern_rule(name: str, pattern: str, *, blocks: bool) -> FilterRule:
     r"""The rule of an expression, which may begin with `(?i)` and have `\b` at its ends.
 
     Raises ConfigError if it is wrong, or matches too much or nothing.
@@ -185,16 +185,16 @@ def pattern_rule(name: str, pattern: str, *, blocks: bool) -> Rule:
             hint="Let it have a character at least.",
         )
     text = f"(?{'i' * ignores_case}:{bare})"
-    rule = Rule(name, text, (begins_word, ends_word), blocks, _held_back(name, longest))
+    rule = FilterRule(name, text, (begins_word, ends_word), blocks, _held_back(name, longest))
     _compiled([rule])
     return rule
 
 
-def term_rule(name: str, term: str, *, blocks: bool, whole: bool, ignores_case: bool) -> Rule:
+def term_rule(name: str, term: str, *, blocks: bool, whole: bool, ignores_case: bool) -> FilterRule:
     """The rule of a text; `whole`: only where it is no part of a longer word."""
     begins, ends = (whole and (char.isalnum() or char == "_") for char in (term[0], term[-1]))
     text = f"(?{'i' * ignores_case}:{re.escape(term)})"
-    return Rule(name, text, (begins, ends), blocks, _held_back(name, len(term)))
+    return FilterRule(name, text, (begins, ends), blocks, _held_back(name, len(term)))
 
 
 def _held_back(name: str, longest: int) -> int:
@@ -207,7 +207,7 @@ def _held_back(name: str, longest: int) -> int:
     return longest
 
 
-def _expression(rules: Sequence[Rule]) -> str:
+def _expression(rules: Sequence[FilterRule]) -> str:
     """A match of any of the rules, with one character on each side; they share the sides."""
     texts: dict[tuple[bool, bool], list[str]] = {}
     for rule in rules:
@@ -226,7 +226,7 @@ def _is_choice(text: str) -> bool:
     return "|" in text
 
 
-def _compiled(rules: Sequence[Rule]) -> Any:
+def _compiled(rules: Sequence[FilterRule]) -> Any:
     """Some rules as one expression of RE2; None without rules."""
     if not rules:
         return None

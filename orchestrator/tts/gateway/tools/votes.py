@@ -16,7 +16,7 @@ from ..openai.messages import ToolCall
 
 
 @dataclass(frozen=True)
-class Candidate:
+class DrawnAnswer:
     """One whole answer of the model."""
 
     text: str
@@ -51,7 +51,7 @@ class Vote:
     weights: dict[str, float]
 
 
-def vote(candidates: Sequence[Candidate]) -> Vote:
+def vote(candidates: Sequence[DrawnAnswer]) -> Vote:
     """The best candidate of the key with most weight; of equal weights the first.
 
     A candidate weighs its score, or one where there are no scores.

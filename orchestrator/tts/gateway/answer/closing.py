@@ -1,0 +1,89 @@
+"""The answer of a search in the form that was asked for.
+
+Where a box can hold every answer of the form, the search holds its boxes to it, and the answer is
+what stands in the box. Otherwise, and where the chosen completion has no box, the generator goes on
+from the completion and writes the answer under the form's grammar.
+"""
+
+from __future__ import annotations
+
+import time
+from asyncio import timeout
+from contextlib import aclosing
+
+import numpy as np
+
+from tts.endpoints.base import GenerateCall
+from tts.grading.extract import boxed_answer
+
+from ..exchange import Exchange
+from ..openai.errors import NO_RETRY, ApiError
+from ..openai.requests import Request
+from ..service import Service
+from .structured import OutputForm
+
+LEAD = "\n\n\\boxed{"
+"""Text between a completion and the answer that is added to it."""
+LEAST_ROOM = 16
+"""Tokens that must be left for an answer, or it is written without the completion before it."""
+
+
+class ClosingAnswer:
+    """What gives the answer of one search its form."""
+
+    def __init__(
+        self,
+        service: Service,
+        exchange: Exchange,
+        request: Request,
+        prompt: list[int],
+        form: OutputForm,
+        until: float,
+    ) -> None:
+        """`until`: when it must be complete, on the monotonic clock."""
+        self._service = service
+        self._exchange = exchange
+        self._request = request
+        self._prompt = prompt
+        self._form = form
+        self._until = until
+        self.tokens = 0
+        """Tokens that were generated for it."""
+
+    async def of(self, text: str, ids: list[int]) -> tuple[str, str]:
+        """The answer of a completion, given as text and as token ids, and why it ends."""
+        if self._form.in_box and (answer := boxed_answer(text)) is not None:
+            return answer, "stop"
+        generator = self._service.generator
+        lead = generator.models.generator.encode(LEAD)
+        prompt = [*self._prompt, *ids, *lead]
+        if generator.context - len(prompt) < LEAST_ROOM:
+            prompt = [*self._prompt, *lead]
+        room = generator.room(prompt, self._request.limit)
+        call = GenerateCall(
+            np.asarray(prompt, dtype=np.int32),
+            room,
+            0,
+            0.0,
+            1.0,
+            stop_at_step=False,
+            guide=self._form.guide,
+        )
+        sample = generator.sample(0, call, self._request)
+        said = ""
+        try:
+            async with timeout(max(0.0, self._until - time.monotonic())):
+                deltas = generator.deltas(call, sample, self._exchange.record, "")
+                async with aclosing(deltas):
+                    async for delta in deltas:
+                        said += delta.text
+        except TimeoutError:
+            raise ApiError(
+                504,
+                "The answer was not complete within the deadline.",
+                code="deadline_exceeded",
+                headers=NO_RETRY,
+            ) from None
+        finally:  # also of an answer that is not complete
+            self.tokens = self._exchange.record.answer_tokens = sample.tokens
+        return said, sample.finish or "stop"

@@ -1,0 +1,243 @@
+"""`/v1/completions` and `/v1/chat/completions`: plain generation, or a search instead."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..exchange import Exchange
+from ..openai.answers import Encoder
+from ..openai.completion_encoders import ChatEncoder, TextEncoder
+from ..openai.errors import bad_request
+from ..openai.messages import ChatMessage
+from ..openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
+from ..service import Service, read, strategy_of
+from ..tools.forced import plain_tools
+from ..tools.forms import form_of
+from . import candidates, plain, searches
+from .candidates import CandidateTurn
+from .prompts import (
+    chat_text,
+    filter_messages,
+    filter_tools,
+    filtered,
+    known_ids,
+    prompt_text,
+    require_length,
+    tokenised,
+    tool_chat_text,
+)
+from .search_request import wants_search
+from .structured import OutputForm, output_form, require_guides
+from .tool_turns import tool_turn
+
+DEFAULT_MAX_TOKENS = 16
+"""OpenAI's."""
+
+
+async def completions(service: Service, exchange: Exchange) -> None:
+    """Complete prompts, given as texts or as token ids."""
+    request, body = await read(service, exchange, CompletionRequest)
+    strategy = strategy_of(service, exchange, request.model)
+    exchange.record.model = request.model
+    form = await _form(service, request, body)
+    encoder = TextEncoder(exchange.record.id, request)
+    if wants_search(request, strategy):
+        (prompt, *others) = request.prompts
+        if others or not isinstance(prompt, str):
+            raise bad_request("A search takes one prompt, as text.", "prompt")
+        asked = [ChatMessage("user", prompt)]
+        await searches.answer_by_search(
+            service, exchange, request, strategy, asked, body, encoder, form
+        )
+        return
+    if request.limit is None:
+        request.max_tokens = DEFAULT_MAX_TOKENS
+    _check(request)
+    prompts = await _tokenised(service, request)
+    if not all(prompts):
+        raise bad_request("A prompt is empty: it has no tokens.", "prompt")
+    key = str(request.prompts[0])
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        prompts,
+        encoder,
+        key=key,
+        logs=request.logprobs,
+        guide=form.guide if form else None,
+    )
+
+
+async def _tokenised(service: Service, request: CompletionRequest) -> list[list[int]]:
+    """The token ids of each prompt, within the context and as the filters let it pass."""
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    size = 0
+    for prompt in request.prompts:
+        if isinstance(prompt, str):
+            size += require_length(tokenizer, context, prompt)
+        else:
+            service.generator.room(prompt, None)
+            size += len(prompt)
+    prompts = await _filtered(service, request.prompts)
+
+    def ids_of(prompt: str | list[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return known_ids(tokenizer, prompt)
+        return tokenizer.encode(prompt_text(tokenizer, prompt, special=request.add_special_tokens))
+
+    return await tokenised(size, lambda: list(map(ids_of, prompts)))
+
+
+async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[str | list[int]]:
+    """What the filters let pass; ApiError for token ids of which they would redact any."""
+    if not service.filters.of_input:
+        return prompts
+    tokenizer = service.generator.models.generator
+    texts = [
+        prompt if isinstance(prompt, str) else tokenizer.decode(known_ids(tokenizer, prompt))
+        for prompt in prompts
+    ]
+    passed: list[str | list[int]] = []
+    for prompt, text, left in zip(
+        prompts, texts, await filtered(service.filters, texts), strict=True
+    ):
+        if not isinstance(prompt, str) and left != text:
+            raise bad_request(
+                "The content filters would redact this prompt; give it as text, not as token ids.",
+                "prompt",
+                "content_filter",
+            )
+        passed.append(left if isinstance(prompt, str) else prompt)
+    return passed
+
+
+def _check(request: CompletionRequest) -> None:
+    choices = len(request.prompts) * request.n
+    if not 1 <= choices <= MAX_CHOICES:
+        raise bad_request(
+            f"The request asks for {choices} choices over all its prompts; 1 to {MAX_CHOICES} are "
+            "allowed.",
+            "prompt",
+        )
+    if request.best_of not in (None, request.n):
+        raise bad_request(
+            "best_of is not supported here: the models that end with a strategy's name choose the "
+            "best of n by a verifier.",
+            "best_of",
+            "unsupported_parameter",
+        )
+
+
+async def chat_completions(service: Service, exchange: Exchange) -> None:
+    """Answer a chat."""
+    request, body = await read(service, exchange, ChatRequest)
+    encoder = ChatEncoder(exchange.record.id, request)
+    await answer_chat(service, exchange, request, body, encoder)
+
+
+async def answer_chat(
+    service: Service, exchange: Exchange, request: ChatRequest, body: bytes, encoder: Encoder
+) -> None:
+    """Answer a chat that was read from a body, in the form of its API."""
+    strategy = strategy_of(service, exchange, request.model)
+    exchange.record.model = request.model
+    form = await _form(service, request, body)
+    if request.asks_tools:
+        await _with_tools(service, exchange, request, strategy, form, body, encoder)
+        return
+    if wants_search(request, strategy):
+        await searches.answer_by_search(
+            service, exchange, request, strategy, request.messages, body, encoder, form
+        )
+        return
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    characters = require_length(tokenizer, context, *(message.text for message in request.messages))
+    await filter_messages(service.filters, request.messages)
+    text = partial(
+        chat_text,
+        tokenizer,
+        request.messages,
+        generation_prompt=request.add_generation_prompt,
+        continues=request.continue_final_message,
+    )
+    prompt = await tokenised(characters, lambda: tokenizer.encode(text()))
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        [prompt],
+        encoder,
+        key=_conversation(request.messages),
+        logs=_logs(request),
+        guide=form.guide if form else None,
+    )
+
+
+async def _with_tools(
+    service: Service,
+    exchange: Exchange,
+    request: ChatRequest,
+    strategy: str | None,
+    form: OutputForm | None,
+    body: bytes,
+    encoder: Encoder,
+) -> None:
+    """Answer a chat that has tools, or in which tools were called."""
+    if request.continue_final_message or not request.add_generation_prompt:
+        raise bad_request(
+            "A chat with tools cannot be continued: the model is to answer it.",
+            "continue_final_message",
+        )
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    turn = await tokenised(len(body), lambda: tool_turn(service, request, form))
+    tools = request.tools if turn else []
+    texts = [message.text for message in request.messages]
+    texts += [call.function.arguments for m in request.messages for call in m.tool_calls or ()]
+    characters = require_length(tokenizer, context, *texts, plain_tools(tools))
+    await filter_messages(service.filters, request.messages)
+    await filter_tools(service.filters, request.messages, tools)
+    call_form = turn.form if turn else form_of(tokenizer.chat_template)
+    prefix = turn.prefix if turn else ""
+
+    def ids() -> list[int]:
+        text = tool_chat_text(tokenizer, request.messages, tools, call_form)
+        return tokenizer.encode(text + prefix)
+
+    prompt = await tokenised(characters, ids)
+    guide = turn.guide if turn else form.guide if form else None
+    if wants_search(request, strategy):
+        turns = CandidateTurn(request, prompt, guide, turn)
+        await candidates.answer_by_candidates(service, exchange, turns, strategy, body, encoder)
+        return
+    await plain.answer(
+        service,
+        exchange,
+        request,
+        [prompt],
+        encoder,
+        key=_conversation(request.messages),
+        logs=_logs(request),
+        guide=guide,
+        turn=turn,
+    )
+
+
+def _logs(request: ChatRequest) -> int | None:
+    if request.top_logprobs and not request.logprobs:
+        raise bad_request("top_logprobs needs logprobs: true.", "top_logprobs")
+    return request.top_logprobs if request.logprobs else None
+
+
+async def _form(service: Service, request: Request, body: bytes) -> OutputForm | None:
+    """The form that a request asks of its answer, if the engine can hold an output to it."""
+    form = await tokenised(len(body), lambda: output_form(request))
+    if form:
+        require_guides(service.deployment, form.param)
+    return form
+
+
+def _conversation(messages: list[ChatMessage]) -> str:
+    """The part that all turns of a conversation share: its beginning, to the first question."""
+    first = next((at for at, each in enumerate(messages) if each.role == "user"), 0)
+    return "\0".join(message.text for message in messages[: first + 1])

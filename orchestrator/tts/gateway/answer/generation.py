@@ -1,0 +1,241 @@
+"""Samples of the generator as text that comes piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tts.build.errors import CheckpointError
+from tts.endpoints.base import GenerateCall, Shaping
+from tts.engines.wire import Guide
+from tts.prompting import Models
+from tts.prompting.chat import in_known_roles
+from tts.search import node_seed
+from tts.session.endpoints import routed_stream
+from tts.session.replicas import Replicas
+
+from ..observability import ServedRequest
+from ..openai.errors import bad_request
+from ..openai.messages import ToolCall
+from ..openai.requests import Request
+from ..safety import FilterChain
+from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
+
+PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
+"""Default of a request without a search, as in OpenAI's API."""
+
+
+@dataclass(slots=True)
+class Delta:
+    """New output of a sample."""
+
+    sample: SampleText
+    text: str
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    """Of each of `ids`, where somebody asked."""
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
+    """The likeliest tokens at the places of `ids`, where somebody asked."""
+    finish: Finish | None = None
+    """Why the sample ends here; None: it goes on. The sample itself may be further."""
+    calls: Sequence[ToolCall] = ()
+    """Calls of tools, which are in no text."""
+
+
+class TextGenerator:
+    """The generator of a deployment, for requests that are part of no search."""
+
+    def __init__(self, models: Models, replicas: Replicas, filters: FilterChain) -> None:
+        self.models = models
+        self._replicas = replicas
+        self._filters = filters
+        self._new_detokenizer = detokenizers(models.generator)
+
+    @property
+    def context(self) -> int:
+        """Tokens of prompt and output together, at most."""
+        return self.models.deployment.generator.max_seq_len
+
+    def room(self, prompt: Sequence[int], wanted: int | None) -> int:
+        """How many tokens may be generated after a prompt; raises ApiError if there is no room."""
+        room = self.context - len(prompt)
+        if room < 1:
+            raise bad_request(
+                f"This model's maximum context length is {self.context} tokens. However, your "
+                f"messages resulted in {len(prompt)} tokens, and the answer needs one at least. "
+                "Please reduce the length of the messages.",
+                "messages",
+                "context_length_exceeded",
+            )
+        return min(wanted or room, room)
+
+    def calls(
+        self,
+        prompts: Sequence[list[int]],
+        request: Request,
+        limits: Sequence[int],
+        *,
+        logs: int | None = None,
+        guide: Guide | None = None,
+        charged: bool = False,
+    ) -> list[GenerateCall]:
+        """A call for each choice: n for each prompt, each with a seed of its own.
+
+        `logs`: with log-probabilities, and those of so many of the likeliest tokens. `guide` is the
+        grammar that each output follows. `charged`: somebody pays for each token, also of an output
+        that is left before its end.
+        """
+        seed = request.seed if request.seed is not None else secrets.randbits(62)
+        temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
+        shaping = request.shaping
+        if shaping is not None:
+            self._require_possible(shaping, limits)
+        return [
+            GenerateCall(
+                np.asarray(prompt, dtype=np.int32),
+                limit,
+                node_seed(seed, "generate", (place * request.n + sample,)),
+                temperature,
+                request.top_p or PLAIN_TOP_P,
+                stop_at_step=self.models.step_delimiter in request.stops,
+                guide=guide,
+                top_k=max(request.top_k or 0, 0),
+                stop_words=tuple((token,) for token in request.stop_token_ids),
+                ignore_end=request.ignore_eos,
+                log_probs=logs is not None,
+                top_log_probs=logs or 0,
+                # else there is nothing to be seen early
+                streaming=request.stream or bool(request.stops) or charged,
+                shaping=shaping,
+            )
+            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+            for sample in range(request.n)
+        ]
+
+    def _require_possible(self, shaping: Shaping, limits: Sequence[int]) -> None:
+        """Raise ApiError for what no engine of this vocabulary and context can do."""
+        size = self.models.generator.vocab_size
+        if wrong := [token for token, _ in shaping.logit_bias if token >= size]:
+            raise bad_request(
+                f"logit_bias names the token id {wrong[0]}; the vocabulary is 0..{size - 1}.",
+                "logit_bias",
+            )
+        if shaping.min_tokens > min(limits):
+            raise bad_request(
+                f"min_tokens is {shaping.min_tokens}; the answer has at most {min(limits)} tokens.",
+                "min_tokens",
+            )
+
+    def sample(
+        self,
+        index: int,
+        call: GenerateCall,
+        request: Request,
+        marks: Mapping[int, str] | None = None,
+    ) -> SampleText:
+        """The treatment of a call's tokens; `marks` are special tokens that its text shall hold."""
+        new = self._new_detokenizer
+        ends = set(request.stop_token_ids)
+        if not request.ignore_eos:
+            ends.update(word[0] for word in self.models.end_stop_words)
+        include = request.include_stop_str_in_output
+        return SampleText(
+            index,
+            MarkingDetokenizer(new, marks) if marks else new(),
+            StopStrings(request.stops, include=include),
+            call.max_new_tokens,
+            frozenset(ends),
+            self._filters.output() if self._filters.of_output else None,
+        )
+
+    async def warm(self) -> None:
+        """Do once what would make the first request wait: connect, run the chat template."""
+        chat = [{"role": "system", "content": "1"}, {"role": "user", "content": "1"}]
+        with suppress(CheckpointError):  # of a template that takes no such chat
+            shown = in_known_roles(self.models.generator, chat)
+            self.models.generator.chat(shown, generation_prompt=True)
+        request = Request(model="", temperature=0.0, stream=True)
+        prompt = self.models.generator.encode("1")
+        (call,) = self.calls([prompt], request, [1])
+        record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
+        async with aclosing(self.deltas(call, self.sample(0, call, request), record, "")) as deltas:
+            async for _ in deltas:
+                pass
+
+    async def deltas(
+        self, call: GenerateCall, sample: SampleText, record: ServedRequest, key: str
+    ) -> AsyncGenerator[Delta, None]:
+        """One sample; its last delta has a reason to end. Raises EndpointError.
+
+        `key` and the treatment of a sample whose server goes away are as of `routed_stream`.
+        Leaving it early ends it on the engine.
+        """
+
+        def sent(server: str) -> None:
+            record.replica = server
+            record.t2 = record.t2 or time.monotonic()
+
+        async with aclosing(routed_stream(self._replicas, call, key, sent)) as stream:
+            async for new in stream:
+                record.t3 = record.t3 or time.monotonic()
+                told = (call.log_probs, new.log_probs), (call.top_log_probs, new.top)
+                if any(wanted and len(given) != len(new.ids) for wanted, given in told):
+                    raise bad_request(
+                        "The generator of this gateway gives no such log-probabilities.",
+                        "logprobs",
+                        "unsupported_parameter",
+                    )
+                text = sample.take(new)
+                yield Delta(sample, text, new.ids, new.log_probs, new.top, sample.finish)
+                if sample.finish:
+                    return
+
+    def merged(
+        self,
+        calls: Sequence[GenerateCall],
+        samples: Sequence[SampleText],
+        record: ServedRequest,
+        key: str,
+    ) -> AsyncGenerator[Delta, None]:
+        """All samples at a time, each delta as it comes. The first failure ends all of them."""
+        streams = [
+            self.deltas(call, sample, record, key)
+            for call, sample in zip(calls, samples, strict=True)
+        ]
+        return streams[0] if len(streams) == 1 else _merged(streams)
+
+
+async def _merged(
+    streams: Sequence[AsyncGenerator[Delta, None]],
+) -> AsyncGenerator[Delta, None]:
+    queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+
+    async def pump(stream: AsyncGenerator[Delta, None]) -> None:
+        try:
+            async for delta in stream:
+                queue.put_nowait(delta)
+            queue.put_nowait(None)
+        except Exception as error:
+            queue.put_nowait(error)
+
+    pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]
+    try:
+        left = len(pumps)
+        while left:
+            item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                left -= 1
+            else:
+                yield item
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.wait(pumps)

@@ -1,0 +1,203 @@
+"""Prompts and chats: filtered, and as token ids. Functions raise ApiError for what cannot be used.
+
+Streams of others go on while a long text is read. Filters work on the event loop, a piece at a
+time, with a turn for everything else in between. A tokenizer lets go of the interpreter lock for
+long texts, so it works in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from tts.build.chat_template import TemplateFailed
+from tts.build.errors import CheckpointError, DatasetError
+from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.prompting.chat import MessageLost, in_known_roles, require_messages
+from tts.session.questions import as_problem
+
+from ..openai.errors import ApiError, bad_request
+from ..openai.messages import ChatMessage
+from ..openai.tools import Tool
+from ..safety import FilterChain
+from ..tools.conversation import check_turns, for_template, in_text, lost_of
+from ..tools.forced import plain_tools
+from ..tools.forms import ToolForm
+
+_MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
+"""Marks where a message ends that is to be continued; it never reaches the model."""
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="tokenise")
+
+T = TypeVar("T")
+
+
+async def filtered(filters: FilterChain, texts: Sequence[str]) -> list[str]:
+    """Prompts as they may go on; raises ContentBlocked."""
+    if not filters.of_input or sum(map(len, texts)) <= LONG:
+        return list(map(filters.input, texts))
+    passed = []
+    for text in texts:
+        stream, parts = filters.prompt(), []
+        for start in range(0, len(text), LONG):
+            parts.append(stream.feed(text[start : start + LONG]))
+            await asyncio.sleep(0)
+        passed.append("".join(parts) + stream.end())
+    return passed
+
+
+async def tokenised(characters: int, work: Callable[[], T]) -> T:
+    """The result of `work`, which reads so many characters; raises what it raises."""
+    if characters <= LONG:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+
+
+def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
+    """The characters of texts that may fit into a context; those that cannot are not read.
+
+    No token has more characters than the longest in the vocabulary. Reading megabytes to count
+    their tokens would take seconds.
+    """
+    characters = sum(map(len, texts))
+    if (over := characters - context * tokenizer.longest_token) > 0:
+        raise bad_request(
+            f"This model's maximum context length is {context} tokens. However, your messages have "
+            f"{characters:,} characters, {over:,} more than that many of its longest tokens. "
+            "Please reduce the length of the messages.",
+            "messages",
+            "context_length_exceeded",
+        )
+    return characters
+
+
+def prompt_text(tokenizer: Tokenizer, text: str, *, special: bool) -> str:
+    """A prompt as it is tokenised; `special`: with the token that the model's texts begin with."""
+    bos = tokenizer.special("bos_token")
+    return bos + text if special and tokenizer.adds_bos and not text.startswith(bos) else text
+
+
+def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Ids that a client gives, if the vocabulary has them."""
+    size = tokenizer.vocab_size
+    if wrong := [token for token in ids if not 0 <= token < size]:
+        raise bad_request(
+            f"The prompt holds the token id {wrong[0]}; the vocabulary is 0..{size - 1}.", "prompt"
+        )
+    return list(ids)
+
+
+async def filter_messages(filters: FilterChain, messages: Sequence[ChatMessage]) -> None:
+    """Replace each message by its filtered text; raises ContentBlocked."""
+    passed = await filtered(filters, [message.text for message in messages])
+    for message, text in zip(messages, passed, strict=True):
+        message.content = text
+
+
+def problem_of(messages: Sequence[ChatMessage]) -> Problem:
+    """The question of a search, from a conversation that ends with the user's question."""
+    if messages[-1].role != "user":
+        raise bad_request(
+            f"The conversation ends with a message of the role {messages[-1].role}: a search "
+            "answers the last message, which must be the user's.",
+            "messages",
+        )
+    try:
+        return as_problem([message.plain() for message in messages], "solve")
+    except DatasetError as error:
+        raise bad_request(error.message, "messages") from None
+
+
+async def search_prompt(models: Models, problem: Problem, characters: int) -> Ids:
+    """The generator's prompt of a search, int32 [length], as the session will render it."""
+    try:
+        prompt, _ = await tokenised(characters, partial(models.prompts, problem))
+    except CheckpointError as error:
+        raise _refused_by_template(error) from None
+    return prompt
+
+
+def chat_text(
+    tokenizer: Tokenizer,
+    messages: Sequence[ChatMessage],
+    *,
+    generation_prompt: bool,
+    continues: bool,
+) -> str:
+    """A chat as the model reads it; `continues`: its last message goes on, and ends here."""
+    asked = [message.plain() for message in messages]
+    shown: Sequence[Message] = asked
+    if continues:
+        if generation_prompt:
+            raise bad_request(
+                "continue_final_message and add_generation_prompt exclude each other: the first "
+                "goes on with the last message, the second begins another.",
+                "continue_final_message",
+            )
+        shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
+    try:
+        shown = in_known_roles(tokenizer, shown)
+        text = tokenizer.chat(shown, generation_prompt=generation_prompt)
+        if continues:
+            text, mark, _ = text.rpartition(_MARK)
+            if not mark:
+                raise bad_request(
+                    "The model's chat template changes the last message, so it cannot be "
+                    "continued.",
+                    "continue_final_message",
+                )
+        require_messages(tokenizer, asked, text)
+    except CheckpointError as error:
+        raise _refused_by_template(error) from None
+    return text
+
+
+def tool_chat_text(
+    tokenizer: Tokenizer,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[Tool],
+    form: ToolForm,
+) -> str:
+    """A chat with tools, or with calls of them, to which the model is to answer."""
+    check_turns(messages)
+    told = for_template(messages) if form.in_template else in_text(messages, tools)
+    shown = [tool.plain() for tool in tools] if form.in_template else []
+    try:
+        chat = in_known_roles(tokenizer, told)
+        text = tokenizer.chat(chat, generation_prompt=True, tools=shown)
+    except CheckpointError as error:
+        raise _refused_by_template(error) from None
+    if (lost := lost_of(messages, tools, text)) is not None:
+        raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
+    return text
+
+
+async def filter_tools(
+    filters: FilterChain, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+) -> None:
+    """Raise ApiError, or ContentBlocked, where the filters would change tools or earlier calls."""
+    if not filters.of_input:
+        return
+    texts = [plain_tools(tools)]
+    texts += [call.function.arguments for each in messages for call in each.tool_calls or ()]
+    if await filtered(filters, texts) != texts:
+        raise bad_request(
+            "The content filters would change the tools, or the arguments of a call.",
+            "tools",
+            "content_filter",
+        )
+
+
+def _refused_by_template(error: CheckpointError) -> ApiError:
+    """What the template does or says, without the file in which it lies."""
+    if isinstance(error, MessageLost):
+        what = f"{error.what}."
+    elif isinstance(error.__cause__, TemplateFailed):
+        what = f"refuses this: {error.__cause__}"
+    else:
+        what = "is missing, or cannot be read: send prompts to /v1/completions."
+    return bad_request(f"The model's chat template {what}", "messages")

@@ -1,0 +1,215 @@
+"""Text from the tokens of a sample as they come: what may be sent, and where it ends. Pure.
+
+Given text never changes: bytes of a character that is not whole yet are held back, and so is the
+possible beginning of a stop string. All pieces together are what decoding all ids at once
+gives. The `DecodeStream` of tokenizers is not used: it keeps what it holds back when an output ends
+within a character, and of byte-fallback vocabularies it raises "Invalid prefix encountered" after
+bytes that are no UTF-8, as models do write them (0.23).
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from tts.build.errors import CheckpointError
+from tts.build.token_texts import token_texts
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.base import NewTokens
+
+from ..safety import TextStream
+
+Finish = Literal["stop", "length", "tool_calls"]
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_MOST_BYTES_OF_A_CHARACTER = 4
+
+
+class SampleText:
+    """Text, tokens and the reason to end of one sample."""
+
+    def __init__(
+        self,
+        index: int,
+        detokenizer: Detokenizer,
+        stops: StopStrings,
+        limit: int,
+        ends: frozenset[int] = frozenset(),
+        text_filter: TextStream | None = None,
+    ) -> None:
+        """`limit` is the most tokens it may have; `ends` end it and are no part of its text."""
+        self.index = index
+        self.tokens = 0
+        self.finish: Finish | None = None
+        self.ended_by_hidden_token = False
+        """Whether a token that is not among the engine's has ended it."""
+        self._detokenizer = detokenizer
+        self._stops = stops
+        self._limit = limit
+        self._ends = ends
+        self._filter = text_filter
+
+    def take(self, new: NewTokens) -> str:
+        """The text that new tokens add, as far as it may be sent."""
+        ids = new.ids
+        self.tokens += len(ids)
+        ended = new.final and bool(ids) and ids[-1] in self._ends
+        text = self._detokenizer.push(ids[:-1] if ended else ids)
+        if new.final:
+            text += self._detokenizer.finish()
+        text = self._stops.push(text)
+        if self._stops.stopped is not None:
+            self.finish = "stop"
+        elif new.final:
+            text += self._stops.finish()
+            self.finish = "length" if self.tokens >= self._limit and not ended else "stop"
+            self.ended_by_hidden_token = self.finish == "stop" and not ended
+        if self._filter:
+            text = self._filter.feed(text)
+            if self.finish:
+                text += self._filter.end()
+        return text
+
+
+class StopStrings:
+    """Passes a text on up to the stop string that ends first; the earlier one of two."""
+
+    def __init__(self, stops: Sequence[str], *, include: bool = False) -> None:
+        """`include`: the stop string is passed on, too. Stop strings are not empty."""
+        self._stops = tuple(stops)
+        self._include = include
+        self._held = ""
+        """The end of the text so far that may be the beginning of a stop string."""
+        self.stopped: str | None = None
+        """The stop string that has ended the text."""
+
+    def push(self, text: str) -> str:
+        """The text that may be passed on by now; none once it has ended."""
+        if not self._stops:
+            return text
+        if self.stopped is not None:
+            return ""
+        text = self._held + text
+        end, begin, stop = min(
+            (
+                (found + len(stop), found, stop)
+                for stop in self._stops
+                if (found := text.find(stop)) >= 0
+            ),
+            default=(-1, -1, ""),
+        )
+        if end >= 0:
+            self.stopped, self._held = stop, ""
+            return text[: end if self._include else begin]
+        held = self._may_begin(text)
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+    def finish(self) -> str:
+        """Held-back text that is no stop string, as the text ends here."""
+        held, self._held = self._held, ""
+        return held
+
+    def _may_begin(self, text: str) -> int:
+        """Length of the longest end of `text` that is the beginning of a stop string."""
+        longest = min(max(map(len, self._stops)) - 1, len(text))
+        for length in range(longest, 0, -1):
+            end = text[len(text) - length :]
+            if any(stop.startswith(end) for stop in self._stops):
+                return length
+        return 0
+
+
+class ByteDetokenizer:
+    """For byte-level vocabularies: a token is the same bytes wherever it stands."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        """`texts` holds the bytes of every id."""
+        self._texts = texts
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, ids: Sequence[int]) -> str:
+        """The text that further ids add."""
+        texts = self._texts
+        return self._decoder.decode(b"".join([texts[i] for i in ids if i < len(texts)]))
+
+    def finish(self) -> str:
+        """The text that was held back: of an output that ends within a character."""
+        return self._decoder.decode(b"", final=True)
+
+
+class TextDetokenizer:
+    """For any vocabulary: what a token adds is the difference of two texts.
+
+    Only the ids since the last two pieces are decoded, for how a text begins may differ from how
+    it goes on (SentencePiece drops the space in front of it).
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._ids: list[int] = []
+        self._start = 0
+        """Where the piece before begins, and with it what is decoded."""
+        self._given = 0
+        """Ids whose text has been given."""
+
+    def push(self, ids: Sequence[int]) -> str:
+        """The text that further ids add."""
+        return "".join([self._push(token) for token in ids])
+
+    def _push(self, token: int) -> str:
+        self._ids.append(token)
+        before = self._decode(self._ids[self._start : self._given])
+        text = self._decode(self._ids[self._start :])
+        waits = text.endswith(REPLACEMENT) and len(self._ids) - self._given < (
+            _MOST_BYTES_OF_A_CHARACTER
+        )
+        if waits or len(text) <= len(before):
+            return ""
+        self._start, self._given = self._given, len(self._ids)
+        return text[len(before) :]
+
+    def finish(self) -> str:
+        """The text that was held back: of an output that ends within a character."""
+        before = self._decode(self._ids[self._start : self._given])
+        return self._decode(self._ids[self._start :])[len(before) :]
+
+
+class MarkingDetokenizer:
+    """Spells some special tokens, which are in no text otherwise: those that begin a call."""
+
+    def __init__(self, new: Callable[[], Detokenizer], marks: Mapping[int, str]) -> None:
+        """`new` makes what reads the text between the marks."""
+        self._new = new
+        self._marks = marks
+        self._between = new()
+
+    def push(self, ids: Sequence[int]) -> str:
+        """The text that further ids add."""
+        text, run = "", list[int]()
+        for token in ids:
+            mark = self._marks.get(token)
+            if mark is None:
+                run.append(token)
+                continue
+            text += self._between.push(run) + self._between.finish() + mark
+            self._between, run = self._new(), []
+        return text + self._between.push(run)
+
+    def finish(self) -> str:
+        """The text that was held back: of an output that ends within a character."""
+        return self._between.finish()
+
+
+Detokenizer = ByteDetokenizer | TextDetokenizer | MarkingDetokenizer
+
+
+def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
+    """Makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
+    decoder = tokenizer.specification.get("decoder") or {}
+    if decoder.get("type") == "ByteLevel":
+        with suppress(CheckpointError):  # not all of its tokens are bytes
+            texts = token_texts(tokenizer)
+            return lambda: ByteDetokenizer(texts)
+    return lambda: TextDetokenizer(tokenizer.decode)

@@ -1,0 +1,168 @@
+"""Which search a request asks for, if it asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tts.problem import Problem
+from tts.runs.config import Limits, RunConfig
+from tts.session.plan import Plan
+from tts.session.strategy import choose
+
+from ..exchange import Exchange
+from ..openai.errors import bad_request
+from ..openai.requests import PLAIN, Request, SearchOptions
+from ..service import Service
+
+_ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
+_DELIVERY_S = 1.0
+"""The part of a client's patience that is left for the answer to reach it."""
+_CLOSING_S = 30.0
+"""The most of a deadline that a search leaves for an answer in a form of its own."""
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A problem, and how it is to be searched."""
+
+    problem: Problem
+    plan: Plan
+    """Its search: the strategy with the parameters that the request gives, the seed, the limits."""
+    n: int
+    """Completions that the search makes."""
+    deadline_s: float
+    """For all of the answer; where one is written after the search, that ends earlier."""
+
+    @property
+    def config(self) -> RunConfig:
+        """What the request asks of the search."""
+        return self.plan.asked
+
+
+def wants_search(request: Request, strategy: str | None) -> bool:
+    """Whether a request asks for a search: by the model's name, or by its fields.
+
+    Raises ApiError for limits and parameters of a search without one.
+    """
+    options = request.tts or SearchOptions()
+    if strategy or request.budget or options.strategy or options.n or options.budget:
+        return True
+    for name in ("budget_tokens", "deadline_s", "parameters"):
+        if getattr(options, name):
+            raise bad_request(
+                f"tts.{name} is for searches, and this request asks for none. Name a strategy in "
+                "the model (MODEL:auto) or in tts.strategy.",
+                f"tts.{name}",
+            )
+    return False
+
+
+def read_search_request(
+    service: Service,
+    exchange: Exchange,
+    request: Request,
+    strategy: str | None,
+    problem: Problem,
+    form: Mapping[str, str] | None = None,
+) -> SearchRequest:
+    """The search that a request asks for; `strategy` is what its model's name says, if anything.
+
+    `form` is the parameter that holds its answers to a form, as far as one does; None: to none.
+    Raises ApiError for fields that no search can honour, contradict each other, or are not
+    allowed here.
+    """
+    _refuse_unsupported(request)
+    options = request.tts or SearchOptions()
+    deadline_s = _deadline_s(service, exchange, request, options)
+    closing_s = 0.0 if form is None else min(_CLOSING_S, deadline_s / 4)
+    config = RunConfig(
+        strategy=_strategy(strategy, options),
+        parameters={**_parameters(service, request, options), **(form or {})},
+        seed=options.seed if options.seed is not None else request.seed or 0,
+        limits=Limits(options.budget_tokens, deadline_s - closing_s),
+    )
+    chosen = choose(config.strategy, service.deployment, config.parameters)
+    n = chosen.config.n if chosen.config else 1
+    if n > service.settings.max_n:
+        raise bad_request(
+            f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
+            "tts.n",
+        )
+    plan = Plan(config, service.deployment, (problem,), chosen)
+    return SearchRequest(problem, plan, n, deadline_s)
+
+
+def _strategy(named: str | None, options: SearchOptions) -> str:
+    if named and options.strategy not in (None, named):
+        raise bad_request(
+            f"The model's name says {named}, tts.strategy says {options.strategy}.",
+            "tts.strategy",
+        )
+    return named or options.strategy or RunConfig().strategy
+
+
+def _parameters(service: Service, request: Request, options: SearchOptions) -> dict[str, Any]:
+    """The strategy's parameters, from all fields that are called otherwise for other clients."""
+    counts = {n for n in (options.n, options.budget, request.budget) if n is not None}
+    if len(counts) > 1:
+        raise bad_request("tts.n and budget say the same with different numbers.", "budget")
+    parameters = dict(options.parameters)
+    schema = parameters.get("answer_schema")
+    if isinstance(schema, str) and not schema.lstrip().startswith("{"):
+        raise bad_request(  # which programs and commands may give as a file
+            "answer_schema must be the schema itself: the gateway reads no files.",
+            "tts.parameters.answer_schema",
+        )
+    limit, context = request.limit, service.deployment.generator.max_seq_len
+    given = {
+        "n": next(iter(counts), None),
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": limit and min(limit, context),  # as of plain generation
+    }
+    for parameter, value in given.items():
+        if value is not None:
+            if parameter in parameters:
+                raise bad_request(f"{parameter} is given twice.", f"tts.parameters.{parameter}")
+            parameters[parameter] = value
+    return parameters
+
+
+def _refuse_unsupported(request: Request) -> None:
+    """Refuse what plain generation honours and a search cannot."""
+    for name, given in (
+        ("n", request.n > 1),
+        ("stop_token_ids", bool(request.stop_token_ids)),
+        ("top_k", (request.top_k or 0) > 0),
+        ("ignore_eos", request.ignore_eos),
+        *((name, True) for name in (request.shaping or PLAIN).changes()),
+        ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
+        ("top_logprobs", getattr(request, "top_logprobs", 0)),
+        ("continue_final_message", getattr(request, "continue_final_message", False)),
+    ):
+        if given:
+            hint = " How many completions it makes is tts.n." if name == "n" else ""
+            raise bad_request(
+                f"{name} has no meaning for a search.{hint}", name, "unsupported_parameter"
+            )
+
+
+def _deadline_s(
+    service: Service, exchange: Exchange, request: Request, options: SearchOptions
+) -> float:
+    """Seconds: the least of ours, the request's, and what its client waits for an answer."""
+    limits = [service.settings.deadline_s]
+    if options.deadline_s is not None:
+        limits.append(options.deadline_s)
+    if not request.stream:  # in a stream it waits so long for each chunk
+        for name in _ANNOUNCED:
+            try:
+                announced = float(exchange.header(name) or "nan")
+            except ValueError:
+                continue
+            if announced > 0:
+                limits.append(max(announced - _DELIVERY_S, announced / 2))
+    return min(limits)

@@ -1,0 +1,142 @@
+"""The form that a request asks of its answer, as the guide of an output. Pure.
+
+response_format, guided_json, ... ──► OutputForm ──► guide: of plain generation
+└───► answer_regex: what a search holds its boxes to
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import msgspec
+
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment
+from tts.constraints import answer_constraint
+from tts.constraints.regex import parse_regex
+from tts.constraints.regular import Choice, literal
+from tts.constraints.schema import whole_rules
+from tts.constraints.schema_check import checked_schema
+from tts.constraints.step_grammar import whole_grammar
+from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
+
+from ..openai.errors import bad_request
+from ..openai.formats import ResponseFormat, StructuredOutputs
+from ..openai.requests import Request
+
+
+@dataclass
+class OutputForm:
+    """The form of an output."""
+
+    param: str
+    """The field of the request that asks for it."""
+    guide: Guide
+    regex: str | None = None
+    """The regular expression that says the form, if one does."""
+
+    @cached_property
+    def in_box(self) -> dict[str, str]:
+        """The parameter of a search that holds its boxes to the form, if they can hold it.
+
+        Large forms take a while to check.
+        """
+        try:
+            answer_constraint(self.regex, None, "\n\n")
+        except ConfigError:
+            return {}
+        return {} if self.regex is None else {"answer_regex": self.regex}
+
+
+def output_form(request: Request) -> OutputForm | None:
+    """The form that a request asks for; None: any. Raises ApiError."""
+    asked: list[tuple[str, str, Any]] = []
+    if request.response_format is not None:
+        asked += _of_response_format(request.response_format)
+    options = {
+        "guided_json": request.guided_json,
+        "guided_regex": request.guided_regex,
+        "guided_choice": request.guided_choice,
+    }
+    asked += [(name, name[7:], value) for name, value in options.items() if value is not None]
+    if request.structured_outputs is not None:
+        asked += _of_structured_outputs(request.structured_outputs)
+    if not asked:
+        return None
+    if len(asked) > 1:
+        raise bad_request(f"{asked[0][0]} and {asked[1][0]} both say a form.", asked[1][0])
+    ((param, kind, value),) = asked
+    if request.ignore_eos:
+        raise bad_request("ignore_eos and a form exclude each other: it says the end.", param)
+    try:
+        return OutputForm(param, _guide(kind, value), value if kind == "regex" else None)
+    except ConfigError as error:
+        raise bad_request(str(error), param) from None
+
+
+def require_guides(deployment: Deployment, param: str) -> None:
+    """Raise ApiError where the engine holds no output to a form; `param` asks for one."""
+    if not deployment.generator.guided_decoding:
+        raise bad_request(
+            f"{param} is not supported here: the generator of {deployment.name} is served without "
+            "guided decoding (generator.guided_decoding in the deployment).",
+            param,
+            "unsupported_parameter",
+        )
+
+
+def _of_response_format(asked: ResponseFormat) -> list[tuple[str, str, Any]]:
+    if asked.type == "text":
+        return []
+    if asked.type == "json_object":
+        return [("response_format", "object", None)]
+    given = asked.json_schema
+    if given is None or given.schema is None:
+        raise bad_request(
+            "response_format of the type json_schema needs json_schema.schema.",
+            "response_format.json_schema",
+        )
+    kind = "json" if given.strict else "loose json"
+    return [("response_format.json_schema.schema", kind, given.schema)]
+
+
+def _of_structured_outputs(asked: StructuredOutputs) -> list[tuple[str, str, Any]]:
+    said = msgspec.structs.asdict(asked).items()
+    found = [(f"structured_outputs.{name}", name, value) for name, value in said]
+    found = [each for each in found if each[2] is not None]
+    if not found:
+        raise bad_request("structured_outputs needs json, regex or choice.", "structured_outputs")
+    return found
+
+
+def _guide(kind: str, value: Any) -> Guide:
+    """Raises ConfigError."""
+    if kind == "object":
+        return schema_guide('{"type": "object"}')
+    if kind == "regex":
+        return Guide(EBNF, whole_grammar({"root": parse_regex(value)}))
+    if kind == "choice":
+        return Guide(EBNF, whole_grammar({"root": Choice(tuple(map(literal, value)))}))
+    text = value if isinstance(value, str) else json.dumps(value)
+    return _checked_guide(text, strict=kind == "json")
+
+
+@lru_cache(maxsize=64)  # programs ask for the same few again and again
+def _checked_guide(text: str, *, strict: bool) -> Guide:
+    return schema_guide(json.dumps(checked_schema(text, strict=strict)))
+
+
+@lru_cache(maxsize=64)
+def schema_guide(text: str) -> Guide:
+    """How an engine is held to a schema that passed its check.
+
+    Engines compile schemas themselves, with any white space, of which a small model may write
+    without end. So what we can read is the grammar of JSON on one line; the rest is left to them.
+    """
+    try:
+        return Guide(EBNF, whole_grammar(whole_rules(json.loads(text))))
+    except ConfigError:
+        return Guide(JSON_SCHEMA, text)

@@ -1,0 +1,258 @@
+"""Answers of completions and of chats: whole, or as events from templates of bytes. Pure.
+
+An event is a line `data: ` with a chunk as JSON, and an empty line. OpenAI's clients parse every
+one of them as a chunk; what is no chunk goes into a field of its own of one (`tts`), or into a
+comment, which clients skip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from .answers import AnswerEnd, AnswerPart, TokenLogs, TokenUsage
+from .messages import ToolCall
+from .requests import Request
+
+DONE = b"data: [DONE]\n\n"
+json = msgspec.json.encode
+
+
+class TextChoice(Struct):
+    """A choice of `/v1/completions`."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+    logprobs: Any = None
+
+
+class Message(Struct):
+    """What the assistant says."""
+
+    content: str | None
+    role: str = "assistant"
+    refusal: None = None
+    reasoning: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: Sequence[ToolCall] | UnsetType = UNSET
+
+
+class ChatChoice(Struct):
+    """A choice of `/v1/chat/completions`."""
+
+    index: int
+    message: Message
+    finish_reason: str | None
+    logprobs: Any = None
+
+
+class WholeAnswer(Struct):
+    """A whole answer."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[Any]
+    usage: TokenUsage
+    tts: dict[str, Any] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class TextEncoder:
+    """The answer to one request of `/v1/completions`. The common part of chunks is encoded once."""
+
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+    _before_text, _after_text = b',"text":', b""
+
+    def __init__(self, name: str, request: Request) -> None:
+        """`name` is the answer's id."""
+        self._name = name
+        self._model = request.model
+        self._created = int(time.time())
+        self._counts = request.stream_options.include_usage
+        """Whether a stream ends with a chunk that counts tokens, which all others prepare."""
+        head = {
+            "id": name,
+            "object": self.chunk_object,
+            "created": self._created,
+            "model": self._model,
+        }
+        self._head = b"data: " + json(head)[:-1]
+        self._end = b"]" + (b',"usage":null' if self._counts else b"")
+        self._rest = self._after_text + b',"logprobs":null,"finish_reason":null}'
+        self._rest += self._end + b"}\n\n"
+        self._texts: dict[int, bytes] = {}
+
+    def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
+        """The body of the response."""
+        answer = WholeAnswer(
+            self._name,
+            self.whole_object,
+            self._created,
+            self._model,
+            list(map(self._whole_choice, choices)),
+            end.usage,
+            choices[0].tts or UNSET,
+            end.metadata or UNSET,
+        )
+        return json(answer)
+
+    def events(self, part: AnswerPart) -> bytes:
+        """The events of a stream that tell a part, the end of the stream among them."""
+        data, end = self._beginning(part), part.end
+        if part.logs and part.logs.tokens:
+            data += self._chunk(part.index, self._delta(part.text or ""), logs=part.logs)
+        elif part.text is not None:
+            data += self._text(part.index, part.text)
+        if part.calls:
+            data += self._called(part.index, part.calls)
+        latency = end.latency if end else None
+        if part.finish or part.tts:
+            tts = part.tts or (None if self._counts else latency)
+            data += self._chunk(part.index, self._delta(""), finish=part.finish, tts=tts)
+        if end and self._counts:
+            extra = b',"tts":' + json(latency) if latency else b""
+            counted = b',"usage":' + json(end.usage)
+            data += self._head + b',"choices":[]' + counted + extra + b"}\n\n"
+        return data + DONE if end else data
+
+    def _text(self, index: int, text: str) -> bytes:
+        """A chunk with text: all that is left to do is to encode it."""
+        start = self._texts.get(index)
+        if start is None:
+            start = self._head + b',"choices":[{"index":%d' % index + self._before_text
+            self._texts[index] = start
+        return start + json(text) + self._rest
+
+    def _chunk(
+        self,
+        index: int,
+        content: dict[str, Any],
+        *,
+        finish: str | None = None,
+        logs: TokenLogs | None = None,
+        tts: dict[str, Any] | None = None,
+    ) -> bytes:
+        """Any other chunk of a choice."""
+        told = self._logprobs(logs) if logs else None
+        choice = {"index": index, **content, "logprobs": told, "finish_reason": finish}
+        extra = b',"tts":' + json(tts) if tts else b""
+        return self._head + b',"choices":[' + json(choice) + self._end + extra + b"}\n\n"
+
+    def _beginning(self, part: AnswerPart) -> bytes:
+        """What stands before the text of a part."""
+        return b""
+
+    def _called(self, index: int, calls: Sequence[ToolCall]) -> bytes:
+        """A chunk with whole calls of tools, which only chats have."""
+        return b""
+
+    def _delta(self, text: str) -> dict[str, Any]:
+        return {"text": text}
+
+    def _whole_choice(self, part: AnswerPart) -> Any:
+        logs = self._logprobs(part.logs) if part.logs else None
+        return TextChoice(part.index, part.text or "", part.finish, logs)
+
+    def _logprobs(self, logs: TokenLogs) -> dict[str, Any]:
+        offsets = [logs.begin]
+        for token in logs.tokens:
+            offsets.append(offsets[-1] + len(token))
+        given = [_shortest(each) for each in logs.log_probs]
+        return {
+            "tokens": logs.tokens,
+            "token_logprobs": given,
+            "top_logprobs": list(map(_by_text, logs.tokens, given, logs.top)) if logs.top else None,
+            "text_offset": offsets[:-1],
+        }
+
+
+class ChatEncoder(TextEncoder):
+    """The answer to one request of `/v1/chat/completions`."""
+
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+    _before_text, _after_text = b',"delta":{"content":', b"}"
+
+    def __init__(self, name: str, request: Request) -> None:
+        super().__init__(name, request)
+        self._begun: set[int] = set()
+        self._calls: Counter[int] = Counter()
+        """Calls of each choice so far."""
+
+    def _beginning(self, part: AnswerPart) -> bytes:
+        """The first chunk of a choice names the role."""
+        data = b""
+        if part.index not in self._begun:
+            self._begun.add(part.index)
+            data = self._chunk(part.index, {"delta": {"role": "assistant", "content": ""}})
+        if part.reasoning:  # by both names that clients know
+            delta = {"reasoning": part.reasoning, "reasoning_content": part.reasoning}
+            data += self._chunk(part.index, {"delta": delta})
+        return data
+
+    def _called(self, index: int, calls: Sequence[ToolCall]) -> bytes:
+        told = [
+            {"index": place, "id": call.id, "type": call.type, "function": call.function}
+            for place, call in enumerate(calls, start=self._calls[index])
+        ]
+        self._calls[index] += len(told)
+        return self._chunk(index, {"delta": {"tool_calls": told}})
+
+    def _delta(self, text: str) -> dict[str, Any]:
+        return {"delta": {"content": text} if text else {}}
+
+    def _whole_choice(self, part: AnswerPart) -> Any:
+        message = Message(part.text or "")
+        if part.calls:
+            message.content, message.tool_calls = part.text or None, part.calls
+        if part.reasoning:
+            message.reasoning = message.reasoning_content = part.reasoning
+        logs = self._logprobs(part.logs) if part.logs else None
+        return ChatChoice(part.index, message, part.finish, logs)
+
+    def _logprobs(self, logs: TokenLogs) -> dict[str, Any]:
+        return {"content": token_entries(logs), "refusal": None}
+
+
+def token_entries(logs: TokenLogs) -> list[dict[str, Any]]:
+    """Log-probabilities as chats have them, one entry for a token."""
+    rows = logs.top or [[] for _ in logs.tokens]
+    return [
+        {**_entry(token, log_prob), "top_logprobs": [_entry(*each) for each in row]}
+        for token, log_prob, row in zip(logs.tokens, logs.log_probs, rows, strict=True)
+    ]
+
+
+def _entry(token: str, log_prob: float | None) -> dict[str, Any]:
+    return {
+        "token": token,
+        "logprob": None if log_prob is None else _shortest(log_prob),
+        "bytes": list(token.encode()),
+    }
+
+
+def _by_text(
+    token: str, log_prob: float | None, likeliest: Sequence[tuple[str, float]]
+) -> dict[str, float] | None:
+    """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
+    if log_prob is None:
+        return None
+    found = {token: log_prob}
+    for text, each in likeliest:
+        found[text] = max(found.get(text, -np.inf), _shortest(each))
+    return found
+
+
+def _shortest(number: float) -> float:
+    """A number that an engine has as float32, in as few digits as tell it from all others."""
+    return float(str(np.float32(number)))

@@ -1,0 +1,190 @@
+"""Plain generation, whole and as a stream: what a client gets of each token."""
+
+import asyncio
+import json
+
+import pytest
+from tests.gateway.in_process import answered, post, serving
+
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.base import NewTokens
+from tts.endpoints.scripted import ScriptedVerifier
+from tts.gateway.answer.completions import _conversation
+from tts.gateway.openai.messages import ChatMessage
+
+LETTERS = list(range(40, 60))
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+ASKED = {"messages": [{"role": "user", "content": "Compute 2 + 2."}], "max_tokens": 5}
+PROMPT = {"prompt": "the answer is", "max_tokens": 5}
+
+
+class Letters:
+    """A generator that writes the same letters whatever it is asked, one by one."""
+
+    async def stream(self, call):
+        for place, token in enumerate(LETTERS[: call.max_new_tokens]):
+            yield NewTokens([token], [-0.5] if call.log_probs else [], place == 19)
+
+    async def generate(self, call):
+        return LETTERS[: call.max_new_tokens]
+
+
+class Likeliest(Letters):
+    """It tells of tokens that it did not write, too."""
+
+    async def stream(self, call):
+        async for new in super().stream(call):
+            new.top = [[(new.ids[0], -0.5), (40, -1.0), (41, -2.0)][: call.top_log_probs]]
+            yield new
+
+
+@pytest.fixture
+def ask(tiny_deployment):
+    """Answers to requests, each a path and its fields; of a stream the list of its chunks."""
+
+    def asked(path, body, writer=Letters):
+        async def go():
+            given = {"generator": writer(), "verifier": ScriptedVerifier()}
+            async with serving(tiny_deployment, given) as app:
+                status, said = await post(app, path, {"model": "tiny", **body})
+                _, _, metrics = await answered(app, "/metrics")
+                return status, said, metrics.decode()
+
+        status, said, metrics = asyncio.run(asyncio.wait_for(go(), 60))
+        if isinstance(said, str):
+            *events, done, end = said.split("\n\n")
+            assert (done, end) == ("data: [DONE]", "")
+            said = [json.loads(event.removeprefix("data: ")) for event in events]
+        return status, said, metrics
+
+    return asked
+
+
+@pytest.fixture
+def text(tokenizer_folder):
+    return Tokenizer(tokenizer_folder).decode(LETTERS[:5])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_chat_is_answered_with_all_its_samples_and_what_they_took(ask, text, n):
+    status, answer, metrics = ask(CHAT, ASKED | {"n": n})
+    assert (status, answer["object"], answer["model"]) == (200, "chat.completion", "tiny")
+    assert [choice["index"] for choice in answer["choices"]] == list(range(n))
+    for choice in answer["choices"]:
+        assert choice["message"] == {"role": "assistant", "content": text, "refusal": None}
+        assert (choice["finish_reason"], choice["logprobs"]) == ("length", None)
+    usage = answer["usage"]
+    assert usage["completion_tokens"] == 5 * n
+    assert usage["total_tokens"] == usage["prompt_tokens"] + 5 * n
+    assert usage["prompt_tokens"] > 5
+    assert f'tts_gateway_tokens_total{{kind="answer",model="tiny"}} {5.0 * n}' in metrics
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_stream_of_a_chat_names_the_role_then_gives_the_text_and_the_end_of_each(
+    ask, text, n, counted
+):
+    options = {"stream": True, "n": n, "stream_options": {"include_usage": counted}}
+    status, chunks, metrics = ask(CHAT, ASKED | options)
+    assert status == 200
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    *chunks, last = chunks if counted else [*chunks, None]
+    for index in range(n):
+        own = [c for chunk in chunks for c in chunk["choices"] if c["index"] == index]
+        assert own[0]["delta"] == {"role": "assistant", "content": ""}
+        assert "".join(c["delta"].get("content", "") for c in own) == text
+        assert [c["finish_reason"] for c in own if c["finish_reason"]] == ["length"]
+        assert own[-1]["finish_reason"] == "length"
+    told = chunks[-1]
+    if counted:
+        assert last["choices"] == []
+        assert last["usage"]["completion_tokens"] == 5 * n
+        assert {chunk["usage"] for chunk in chunks} == {None}
+        told = last
+    assert told["tts"]["gateway_ms"] >= 0
+    assert sum("tts" in chunk for chunk in [*chunks, last] if chunk) == 1
+    assert f'tts_gateway_tokens_total{{kind="answer",model="tiny"}} {5.0 * n}' in metrics
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_text_goes_on_from_its_prompt(ask, text, streams):
+    status, said, _ = ask(TEXT, PROMPT | {"stream": streams, "echo": False})
+    assert status == 200
+    answers = said if streams else [said]
+    assert {answer["object"] for answer in answers} == {"text_completion"}
+    whole = "".join(choice["text"] for answer in answers for choice in answer["choices"])
+    assert whole == text
+    assert answers[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_several_prompts_have_their_samples_in_order(ask, text):
+    prompts = ["the answer is", "Compute 2."]
+    _, answer, _ = ask(TEXT, PROMPT | {"prompt": prompts, "n": 2})
+    assert [(each["index"], each["text"]) for each in answer["choices"]] == [
+        (index, text) for index in range(4)
+    ]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_log_probabilities_are_those_of_each_token(ask, tokenizer_folder, streams):
+    status, said, _ = ask(CHAT, ASKED | {"stream": streams, "logprobs": True})
+    assert status == 200
+    choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
+    tokens = [
+        token for choice in choices for token in (choice["logprobs"] or {"content": []})["content"]
+    ]
+    decode = Tokenizer(tokenizer_folder).decode
+    assert [token["token"] for token in tokens] == [decode([letter]) for letter in LETTERS[:5]]
+    assert {token["logprob"] for token in tokens} == {-0.5}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [(CHAT, ASKED | {"logprobs": True, "top_logprobs": 2}), (TEXT, PROMPT | {"logprobs": 2})],
+)
+def test_the_likeliest_tokens_stand_beside_those_of_an_answer(ask, path, asked, streams):
+    status, said, _ = ask(path, asked | {"stream": streams}, Likeliest)
+    assert status == 200
+    choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
+    rows = []
+    for logs in filter(None, (choice["logprobs"] for choice in choices)):
+        if path == TEXT:
+            rows += [list(row.values()) for row in logs["top_logprobs"]]
+        else:
+            rows += [[e["logprob"] for e in each["top_logprobs"]] for each in logs["content"]]
+
+    assert rows[1:] == [[-0.5, -1.0]] * 4
+
+
+def test_the_likeliest_need_log_probabilities(ask):
+    status, said, _ = ask(CHAT, ASKED | {"top_logprobs": 2})
+    assert (status, said["error"]["param"]) == (400, "top_logprobs")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "said"),
+    [
+        (TEXT, {"n": 65, "prompt": ["1", "2"]}, "130 choices"),
+        (TEXT, {"best_of": 3}, "best_of is not supported"),
+        (TEXT, {"echo": True}, "echo is not supported"),
+        (TEXT, {"logprobs": 2}, "gives no such log-probabilities"),
+        (TEXT, {"prompt": ""}, "A prompt is empty"),
+        (TEXT, {"prompt": [[1], []]}, "A prompt is empty"),
+    ],
+)
+def test_what_is_not_supported_is_said(ask, path, fields, said):
+    status, answer, _ = ask(path, PROMPT | fields)
+    assert status == 400
+    assert said in answer["error"]["message"]
+
+
+def test_all_turns_of_a_conversation_go_by_its_beginning():
+    """Where its prefix is cached."""
+    system, asked, said = (ChatMessage(role, role) for role in ("system", "user", "assistant"))
+    first = _conversation([system, asked])
+    assert first == _conversation([system, asked, said, asked])
+    assert first != _conversation([asked])
+    assert _conversation([said]) == _conversation([said, system])  # without a question

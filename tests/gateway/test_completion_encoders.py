@@ -1,0 +1,102 @@
+"""The events of a stream: each `data:` line is a chunk that OpenAI's client parses."""
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types import Completion
+from openai.types.chat import ChatCompletionChunk
+
+from tts.gateway.openai.answers import AnswerEnd, AnswerPart, TokenLogs, usage_of
+from tts.gateway.openai.completion_encoders import DONE, ChatEncoder, TextEncoder
+from tts.gateway.openai.messages import CalledFunction, ToolCall
+from tts.gateway.openai.requests import Request, StreamOptions
+
+
+def encoder(kind=ChatEncoder, usage=False):
+    return kind("chat-1", Request(model='a "model"', stream_options=StreamOptions(usage)))
+
+
+def chunks(data, kind=ChatCompletionChunk):
+    *events, end = data.split(b"\n\n")
+    assert end == b""
+    assert all(event.startswith(b"data: ") and b"\n" not in event for event in events)
+    return [kind.model_validate(json.loads(event[6:]), strict=True) for event in events]
+
+
+@given(text=st.text(min_size=1), index=st.integers(0, 200), usage=st.booleans())
+def test_the_template_of_a_text_is_the_encoding_of_its_chunk(text, index, usage):
+    made = encoder(usage=usage)
+    role, chunk = chunks(made.events(AnswerPart(index, text)))
+    assert role.choices[0].delta.role == "assistant"
+    assert (chunk.choices[0].index, chunk.choices[0].delta.content) == (index, text)
+    assert chunk.model == 'a "model"'
+    assert [chunk] == chunks(made._chunk(index, made._delta(text)))
+
+
+@given(text=st.text(), index=st.integers(0, 200), usage=st.booleans())
+def test_a_chunk_of_a_text_has_the_reason_that_it_does_not_end(text, index, usage):
+    made = encoder(TextEncoder, usage)
+    raw = json.loads(made.events(AnswerPart(index, text))[6:])
+    assert raw["choices"] == [
+        {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+    ]
+    assert raw == json.loads(made._chunk(index, made._delta(text))[6:])
+
+
+def test_a_chat_is_told_part_by_part():
+    made = encoder(usage=True)
+    calls = [ToolCall(name, CalledFunction("add", "{}")) for name in "abc"]
+    role, thought = chunks(made.events(AnswerPart(reasoning="so")))
+    assert role.choices[0].delta.role == "assistant"
+    assert thought.choices[0].delta.reasoning_content == "so"
+    (progress,) = chunks(made.events(AnswerPart(tts={"steps": []})))
+    assert progress.tts == {"steps": []}
+    assert made.events(AnswerPart()) == b""
+    told = chunks(
+        made.events(AnswerPart(calls=calls[:2])) + made.events(AnswerPart(calls=calls[2:]))
+    )
+    assert [c.index for chunk in told for c in chunk.choices[0].delta.tool_calls] == [0, 1, 2]
+    end = AnswerEnd(usage_of(3, 4), {"gateway_ms": 1})
+    last = made.events(AnswerPart(finish="stop", end=end))
+    assert last.endswith(DONE)
+    finish, counted = chunks(last.removesuffix(DONE))
+    assert finish.choices[0].finish_reason == "stop"
+    assert (counted.usage.total_tokens, counted.choices) == (7, [])
+    assert counted.tts == {"gateway_ms": 1}
+
+
+@given(st.floats(max_value=0, width=32, allow_nan=False, allow_infinity=False))
+def test_log_probabilities_are_an_engines_in_few_digits(log_prob):
+    logs = TokenLogs(["a"], [log_prob])
+    (given_as,) = encoder(TextEncoder)._logprobs(logs)["token_logprobs"]
+    assert np.float32(given_as) == np.float32(log_prob)
+    assert len(repr(abs(given_as)).replace(".", "").partition("e")[0].strip("0")) <= 9
+    assert encoder()._logprobs(logs)["content"][0]["logprob"] == given_as
+
+
+def test_the_texts_of_tokens_have_their_places():
+    logs = TokenLogs(["ab", "", "c"], [-0.5] * 3, begin=5)
+    assert encoder(TextEncoder)._logprobs(logs)["text_offset"] == [5, 7, 7]
+
+
+def test_the_likeliest_tokens_have_the_token_itself_among_them():
+    top = [("b", -0.5), ("a", -1.0), ("b", -3.0)]
+    said = encoder(TextEncoder)._logprobs(TokenLogs(["c"], [-2.0], [top]))
+    assert said["token_logprobs"] == [-2.0]
+    assert said["top_logprobs"] == [{"c": -2.0, "b": -0.5, "a": -1.0}]
+    (entry,) = encoder()._logprobs(TokenLogs(["b"], [-0.5], [top]))["content"]
+    assert [(each["token"], each["logprob"]) for each in entry["top_logprobs"]] == top
+
+
+def test_a_text_completion_is_parsed_as_one():
+    made = encoder(TextEncoder)
+    end = AnswerEnd(usage_of(3, 4))
+    told = made.events(AnswerPart(0, "a", finish="stop", reasoning="so", end=end)).removesuffix(
+        DONE
+    )
+    raw = [json.loads(event[6:])["choices"][0]["text"] for event in told.split(b"\n\n")[:-1]]
+    assert raw == ["a", ""]
+    whole = made.whole([AnswerPart(0, "a", finish="stop")], end)
+    assert Completion.model_validate(json.loads(whole), strict=True).choices[0].text == "a"
