@@ -22,7 +22,6 @@ from typing import IO, Any
 
 from tts.build.errors import RunError
 from tts.runs.checks import check_run
-from tts.runs.durable import make_folder, replacing
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import (
     AnyEvent,
@@ -33,6 +32,7 @@ from tts.runs.events import (
     Session,
     Used,
 )
+from tts.runs.files import make_folder, replacing
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES, Engine, EngineRequest

@@ -22,9 +22,8 @@ from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
-from .durable import make_folder
 from .events import EngineName
-from .files import open_file
+from .files import make_folder, open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
 from .state import session_begins

@@ -22,11 +22,10 @@ from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
-from tts.runs.checksums import Chain
 from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, Session, encode
 from tts.runs.folder import EVENTS, read_config, read_json, write_json
-from tts.runs.log import read_events
+from tts.runs.log import ChecksumChain, read_events
 
 WANTED = RunConfig(
     deployment_source="tiny",
@@ -53,7 +52,7 @@ def seal(run):
 
 
 def rewrite_log(run, change):
-    chain, events = Chain(), list(read_events(run))
+    chain, events = ChecksumChain(), list(read_events(run))
     lines = (chain.seal(encode(event)) for event in map(change, events) if event)
     (run / EVENTS).write_bytes(b"".join(lines))
 

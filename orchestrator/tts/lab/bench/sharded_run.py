@@ -21,7 +21,7 @@ import msgspec
 from tts.build.errors import ConfigError, RunError, TtsError
 from tts.build.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
-from tts.runs.checks import check_complete, write_summary
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished, refuse_begun
 from tts.runs.lock import locked
@@ -165,7 +165,6 @@ def _read(folder: Path) -> _Part:
             f"The run in {folder} (shard {config.shard}) has not finished.",
             hint=f"Continue it first: tts bench --resume {folder}",
         )
-    check_complete(folder, config.problem_ids)
     return _Part(folder, Shard.parse(config.shard), config)
 
 

@@ -23,7 +23,7 @@ from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
 from tts.runs.files import refuse_link
-from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
+from tts.runs.folder import Json, damaged, read_json, refuse_begun, write_json, writing
 
 from ..tuning.result import RESULT
 from .cells import Form, Step
@@ -90,11 +90,9 @@ def is_study(folder: Path) -> bool:
 def read_study(folder: Path) -> StudyConfig:
     """The configuration of the study in a folder; raises RunError."""
     data = read_json(folder / STUDY, f"{folder} holds no study")
-    try:
+    with writing(folder):
         for file in (load_file(folder), pilot_folder(folder)):
             refuse_link(file.parent)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
     try:
         config = msgspec.convert(data, StudyConfig)
     except msgspec.ValidationError as error:
@@ -133,8 +131,6 @@ def load_file(folder: Path) -> Path:
 
 
 def _write(folder: Path, name: str, data: dict[str, Any]) -> None:
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / name, data)
-    except OSError as error:
-        raise cannot_write(folder, error) from error

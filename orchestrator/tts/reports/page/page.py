@@ -15,7 +15,7 @@ from tts.build.errors import RunError
 from tts.lab.study.advice import Advice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
-from tts.runs.durable import write_whole
+from tts.runs.files import write_whole
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
