@@ -18,15 +18,6 @@ def quantile(values: Iterable[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def fraction(flags: Iterable[bool | None]) -> float | None:
-    """Fraction of true flags, to four digits; None counts as false. None without flags."""
-    count = right = 0
-    for flag in flags:
-        count += 1
-        right += bool(flag)
-    return round(right / count, 4) if count else None
-
-
 def rounded(value: float | None, digits: int) -> float | None:
     """`round` that lets None through."""
     return None if value is None else round(value, digits)

@@ -57,7 +57,7 @@ def test_what_cannot_be_simulated_is_refused(tmp_path):
     for strategy in ("auto", "adaptive-vote"):  # which would go on as if no two answers agreed
         with pytest.raises(ConfigError, match=f"{strategy} cannot be simulated"):
             scenario_of(replace(WANTED, strategy=strategy), ())
-    with pytest.raises(TtsError, match="nothing to replay"):
+    with pytest.raises(TtsError, match="holds no run"):
         scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
 
 
