@@ -1,16 +1,18 @@
 """The log survives kills; its one reader refuses by name what it cannot read."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 from tests.runs.logs import log_bytes
 
 from tts.build.errors import RunError
+from tts.runs import log as module
 from tts.runs.events import VERSION, ProblemStarted, Session, Used, encode
 from tts.runs.files import open_file
 from tts.runs.folder import EVENTS, create_run
-from tts.runs.log import RunLog, read_events
+from tts.runs.log import RunLog, read_events, surroundings
 
 
 def test_events_come_back_as_written(tmp_path):
@@ -137,3 +139,20 @@ def test_a_full_disk_is_a_sentence_and_names_the_way_on(tmp_path, monkeypatch):
     assert f"tts bench --resume {tmp_path}" in str(caught.value)
     with pytest.raises(RunError, match="No space left"):
         log.close()
+
+
+def test_a_session_says_versions_and_machine(tmp_path):
+    with RunLog(tmp_path):
+        pass
+    (session,) = read_events(tmp_path)
+    assert session.made_with == surroundings()
+    assert session.made_with["python"] == platform.python_version()
+    assert set(session.made_with) == {"tts", "python", "system", "processors"}
+
+
+def test_sources_that_nobody_installed_have_no_version(monkeypatch):
+    def missing(name):
+        raise module.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version_of", missing)
+    assert surroundings()["tts"] == "unknown"
