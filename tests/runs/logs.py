@@ -14,13 +14,13 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
-    Session,
+    SessionBegan,
     Used,
     encode,
 )
 from tts.runs.log import ChecksumChain
 
-SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+SESSION = SessionBegan(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
 
 
 def log_bytes(*events):

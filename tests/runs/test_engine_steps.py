@@ -21,7 +21,7 @@ from tts.runs.engine_steps import (
     steps_file,
     steps_of_run,
 )
-from tts.runs.events import VERSION, Session
+from tts.runs.events import VERSION, SessionBegan
 from tts.runs.folder import EVENTS
 
 METRICS = """
@@ -130,8 +130,8 @@ def test_metrics_of_another_kind_say_nothing_of_the_engines():
 def resumed(tmp_path: Path) -> Path:
     """A run of two sessions, of which the first went on for 10 s."""
     first, second = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
-    events = [Session(t=0.0, time=first, version=VERSION), started("a", 10.0)]
-    events += [Session(t=0.0, time=second, version=VERSION), started("b", 1.0)]
+    events = [SessionBegan(t=0.0, time=first, version=VERSION), started("a", 10.0)]
+    events += [SessionBegan(t=0.0, time=second, version=VERSION), started("b", 1.0)]
     (tmp_path / EVENTS).write_bytes(log_bytes(*events))
     for session, times in ((first, (1.0, 2.0)), (second, (0.5,))):
         log = StepLog(tmp_path, "generator", StepSession(session=session, sampled=False))

@@ -19,7 +19,7 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
-    Session,
+    SessionBegan,
     Used,
 )
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
@@ -119,7 +119,7 @@ def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory,
 def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
     used = Used(t=0.5, problem="a", node=(0,))
     events = [
-        Session(t=0.0, time="now", version=VERSION),
+        SessionBegan(t=0.0, time="now", version=VERSION),
         ProblemStarted(t=0.1, problem="before", question="?"),
         solved("before"),
         ProblemStarted(t=1.1, problem="a", question="?"),
@@ -141,7 +141,7 @@ def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
 
 @pytest.mark.parametrize("name", ["a", "stranger"])
 def test_a_second_solution_or_that_of_a_stranger_counts_as_damage(tmp_path, name):
-    session = Session(t=0.0, time="now", version=VERSION)
+    session = SessionBegan(t=0.0, time="now", version=VERSION)
     folder = write(tmp_path / "run", log_bytes(session, solved("a"), solved(name, 5.0)))
     if name == "a":
         with pytest.raises(RunError, match="'a' was solved twice") as caught:

@@ -19,7 +19,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | requests, token_requests | requests and their order; the same with token ids |
 | measures, measured_run, named_measures | all that is measured of a run, and the table of it |
 | summary | summary.json, typed: made from the measures, and read back |
-| speculation | what became of expansions that were sent ahead |
+| sent_ahead | what became of expansions that were sent ahead |
 | calibration | how well scores tell right completions from wrong ones |
 | paged_cache | what a KV cache of any size makes of a run's requests |
 | compare, pairs, curves | runs side by side; problem by problem; accuracy over n |

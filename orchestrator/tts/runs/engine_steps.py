@@ -22,7 +22,7 @@ from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
-from .events import EngineName, Session
+from .events import EngineName, SessionBegan
 from .files import make_folder, open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
@@ -163,7 +163,7 @@ def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
         if isinstance(line, StepSession):
             if not begins:
                 timed = end_to_end(read_events(folder))
-                begins = {event.time: begin for begin, event in timed if isinstance(event, Session)}
+                begins = {each.time: at for at, each in timed if isinstance(each, SessionBegan)}
             began = begins.get(line.session, 0.0)
         else:
             yield msgspec.structs.replace(line, t=began + line.t)

@@ -32,7 +32,7 @@ import msgspec
 
 from tts.build.errors import RunDamaged, RunError
 
-from .events import VERSION, AnyEvent, Event, Session, decode, encode
+from .events import VERSION, AnyEvent, Event, SessionBegan, decode, encode
 from .files import open_file, replacing, sync_folder
 from .folder import EVENTS, cannot_write, input_checksums, writing
 
@@ -116,13 +116,13 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
         raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def first_session(folder: Path) -> Session | None:
+def first_session(folder: Path) -> SessionBegan | None:
     """How a log begins; None if there is none, or if it does not begin with a session.
 
     Raises RunDamaged if its first line is damaged, and RunError as `read_events` does.
     """
     first = next(read_events(folder), None)
-    return first if isinstance(first, Session) else None
+    return first if isinstance(first, SessionBegan) else None
 
 
 def _event(line: bytes, folder: Path, number: int, chain: ChecksumChain) -> AnyEvent:
@@ -136,7 +136,7 @@ def _event(line: bytes, folder: Path, number: int, chain: ChecksumChain) -> AnyE
         raise _damage(where, what, folder) from error
     except (ValueError, RecursionError) as error:
         raise _damage(where, f"is not JSON: {error}", folder) from error
-    if isinstance(event, Session) and event.version != VERSION:
+    if isinstance(event, SessionBegan) and event.version != VERSION:
         raise RunError(
             f"{where}: the log has schema version {event.version}; this version of tts reads "
             f"version {VERSION} alone.",
@@ -193,7 +193,7 @@ class RunLog:
         self.time = datetime.now(UTC).isoformat()
         """The wall-clock time at which this session began, ISO 8601."""
         self.write(
-            Session(
+            SessionBegan(
                 t=self.clock(),
                 time=self.time,
                 version=VERSION,

@@ -16,11 +16,11 @@ from typing import Self
 
 from tts.search import NodePath
 
-from .calibration import Calibration
+from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
 from .records import ENGINES, Engine, EngineRequest
 from .requests import request_of
-from .speculation import Speculation
+from .sent_ahead import SpeculationOutcome
 from .state import ProblemState, RunState, WorkCounts
 
 
@@ -162,7 +162,7 @@ class Measures:
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
         """The work of each of several servers, by address; empty where there was one."""
-        self.speculation = Speculation()
+        self.speculation = SpeculationOutcome()
         self.lost_tokens = 0
         """Generated tokens for which budgets had no room."""
         self._idle_s: dict[Engine, dict[str, float]] = {
@@ -170,7 +170,7 @@ class Measures:
         }
         self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
-        self.calibration = Calibration()
+        self.calibration = ScoreCalibration()
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
         }

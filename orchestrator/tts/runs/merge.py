@@ -12,7 +12,17 @@ import msgspec
 
 from tts.build.errors import RunDamaged
 
-from .events import VERSION, Event, Finished, Idle, Request, Resources, Scored, Session, encode
+from .events import (
+    VERSION,
+    Event,
+    Finished,
+    Idle,
+    RequestEnded,
+    Resources,
+    Scored,
+    SessionBegan,
+    encode,
+)
 from .files import replacing
 from .folder import EVENTS, input_checksums, writing
 from .log import ChecksumChain, read_events
@@ -27,7 +37,7 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     so here. What says no server yet gets its shard's name as one.
     """
     sessions = {
-        name: [event for event in read_events(path) if isinstance(event, Session)]
+        name: [event for event in read_events(path) if isinstance(event, SessionBegan)]
         for name, path in shards.items()
     }
     firsts = [of_shard[0] for of_shard in sessions.values() if of_shard]
@@ -71,7 +81,7 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
     offset = 0.0
     session = 0
     for event in read_events(path):
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             offset = (event.began - began).total_seconds()
             session += 1
             continue
@@ -81,7 +91,7 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
             for field in (("t",) if cached else _TIMES)
             if hasattr(event, field)
         }
-        if isinstance(event, Request | Scored | Idle) and not (event.server or cached):
+        if isinstance(event, RequestEnded | Scored | Idle) and not (event.server or cached):
             changes["server"] = name
         yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
 

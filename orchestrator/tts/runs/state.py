@@ -31,7 +31,7 @@ from .events import (
     ProblemStarted,
     Resources,
     Scored,
-    Session,
+    SessionBegan,
     Used,
     problem_of,
 )
@@ -48,7 +48,7 @@ class RunClock:
 
     def advance(self, event: Event) -> None:
         """Take in the next event."""
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             self.began = self.wall_s
         else:
             self.wall_s = max(self.wall_s, self.began + event.t)
@@ -224,7 +224,7 @@ class RunState(RunClock):
         What comes of a problem after its solution counts for the run, and changes no problem.
         """
         self.advance(event)
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             self.sessions += 1
             self.limits = event.limits or self.limits
             self.finished = False

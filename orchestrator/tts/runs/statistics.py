@@ -64,7 +64,7 @@ def half_width(share: float, count: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """A mean of paired differences (one minus other)."""
 
     mean: float
@@ -85,14 +85,14 @@ class Difference:
         return low > 0 or high < 0
 
 
-def paired(differences: Sequence[float]) -> Difference | None:
+def paired(differences: Sequence[float]) -> PairedDifference | None:
     """The mean of paired differences; None without any."""
     count = len(differences)
     if not count:
         return None
     mean = math.fsum(differences) / count
     variance = math.fsum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
-    return Difference(mean, math.sqrt(variance / count), count)
+    return PairedDifference(mean, math.sqrt(variance / count), count)
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

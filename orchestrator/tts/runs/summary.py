@@ -17,7 +17,7 @@ from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
 from .config import RunConfig
-from .events import AnyEvent, Count
+from .events import AnyEvent, LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
 from .statistics import quantile, rounded
@@ -43,11 +43,11 @@ class Latency(msgspec.Struct, frozen=True):
 class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Expansions that were sent before their search asked for them, and what became of them."""
 
-    sent: Count
-    answered: Count = 0
-    used: Count
+    sent: LoggedCount
+    answered: LoggedCount = 0
+    used: LoggedCount
     """Their search asked for these in the end."""
-    cancelled: dict[str, Count]
+    cancelled: dict[str, LoggedCount]
     """By reason."""
     hit_rate: Share | None
     """Used over sent; None where none was sent."""
@@ -62,11 +62,11 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     not see them.
     """
 
-    unused_tokens: Count
+    unused_tokens: LoggedCount
     """Tokens of speculative answers that were never asked for."""
     share: Share | None
     """Of all generated tokens; None where there are none."""
-    lost_tokens: Count = 0
+    lost_tokens: LoggedCount = 0
     """Tokens of answers for which the budget of their problem had no room; missing if there are
     none."""
 
@@ -74,15 +74,15 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one of several servers did."""
 
-    generated_tokens: Count = 0
-    generator_requests: Count = 0
-    verifier_requests: Count = 0
+    generated_tokens: LoggedCount = 0
+    generator_requests: LoggedCount = 0
+    verifier_requests: LoggedCount = 0
 
 
 class LevelResults(msgspec.Struct, frozen=True):
     """The judged problems of one level."""
 
-    problems: Count
+    problems: LoggedCount
     accuracy: Share | None
 
 
@@ -92,26 +92,26 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A field with a default is missing where its documentation says so.
     """
 
-    problems: Count
+    problems: LoggedCount
     """Solved problems."""
-    judged: Count | None = None
+    judged: LoggedCount | None = None
     """How many of them have a reference; missing if all have."""
     accuracy: Share | None
     """Share of the judged problems that the run's own vote has right."""
     wall_s: Number
     """Seconds of searching, all sessions together: no server start, no model load."""
     problems_per_s: Number | None
-    generated_tokens: Count
+    generated_tokens: LoggedCount
     """Tokens of all answers of the generator."""
     tokens_per_s: Number | None
     """Generated tokens over the wall time."""
-    generator_calls: Count
+    generator_calls: LoggedCount
     """Answered requests to the generator."""
-    verifier_calls: Count
+    verifier_calls: LoggedCount
     """Answered requests to the verifier."""
-    verifier_cached: Count
+    verifier_cached: LoggedCount
     """Scores that needed no request."""
-    verifier_tokens: Count
+    verifier_tokens: LoggedCount
     """Prompt tokens of the requests to the verifier."""
     mean_in_flight: MeanInFlight
     servers: dict[str, ServerCounts] | None = None
@@ -124,7 +124,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strategy: str
     schedule: str
     seed: int
-    n: Count | None
+    n: LoggedCount | None
     """Completions of a problem; None of a program's own search."""
     vote: Vote
     """The rule that chooses the answers."""
@@ -138,18 +138,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass_at_n: Share | None
     """Share of the judged problems that have a right completion."""
     accuracy_by_level: dict[str, LevelResults]
-    undecided: Count
+    undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
-    sessions: Count
+    sessions: LoggedCount
     tree_digest: str
     """One hash over every problem's tree and answers."""
     questions: str
     """One hash over every problem's id and question: equal where the same was asked."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
-    limited: dict[Limit, Count] | None = None
+    limited: dict[Limit, LoggedCount] | None = None
     """How many searches each limit ended; missing in runs without limits."""
-    unanswered: Count | None = None
+    unanswered: LoggedCount | None = None
     """How many of these have no answer; missing in runs without limits."""
     fitted_to: dict[str, int | float] | None = None
     """The mean cost of a problem to which n was fitted; missing where it was not."""

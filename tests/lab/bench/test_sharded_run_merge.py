@@ -16,7 +16,7 @@ from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import Finished, ProblemSolved, Resources, Session
+from tts.runs.events import Finished, ProblemSolved, Resources, SessionBegan
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
@@ -101,8 +101,8 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
         (shard / "events.jsonl").write_bytes(log_bytes(*events))
         write_summary(shard, summary.to_json())
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
-    assert [type(event) for event in events].count(Session) == 1
-    assert isinstance(events[0], Session)
+    assert [type(event) for event in events].count(SessionBegan) == 1
+    assert isinstance(events[0], SessionBegan)
     assert isinstance(events[-1], Finished)
     late = {event.problem for event in events if isinstance(event, ProblemSolved) and event.t >= 30}
     assert late == set(read_config(shards[1])["problem_ids"])

@@ -12,13 +12,13 @@ from tts.lab.tuning.analysis import levels
 from tts.lab.tuning.measure import (
     LEAST_ROUNDS,
     ROUNDS,
+    LoadSample,
     Measured,
-    Sample,
     measure,
     measure_load,
     send_all,
 )
-from tts.lab.tuning.requests import Loadable, LoadRequest
+from tts.lab.tuning.recorded_requests import Loadable, LoadRequest
 
 
 class Batching:
@@ -69,8 +69,8 @@ def test_a_budget_of_tokens_holds_but_for_one_that_is_larger():
 
 
 def test_requests_that_never_fill_the_loop_measure_nothing():
-    assert looped([Batching(1.0, 0.0).request(1)], 8) == Sample(8, 0.0, 0.0, 0.0)
-    assert looped([], 8) == Sample(8, 0.0, 0.0, 0.0)
+    assert looped([Batching(1.0, 0.0).request(1)], 8) == LoadSample(8, 0.0, 0.0, 0.0)
+    assert looped([], 8) == LoadSample(8, 0.0, 0.0, 0.0)
 
 
 def measured(seconds, step_s=1.0, each_s=0.1, loads=(1, 2, 4)):

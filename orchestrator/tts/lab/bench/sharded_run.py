@@ -115,7 +115,7 @@ def _ray(processes: int) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ShardRun:
     folder: Path
     shard: Shard
     config: RunConfig
@@ -150,7 +150,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def _read(folder: Path) -> _Part:
+def _read(folder: Path) -> _ShardRun:
     config = read_run_config(folder)
     if config.shard is None:
         raise RunError(
@@ -162,10 +162,10 @@ def _read(folder: Path) -> _Part:
             f"The run in {folder} (shard {config.shard}) has not finished.",
             hint=f"Continue it first: tts bench --resume {folder}",
         )
-    return _Part(folder, Shard.parse(config.shard), config)
+    return _ShardRun(folder, Shard.parse(config.shard), config)
 
 
-def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
+def _whole(parts: Sequence[_ShardRun]) -> Sequence[_ShardRun]:
     """The parts, if they are each shard of one run once; raises RunError."""
     first = parts[0]
     for part in parts[1:]:

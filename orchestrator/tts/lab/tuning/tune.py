@@ -30,8 +30,13 @@ from ..campaign import Campaign, require_engines
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .requests import RecordedRequests, loadable_generator, loadable_verifier, recorded_requests
-from .result import RESULT, to_json
+from .recorded_requests import (
+    RecordedRequests,
+    loadable_generator,
+    loadable_verifier,
+    recorded_requests,
+)
+from .tune_file import RESULT, to_json
 
 PROBLEMS = 8
 """Problems of the run that is recorded where none is given."""

@@ -14,13 +14,13 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign as runs
 from tts.lab.observer import Observer
-from tts.lab.study import campaign, plan
-from tts.lab.study.campaign import begun_study, resume_study, run_study
+from tts.lab.study import study_plan, study_run
 from tts.lab.study.cells import QUICK, Form
 from tts.lab.study.folder import StudyConfig, create_study, load_file, run_folder
 from tts.lab.study.kv_memory import divided
 from tts.lab.study.measure import measure
-from tts.lab.study.plan import limits_digest
+from tts.lab.study.study_plan import limits_digest
+from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import StudyReport
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
@@ -77,7 +77,7 @@ def scene(monkeypatch):
     monkeypatch.setattr(runs, "AsyncSession", session)
     for name in ("require_current", "build_if_quick"):  # nobody has built them
         monkeypatch.setattr(runs, name, lambda spec, say=None: None)
-    monkeypatch.setattr(campaign, "render_repository", lambda spec: None)
+    monkeypatch.setattr(study_run, "render_repository", lambda spec: None)
     return seen
 
 
@@ -205,9 +205,9 @@ def test_a_study_goes_on_with_what_ran_its_engines(checkout, tmp_path, server):
 
 def test_engines_without_a_server_are_opened_anew_though_a_server_runs(checkout, monkeypatch):
     spec = load_deployment(checkout / "own.yaml")
-    monkeypatch.setattr(plan, "find_server", lambda spec: "unix:/somewhere")
-    assert not plan.can_restart(spec)
-    assert plan.can_restart(spec.served_by("embedded"))
+    monkeypatch.setattr(study_plan, "find_server", lambda spec: "unix:/somewhere")
+    assert not study_plan.can_restart(spec)
+    assert study_plan.can_restart(spec.served_by("embedded"))
 
 
 def test_a_study_goes_on_from_a_checkout_that_has_moved(study, checkout):
