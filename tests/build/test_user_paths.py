@@ -14,7 +14,7 @@ from tts.build.spec import load_deployment
 from tts.build.user_paths import is_closed, is_folder, is_there
 from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
-from tts.lab.tuning.result import read_fits
+from tts.lab.tuning.tune_file import read_fits
 from tts.runs.folder import has_begun, has_finished, refuse_begun
 from tts.runs.lock import locked
 from tts.runs.measured_run import expand_groups

@@ -26,7 +26,7 @@ from tts.cli.json_output import plain
 from tts.gateway.database import database_file
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
-from tts.lab.study.plan import limits_digest
+from tts.lab.study.study_plan import limits_digest
 from tts.lab.tuning import tune as tuning
 from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import Measured

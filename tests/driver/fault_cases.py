@@ -30,8 +30,8 @@ from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events
-from tts.runs.checksums import Chain
 from tts.runs.folder import EVENTS
+from tts.runs.log import ChecksumChain
 from tts.runs.resume import read_resume_point, resumed_work
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Expand, Fate, Generated, Score, Scored, Stop, Thought, node_seed
@@ -333,7 +333,7 @@ class Session:
     def save(self, *, most=None):
         """What the log holds after a session, read as a resumed run reads it."""
         with tempfile.TemporaryDirectory() as folder:
-            chain = Chain()
+            chain = ChecksumChain()
             lines = [chain.seal(events.encode(event)) for event in self.events[:most]]
             Path(folder, EVENTS).write_bytes(b"".join(lines))
             return read_resume_point(Path(folder), "best")

@@ -3,7 +3,7 @@
 import pytest
 
 from tts.driver import policy_of
-from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.published_pairs import simulated_deployment
 
 
 @pytest.mark.parametrize(("gpus", "shared"), [(1, True), (2, False)])

@@ -15,9 +15,9 @@ from tests.end_to_end.commands import summary
 from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.lab.observer import Observer
-from tts.lab.study.campaign import run_study
 from tts.lab.study.cells import Form
 from tts.lab.study.measure import measure
+from tts.lab.study.study_run import run_study
 from tts.runs.folder import read_json, write_json
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server

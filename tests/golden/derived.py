@@ -38,12 +38,12 @@ from tts.gateway.safety import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
-from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
-from tts.lab.study.plan import limits_digest
-from tts.lab.tuning.requests import recorded_requests
-from tts.lab.tuning.result import read_fits
+from tts.lab.study.study_plan import limits_digest
+from tts.lab.study.study_run import finished_study
+from tts.lab.tuning.recorded_requests import recorded_requests
+from tts.lab.tuning.tune_file import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare, read_rows

@@ -26,8 +26,8 @@ import shutil
 from pathlib import Path
 
 from tts.runs.checks import write_summary
-from tts.runs.checksums import Chain
 from tts.runs.folder import EVENTS, SUMMARY
+from tts.runs.log import ChecksumChain
 
 HERE = Path(__file__).parent
 FOLDERS, EXPECTED = HERE / "folders", HERE / "expected"
@@ -64,7 +64,7 @@ def unpacked(name, where, change=bytes):
 
 def _sealed(log):
     """The lines of a log with their checksums, but for those that are no JSON."""
-    chain = Chain()
+    chain = ChecksumChain()
     for line in log.splitlines(keepends=True):
         try:
             json.loads(line)

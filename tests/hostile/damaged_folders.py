@@ -31,9 +31,9 @@ from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.checks import read_summary_fields, write_summary
-from tts.runs.checksums import Chain
 from tts.runs.config import RunConfig
 from tts.runs.events import decode, encode
+from tts.runs.log import ChecksumChain
 from tts.runs.run import Run
 from tts.session import AsyncSession
 
@@ -210,7 +210,7 @@ def lose_problems(folder: Path, other: Path, numbers: random.Random) -> None:
     events = [decode(line) for line in log.read_bytes().splitlines()]
     names = sorted({event.problem for event in events if hasattr(event, "problem")})
     lost = numbers.sample(names, numbers.randint(1, len(names)))
-    chain = Chain()
+    chain = ChecksumChain()
     kept = [event for event in events if getattr(event, "problem", None) not in lost]
     log.write_bytes(b"".join(chain.seal(encode(event)) for event in kept))
     if numbers.random() < 0.5:

@@ -14,7 +14,7 @@ from tests.runs.runs import row_of
 
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
 from tts.reports.comparison import tables

@@ -2,7 +2,6 @@
 
 from hypothesis import strategies as st
 
-from tts.runs.checksums import Chain
 from tts.runs.events import (
     VERSION,
     Cancelled,
@@ -15,17 +14,18 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
-    Session,
+    SessionBegan,
     Used,
     encode,
 )
+from tts.runs.log import ChecksumChain
 
-SESSION = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+SESSION = SessionBegan(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
 
 
 def log_bytes(*events):
     """A log of these events; bytes are lines that are no events."""
-    chain = Chain()
+    chain = ChecksumChain()
     lines = []
     for event in events:
         if isinstance(event, bytes):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import solved
 
-from tts.runs.calibration import Calibration
+from tts.runs.calibration import ScoreCalibration
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 
 SCORES = st.lists(st.integers(0, 100).map(lambda score: score / 100), max_size=12)
@@ -15,7 +15,7 @@ GROUPS = (LoggedAnswer("1", True), LoggedAnswer("2", False))
 
 
 def calibration_of(right, wrong, **fields):
-    found = Calibration()
+    found = ScoreCalibration()
     scored = [(score, 0) for score in right] + [(score, 1) for score in wrong]
     completions = tuple(LoggedCompletion((i,), *pair) for i, pair in enumerate(scored))
     fields = {"correct": {}, "groups": GROUPS, "completions": completions} | fields

@@ -19,7 +19,7 @@ from tts.runs.events import (
     ProblemStarted,
     Resources,
     Scored,
-    Session,
+    SessionBegan,
     Used,
     decode,
     encode,
@@ -54,7 +54,7 @@ THOUGHTS = st.lists(
     max_size=3,
 ).map(tuple)
 EVENTS = st.one_of(
-    st.builds(Session, t=SECONDS, time=TEXTS, version=COUNTS, limits=st.none() | PAIRS),
+    st.builds(SessionBegan, t=SECONDS, time=TEXTS, version=COUNTS, limits=st.none() | PAIRS),
     st.builds(ProblemStarted, t=SECONDS, problem=TEXTS, question=TEXTS),
     st.builds(Generated, **REQUEST, kind=KINDS, tokens=COUNTS, thoughts=THOUGHTS.map(logged)),
     st.builds(

@@ -1,16 +1,18 @@
 """The log survives kills; its one reader refuses by name what it cannot read."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 from tests.runs.logs import log_bytes
 
 from tts.build.errors import RunError
-from tts.runs.events import VERSION, ProblemStarted, Session, Used, encode
+from tts.runs import log as module
+from tts.runs.events import VERSION, ProblemStarted, SessionBegan, Used, encode
 from tts.runs.files import open_file
 from tts.runs.folder import EVENTS, create_run
-from tts.runs.log import RunLog, read_events
+from tts.runs.log import RunLog, read_events, surroundings
 
 
 def test_events_come_back_as_written(tmp_path):
@@ -23,7 +25,7 @@ def test_events_come_back_as_written(tmp_path):
         for event in written:
             log.write(event)
     session, *events = read_events(tmp_path / "run")
-    assert isinstance(session, Session)
+    assert isinstance(session, SessionBegan)
     assert session.version == VERSION
     assert events == written
 
@@ -77,13 +79,13 @@ def test_a_line_cut_short_by_a_kill_is_dropped_and_the_log_goes_on(tmp_path, cut
     file = tmp_path / EVENTS
     os.truncate(file, file.stat().st_size - cut)
     session, *rest = read_events(tmp_path)
-    assert isinstance(session, Session)
+    assert isinstance(session, SessionBegan)
     assert rest == [kept]
     after = Used(t=3.0, problem="after", node=())
     with RunLog(tmp_path) as log:
         log.write(after)
     kinds = [type(event) for event in read_events(tmp_path)]
-    assert kinds == [Session, ProblemStarted, Session, Used]
+    assert kinds == [SessionBegan, ProblemStarted, SessionBegan, Used]
     assert list(read_events(tmp_path))[-1] == after
 
 
@@ -113,7 +115,7 @@ def test_a_line_that_is_no_event_is_named(tmp_path, line, said):
 
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
 def test_a_log_of_another_version_is_refused_by_its_number(tmp_path, version):
-    other = Session(t=0.0, time="2030-01-01T00:00:00+00:00", version=version)
+    other = SessionBegan(t=0.0, time="2030-01-01T00:00:00+00:00", version=version)
     (tmp_path / EVENTS).write_bytes(encode(other) + b'\n{"event":"melted","t":1}\n')
     with pytest.raises(RunError, match=rf"schema version {version}; .* version {VERSION} alone"):
         list(read_events(tmp_path))
@@ -137,3 +139,20 @@ def test_a_full_disk_is_a_sentence_and_names_the_way_on(tmp_path, monkeypatch):
     assert f"tts bench --resume {tmp_path}" in str(caught.value)
     with pytest.raises(RunError, match="No space left"):
         log.close()
+
+
+def test_a_session_says_versions_and_machine(tmp_path):
+    with RunLog(tmp_path):
+        pass
+    (session,) = read_events(tmp_path)
+    assert session.made_with == surroundings()
+    assert session.made_with["python"] == platform.python_version()
+    assert set(session.made_with) == {"tts", "python", "system", "processors"}
+
+
+def test_sources_that_nobody_installed_have_no_version(monkeypatch):
+    def missing(name):
+        raise module.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version_of", missing)
+    assert surroundings()["tts"] == "unknown"

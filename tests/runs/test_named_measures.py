@@ -7,7 +7,7 @@ from tests.runs.logs import LOGS, SESSION, expansion, scoring, solved, started, 
 from tests.runs.measures_page import PAGE, page_as_it_should_be, sections_of
 from tests.runs.runs import run_of
 
-from tts.runs.events import VERSION, Session
+from tts.runs.events import VERSION, SessionBegan
 from tts.runs.named_measures import MEASURES, named_measures
 
 
@@ -53,7 +53,7 @@ def test_useful_tokens_are_at_most_all_tokens_also_per_second(log):
 
 def test_the_measures_of_a_small_run():
     log = [
-        Session(t=0.0, time="", version=VERSION, limits=(4, 40)),
+        SessionBegan(t=0.0, time="", version=VERSION, limits=(4, 40)),
         started("a", 0.0),
         expansion([0], 0.0, 2.0, tokens=10),
         scoring([0], 2.0, 3.0, load=20),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring
 
-from tts.runs.events import Cancelled, Generated, Prefetched, Scored, Session
+from tts.runs.events import Cancelled, Generated, Prefetched, Scored, SessionBegan
 from tts.runs.records import ENGINES, EngineRequest
 from tts.runs.requests import InOrderOfSending, occupancy, requests_of
 from tts.runs.state import end_to_end
@@ -43,10 +43,10 @@ def test_a_cancelled_prompt_was_sent_to_the_generator():
 def test_sessions_have_no_gaps_and_do_not_overlap(events):
     ends, began = 0.0, 0.0
     for at, event in end_to_end(events):
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             began = ends
         assert at == began
-        ends = max(ends, at + (0.0 if isinstance(event, Session) else event.t))
+        ends = max(ends, at + (0.0 if isinstance(event, SessionBegan) else event.t))
 
 
 def test_sessions_lie_end_to_end():
@@ -79,7 +79,7 @@ def test_a_window_restores_the_order_of_what_was_outlasted_by_fewer(delays, wind
 def test_the_mean_occupancy_is_the_requests_durations_over_the_wall(events, slices):
     events = [SESSION, *events]
     wall = max(
-        (at + event.t for at, event in end_to_end(events) if not isinstance(event, Session)),
+        (at + event.t for at, event in end_to_end(events) if not isinstance(event, SessionBegan)),
         default=0.0,
     )
     loads = occupancy(requests_of(events), wall, slices)

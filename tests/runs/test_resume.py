@@ -1,17 +1,30 @@
 """What is read back of an interrupted run."""
 
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.runs.logs import log_bytes
 from tests.runs.recorded import RECORDED
 
+from tts.build.errors import RunError
 from tts.runs.events import (
+    VERSION,
+    Finished,
     Generated,
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
     Scored,
+    SessionBegan,
+    Used,
 )
-from tts.runs.folder import create_run
+from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
 from tts.runs.log import RunLog, read_events
-from tts.runs.resume import ResumePoint, read_resume_point, resumed_work
+from tts.runs.resume import ResumePoint, read_resume_point, repair_log, resumed_work
 from tts.search import ResumedWork, Stop, Thought
 
 
@@ -61,3 +74,107 @@ def test_a_finished_run_leaves_nothing_to_do():
     solved = [event for event in read_events(RECORDED) if isinstance(event, ProblemSolved)]
     assert point == ResumePoint({each.problem: each.correct["weighted"] for each in solved}, {})
     assert point.solved
+
+
+LINES = (RECORDED / EVENTS).read_bytes().splitlines(keepends=True)
+PROBLEMS = read_config(RECORDED)["problem_ids"]
+DAMAGES = (
+    lambda line: b"\x00" * (len(line) - 1) + b"\n",
+    lambda line: line[: len(line) // 2],  # joined with the next one
+    lambda line: line[: len(line) // 2] + b"\n",
+    lambda line: line.replace(b'"event":', b'"what":'),
+    lambda line: line.replace(b'"problem":', b'"name":'),
+    lambda line: b"[" * 100_000 + b"\n",
+)
+
+
+def write(folder, content):
+    folder.mkdir(exist_ok=True)
+    (folder / EVENTS).write_bytes(content)
+    return folder
+
+
+def solved(name, t=1.0):
+    return ProblemSolved(
+        t=t, problem=name, answers={}, correct=None, any_correct=None, tree_digest=name, groups=()
+    )
+
+
+@given(st.dictionaries(st.integers(0, len(LINES) - 2), st.sampled_from(DAMAGES), max_size=4))
+def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory, damages):
+    damaged = [damages.get(i, bytes)(line) for i, line in enumerate(LINES)]
+    folder = write(tmp_path_factory.mktemp("run"), b"".join(damaged))
+    before = (folder / EVENTS).read_bytes()
+    repaired = repair_log(folder, PROBLEMS)
+    if not damages:
+        assert repaired is None
+        assert (folder / EVENTS).read_bytes() == before
+        return
+    assert repaired.copy.read_bytes() == before
+    assert repaired.lines == min(damages)
+    assert (folder / EVENTS).read_bytes() == b"".join(LINES[: min(damages)])
+    assert repair_log(folder, PROBLEMS) is None
+
+
+def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
+    used = Used(t=0.5, problem="a", node=(0,))
+    events = [
+        SessionBegan(t=0.0, time="now", version=VERSION),
+        ProblemStarted(t=0.1, problem="before", question="?"),
+        solved("before"),
+        ProblemStarted(t=1.1, problem="a", question="?"),
+        used,
+        b"damage\n",
+        solved("a", 2.0),
+        Finished(t=3.0),
+    ]
+    folder = write(tmp_path / "run", log_bytes(*events))
+    (folder / SUMMARY).write_text("{}")
+    with pytest.raises(RunError, match="line 6 is not JSON"):
+        read_resume_point(folder, "best")
+    repaired = repair_log(folder, ["before", "a"])
+    assert "5 lines of the log stay; the log as it was: " in str(repaired)
+    assert list(read_events(folder)) == events[:5]
+    assert set(read_resume_point(folder, "best").solved) == {"before"}
+    assert not (folder / SUMMARY).exists()
+
+
+@pytest.mark.parametrize("name", ["a", "stranger"])
+def test_a_second_solution_or_that_of_a_stranger_counts_as_damage(tmp_path, name):
+    session = SessionBegan(t=0.0, time="now", version=VERSION)
+    folder = write(tmp_path / "run", log_bytes(session, solved("a"), solved(name, 5.0)))
+    if name == "a":
+        with pytest.raises(RunError, match="'a' was solved twice") as caught:
+            read_resume_point(folder, "best")
+        assert f"--resume {folder} --repair" in caught.value.hint
+    assert repair_log(folder, ["a"]).lines == 2
+    assert list(read_events(folder)) == [session, solved("a")]
+
+
+def test_every_repair_keeps_a_copy_of_its_own(tmp_path):
+    folder = shutil.copytree(RECORDED, tmp_path / "run")
+    copies = set()
+    for _ in range(3):
+        with (folder / EVENTS).open("ab") as log:
+            log.write(b"damage\n")
+        copies.add(repair_log(folder, PROBLEMS).copy.name)
+    assert copies == {f"{EVENTS}.damaged{end}" for end in ("", "-2", "-3")}
+
+
+def test_a_power_cut_after_a_repair_loses_neither_the_log_nor_its_copy(tmp_path, monkeypatch):
+    folder = shutil.copytree(RECORDED, tmp_path / "run")
+    with (folder / EVENTS).open("ab") as log:
+        log.write(b"damage\n")
+    synced, fsync = {}, os.fsync
+
+    def sync(descriptor):
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        content = {entry.name for entry in path.iterdir()} if path.is_dir() else path.read_bytes()
+        synced[path.stat().st_ino] = content
+
+    monkeypatch.setattr(os, "fsync", sync)
+    copy = repair_log(folder, PROBLEMS).copy
+    for file in (copy, folder / EVENTS):
+        assert synced.get(file.stat().st_ino) == file.read_bytes(), file
+    assert synced[folder.stat().st_ino] == {entry.name for entry in folder.iterdir()}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from tests.runs.logs import SESSION, cut, expansion, scoring, solved, started, used, whole_logs
 
-from tts.runs.events import VERSION, Generated, ProblemSolved, Scored, Session
+from tts.runs.events import VERSION, Generated, ProblemSolved, Scored, SessionBegan
 from tts.runs.state import RunState, solved_problems
 
 
@@ -44,7 +44,7 @@ def test_the_work_of_a_run_is_that_of_its_problems(log):
 
 
 def test_sessions_are_laid_end_to_end_and_a_problem_of_two_has_been_resumed():
-    limits = Session(t=0.0, time="", version=VERSION, limits=(4, 40))
+    limits = SessionBegan(t=0.0, time="", version=VERSION, limits=(4, 40))
     first = [limits, started("a", 1.0), expansion([0], 1.0, 3.0, tokens=2)]
     second = [SESSION, started("a", 1.0), scoring([0], 1.0, 2.0), solved("a", 4.0)]
     run = RunState()

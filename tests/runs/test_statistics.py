@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tts.runs.statistics import (
     best_within,
-    fraction,
     half_width,
     logarithmic_histogram,
     mcnemar,
@@ -31,15 +30,9 @@ def test_so_many_values_are_not_above_a_quantile(values, share):
     assert sum(value <= found for value in values) >= share * len(values) - 1e-6
 
 
-def test_nothing_has_no_quantile_and_no_fraction():
+def test_nothing_has_no_quantile():
     assert quantile([], 0.5) is None
-    assert fraction([]) is None
     assert rounded(None, 3) is None
-
-
-@given(st.lists(st.sampled_from([True, False, None]), min_size=1))
-def test_what_is_unknown_counts_as_false(flags):
-    assert fraction(flags) == round(flags.count(True) / len(flags), 4)
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=40), st.integers(1, 30))

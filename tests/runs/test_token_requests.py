@@ -10,7 +10,7 @@ from tests.driver.test_driver import CONFIGS
 from tts.build.errors import RunError
 from tts.build.tokenizer import Tokenizer
 from tts.prompting import Models
-from tts.runs.events import VERSION, Cancelled, Session
+from tts.runs.events import VERSION, Cancelled, SessionBegan
 from tts.runs.token_requests import logged_requests
 
 SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4)
@@ -24,7 +24,7 @@ def words(tokenizer_folder):
 
 
 def rebuilt(run):
-    session = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+    session = SessionBegan(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
     found = logged_requests([session, *run.events], run.models)
     return [(request.engine, request.ids) for request in found]
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tts.build.errors import RunError
-from tts.runs.events import VERSION, Resources, Session
+from tts.runs.events import VERSION, Resources, SessionBegan
 from tts.runs.log import RunLog, read_events
 from tts.runs.measures import Measures
 from tts.session import resources
@@ -120,11 +120,11 @@ def test_a_full_disk_is_not_reported_from_here(tmp_path, monkeypatch):
 
 def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
     log = [
-        Session(t=0.0, time="", version=VERSION, limits=(8, 100)),
+        SessionBegan(t=0.0, time="", version=VERSION, limits=(8, 100)),
         Resources(t=1.0, cpu_s=0.5),
         Resources(t=4.0, cpu_s=1.0, energy_j={"0": 10.0, "1": 5.0}),
-        Session(t=0.0, time="", version=VERSION),  # killed before it said anything
-        Session(t=0.0, time="", version=VERSION, limits=(4, 50)),
+        SessionBegan(t=0.0, time="", version=VERSION),  # killed before it said anything
+        SessionBegan(t=0.0, time="", version=VERSION, limits=(4, 50)),
         Resources(t=2.0, cpu_s=2.0, energy_j={"0": 1.0}),
     ]
     measures = Measures.of(log)
@@ -132,7 +132,7 @@ def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
     assert measures.cpu_share == 3.0 / 6.0
     assert measures.energy_j == 16.0
     assert measures.run.limits == (4, 50)
-    silent = Measures.of([Session(t=0.0, time="", version=VERSION)])
+    silent = Measures.of([SessionBegan(t=0.0, time="", version=VERSION)])
     assert (silent.cpu_s, silent.cpu_share) == (None, None)
     assert (silent.energy_j, silent.run.limits) == (None, None)
 

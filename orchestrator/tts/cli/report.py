@@ -60,9 +60,9 @@ def report(
     trees and opens without network. It is written to the run's folder, or beside those of several.
     """
     from tts.build.errors import RunError
-    from tts.lab.study.campaign import finished_study
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
+    from tts.lab.study.study_run import finished_study
     from tts.reports.comparison import print_report
     from tts.reports.console import consoles, say
     from tts.reports.page.export import write_figures

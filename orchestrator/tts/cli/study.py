@@ -63,9 +63,9 @@ def study(
     compared with the deployment as it is; figures in report.html, advice in words
     (docs/guides/tune.md#study).
     """
-    from tts.lab.study.campaign import resume_study, run_study
     from tts.lab.study.cells import FULL, QUICK
     from tts.lab.study.measure import measure
+    from tts.lab.study.study_run import resume_study, run_study
     from tts.reports.console import consoles
     from tts.reports.progress import BenchProgress
     from tts.reports.study_page import StudyReport, print_advice

@@ -13,9 +13,9 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import Refused
 from tts.engines.simulated import Totals
-from tts.lab.bench.simulated_run import Advice, PlacedRun, advice_of
-from tts.lab.simulation.pairs import SIMULATED
-from tts.lab.simulation.scenario import Outcome, Scenario
+from tts.lab.bench.simulated_run import PlacedRun, PlacementAdvice, advice_of
+from tts.lab.simulation.published_pairs import SIMULATED
+from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 
 from .sheet import Sheet
@@ -31,7 +31,7 @@ _NOTES = (
 
 
 def outcomes_table(
-    scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]
+    scenario: Scenario, strategy: str, outcomes: Sequence[SimulationOutcome]
 ) -> RenderableType:
     """A row for each outcome of a scenario; at least one. Speed-ups are over lockstep's, if any."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
@@ -85,7 +85,7 @@ def outcomes_table(
     )
 
 
-def _title(scenario: Scenario, strategy: str, outcome: Outcome) -> str:
+def _title(scenario: Scenario, strategy: str, outcome: SimulationOutcome) -> str:
     # a deployment's names fill a line of their own
     engines = _engines(scenario.deployment)
     if scenario.fits:
@@ -178,7 +178,7 @@ def print_placements(
         out.print(sentence, markup=False, soft_wrap=True)
 
 
-def advice_text(advice: Sequence[Advice]) -> list[str]:
+def advice_text(advice: Sequence[PlacementAdvice]) -> list[str]:
     """The advice, a sentence for each placement in it."""
     sentences = []
     for place, one in enumerate(advice):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tts.lab.study.cells import Step
+from tts.lab.study.cells import CellRun
 from tts.lab.study.folder import run_folder
 from tts.lab.study.measure import Findings
-from tts.lab.study.plan import Study
+from tts.lab.study.study_plan import Study
 
 from .figures.figure import Cell, Figure
 from .figures.study import study_figures
@@ -50,7 +50,7 @@ class StudyReport:
 
     def write(self) -> Path:
         """Write the page, with the trees of the base's first run; raises RunError."""
-        base = run_folder(self.study.folder, Step(self.study.cells()[0], 1))
+        base = run_folder(self.study.folder, CellRun(self.study.cells()[0], 1))
         return write_page(
             self.file,
             f"Study of {self.study.config.deployment}",

@@ -22,7 +22,6 @@ from typing import IO, Any
 
 from tts.build.errors import RunError
 from tts.runs.checks import check_run
-from tts.runs.durable import make_folder, replacing
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import (
     AnyEvent,
@@ -30,9 +29,10 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
-    Session,
+    SessionBegan,
     Used,
 )
+from tts.runs.files import make_folder, replacing
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES, Engine, EngineRequest
@@ -79,7 +79,7 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
             trace.add_events(chain((first,), events))
             for engine in ENGINES:
                 trace.add_steps(folder, engine)
-            out.end(first.time if isinstance(first, Session) else None)
+            out.end(first.time if isinstance(first, SessionBegan) else None)
     except OSError as error:
         raise RunError(
             f"The trace {file} cannot be written: {error.strerror or error}.",
@@ -239,7 +239,7 @@ class _Trace:
         for began, event in end_to_end(events):
             t = began + event.t
             match event:
-                case Session():
+                case SessionBegan():
                     self._end_problems(max(now, began))
                 case ProblemStarted():
                     self._start_problem(event, t)

@@ -5,14 +5,13 @@ The log is the single source: results, what a resumed run goes on from, measures
 | module | job |
 |---|---|
 | events | the events, typed, with their one codec and the schema's version |
-| log | appending to the log, and reading it |
+| log | appending to the log, reading it, the chain of checksums in it |
 | folder | the files of a run folder: names, create, read, write |
 | config | what a run is asked to be: run.json |
 | listing | the runs in a folder at a glance |
 | groups | a folder of several runs that are compared |
-| files | opening the files of a folder that may be somebody else's |
-| lock, durable | one process at a time; writing what is still there after the power has failed |
-| checksums, checks | the chain of checksums; whether the parts of a folder still belong together |
+| files | opening the files of a folder that may be somebody else's; writing them durably |
+| lock, checks | one process at a time; whether the parts of a folder still belong together |
 | resume, merge | an interrupted run and a damaged log; the shards of a run |
 | engine_steps | what the engines did per step |
 | state | the one fold of a log: the run so far, and each problem when it is solved |
@@ -20,7 +19,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | requests, token_requests | requests and their order; the same with token ids |
 | measures, measured_run, named_measures | all that is measured of a run, and the table of it |
 | summary | summary.json, typed: made from the measures, and read back |
-| speculation | what became of expansions that were sent ahead |
+| sent_ahead | what became of expansions that were sent ahead |
 | calibration | how well scores tell right completions from wrong ones |
 | paged_cache | what a KV cache of any size makes of a run's requests |
 | compare, pairs, curves | runs side by side; problem by problem; accuracy over n |

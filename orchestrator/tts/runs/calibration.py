@@ -30,7 +30,7 @@ class ScoreBin:
         return self.right / count if count else None
 
 
-class Calibration:
+class ScoreCalibration:
     """Counts the scores of completions, by whether their answers are right."""
 
     def __init__(self) -> None:

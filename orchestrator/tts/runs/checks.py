@@ -7,27 +7,26 @@ Contradictory parts are refused by name and never shown; a resumed run makes its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunDamaged, RunError
 
-from .checksums import CRC, Chain
-from .durable import sync_folder
+from .files import sync_folder
 from .folder import (
     CONFIG,
     EVENTS,
     PROBLEMS,
     SUMMARY,
     Json,
-    cannot_write,
     input_checksums,
+    read_config,
     read_json,
     write_json,
+    writing,
 )
-from .log import first_session, read_events
-from .state import RunState, solved_problems
+from .log import CRC, ChecksumChain, first_session, read_events
 
 
 def check_run(folder: Path) -> None:
@@ -71,7 +70,7 @@ def read_summary_fields(folder: Path) -> Json:
     Raises RunDamaged if it is not as it was written, or was made of another log. Of the log only
     the ends are read; damage within is found by whoever reads it.
     """
-    config = read_json(folder / CONFIG, f"{folder} holds no run")
+    config = read_config(folder)
     summary = read_json(
         folder / SUMMARY,
         f"The run in {folder} has not finished; continue it with --resume {folder}",
@@ -80,7 +79,7 @@ def read_summary_fields(folder: Path) -> Json:
     try:
         if not (folder / EVENTS).exists():
             raise _gone(folder)
-        end = Chain.at_end(folder / EVENTS)
+        end = ChecksumChain.at_end(folder / EVENTS)
     except OSError as error:
         raise _cannot_read(folder / EVENTS, error) from error
     if end is None or end.sealed(summary) != summary:
@@ -93,18 +92,20 @@ def read_summary_fields(folder: Path) -> Json:
         )
     del summary[CRC]
     match summary.get("problems"), config.get("problem_ids"):
-        case int() as solved, [*names] if solved != len(names):
-            check_complete(folder, map(str, names))
+        case int() as solved, [*names] if solved < len(names):
+            raise RunDamaged(
+                f"The run in {folder} counts as finished, but its log {EVENTS} lacks the solution "
+                f"of {len(names) - solved} of its problems.",
+                hint=f"Solve what is missing: tts bench --resume {folder}",
+            )
     return summary
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """Write a finished run's summary, which fits its log as it is now; raises RunError."""
-    try:
-        end = Chain.at_end(folder / EVENTS) or Chain()
+    with writing(folder):
+        end = ChecksumChain.at_end(folder / EVENTS) or ChecksumChain()
         write_json(folder / SUMMARY, end.sealed(summary))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
@@ -120,25 +121,10 @@ def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
     try:
         read_summary_fields(folder)
     except RunError as error:
-        try:
+        with writing(folder):
             (folder / SUMMARY).unlink()
             sync_folder(folder)
-        except OSError as failed:
-            raise cannot_write(folder, failed) from failed
         say(f"{error.message} The log is the source: the summary is made from it again.")
-
-
-def check_complete(folder: Path, problem_ids: Iterable[str]) -> None:
-    """Raise RunDamaged, naming them, if problems of a finished run are not solved in its log."""
-    events = read_events(folder)
-    solved = {problem.id for problem in solved_problems(events, RunState(keeps_events=False))}
-    if missing := [name for name in problem_ids if name not in solved]:
-        named = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
-        raise RunDamaged(
-            f"The run in {folder} counts as finished, but its log {EVENTS} lacks the solution of "
-            f"{len(missing)} of its problems: {named}.",
-            hint=f"Solve what is missing: tts bench --resume {folder}",
-        )
 
 
 def _cannot_read(file: Path, error: OSError) -> RunError:

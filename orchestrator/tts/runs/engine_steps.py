@@ -22,12 +22,11 @@ from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
-from .durable import make_folder
-from .events import EngineName
-from .files import open_file
+from .events import EngineName, SessionBegan
+from .files import make_folder, open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
-from .state import session_begins
+from .state import end_to_end
 
 _MODELS: dict[str, EngineName] = {
     wire.GENERATOR: "generator",
@@ -162,7 +161,9 @@ def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
     began = 0.0
     for line in read_step_log(folder, engine):
         if isinstance(line, StepSession):
-            begins = begins or session_begins(read_events(folder))
+            if not begins:
+                timed = end_to_end(read_events(folder))
+                begins = {each.time: at for at, each in timed if isinstance(each, SessionBegan)}
             began = begins.get(line.session, 0.0)
         else:
             yield msgspec.structs.replace(line, t=began + line.t)

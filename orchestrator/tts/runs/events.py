@@ -20,12 +20,12 @@ from tts.search import Decision, Limit, Stop, Thought
 VERSION = 4
 """The version of the log's schema."""
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+LoggedSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 """A time on a session's clock, or a duration."""
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
-Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
-InFlight = tuple[Count, Count]
-Node = tuple[Annotated[int, msgspec.Meta(ge=-1, le=10**9)], ...]
+LoggedCount = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+LoggedScore = Annotated[float, msgspec.Meta(ge=0, le=1)]
+InFlight = tuple[LoggedCount, LoggedCount]
+LoggedPath = tuple[Annotated[int, msgspec.Meta(ge=-1, le=10**9)], ...]
 """A NodePath, bounded where it is read."""
 EngineName = Literal["generator", "verifier"]
 KindName = Literal["main", "eager", "speculative"]
@@ -35,10 +35,10 @@ WorkName = Literal["expand", "score", "prefetch"]
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Base of all events."""
 
-    t: Seconds
+    t: LoggedSeconds
 
 
-class Session(Event, frozen=True, kw_only=True, tag="session"):
+class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     """The run was started or resumed, at this wall-clock `time` (ISO 8601)."""
 
     time: str
@@ -76,27 +76,27 @@ class LoggedThought(msgspec.Struct, frozen=True):
     stop: Stop
 
 
-class Request(Event, frozen=True, kw_only=True):
+class RequestEnded(Event, frozen=True, kw_only=True):
     """A request that an engine was sent.
 
     `in_flight`: requests on the generator and the verifier when it was sent, itself included.
     """
 
     problem: str
-    sent: Seconds
-    done: Seconds
-    prompt_tokens: Count
+    sent: LoggedSeconds
+    done: LoggedSeconds
+    prompt_tokens: LoggedCount
     in_flight: InFlight
     server: str = ""
     """The address of the server, where a run has several; `in_flight` is what it had."""
 
 
-class Generated(Request, frozen=True, kw_only=True, tag="generated"):
+class Generated(RequestEnded, frozen=True, kw_only=True, tag="generated"):
     """The generator answered: `node` is the first thought's, each further one is its child 0."""
 
-    node: Node
+    node: LoggedPath
     kind: KindName
-    tokens: Count
+    tokens: LoggedCount
     thoughts: tuple[LoggedThought, ...]
 
 
@@ -104,30 +104,30 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     """A node got its score; where it is `cached`, without a request of its own."""
 
     problem: str
-    node: Node
-    score: Score
+    node: LoggedPath
+    score: LoggedScore
     cached: bool
     kind: KindName | None = None
-    sent: Seconds = 0.0
-    done: Seconds = 0.0
-    prompt_tokens: Count = 0
+    sent: LoggedSeconds = 0.0
+    done: LoggedSeconds = 0.0
+    prompt_tokens: LoggedCount = 0
     in_flight: InFlight = (0, 0)
     server: str = ""
-    """See `Request`."""
+    """See `RequestEnded`."""
 
 
-class Prefetched(Request, frozen=True, kw_only=True, tag="prefetched"):
+class Prefetched(RequestEnded, frozen=True, kw_only=True, tag="prefetched"):
     """The generator computed a prompt ahead of the requests that begin with it."""
 
-    node: Node = ()
+    node: LoggedPath = ()
     engine: EngineName = "generator"
 
 
-class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
+class Cancelled(RequestEnded, frozen=True, kw_only=True, tag="cancelled"):
     """A request was cancelled before it was answered, or its answer was not wanted any more."""
 
     work: WorkName
-    node: Node
+    node: LoggedPath
     kind: KindName
     why: str
     """`ended`, `pruned` or `slot`."""
@@ -137,15 +137,15 @@ class Used(Event, frozen=True, kw_only=True, tag="used"):
     """A search asked for an expansion that had been sent ahead."""
 
     problem: str
-    node: Node
+    node: LoggedPath
 
 
 class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     """Nothing was in flight on an engine."""
 
     engine: EngineName
-    since: Seconds
-    until: Seconds
+    since: LoggedSeconds
+    until: LoggedSeconds
     why: str
     server: str = ""
     """The server that idled, where a run has several."""
@@ -154,7 +154,7 @@ class Idle(Event, frozen=True, kw_only=True, tag="idle"):
 class LoggedCompletion(msgspec.Struct, frozen=True):
     """A completion; `group` is its answer's place in the groups, -1 for no answer."""
 
-    node: Node
+    node: LoggedPath
     score: Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)] | None
     group: int = -1
 
@@ -176,13 +176,13 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     tree_digest: str
     level: int | str | None = None
     reference: str | None = None
-    undecided: Count = 0
+    undecided: LoggedCount = 0
     completions: tuple[LoggedCompletion, ...] = ()
     groups: tuple[LoggedAnswer, ...]
-    nodes: Count = 0
+    nodes: LoggedCount = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
-    lost_tokens: Count = 0
+    lost_tokens: LoggedCount = 0
     """Generated tokens for which its budget had no room."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; other strategies have none."""
@@ -197,7 +197,7 @@ class Resources(Event, frozen=True, kw_only=True, tag="resources"):
     began.
     """
 
-    cpu_s: Seconds
+    cpu_s: LoggedSeconds
     """Processor seconds, user and system, of all threads."""
     energy_j: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e15)]] = {}
     """Joules by GPU number; empty where NVML tells none."""
@@ -210,11 +210,11 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     run has not shown it.
     """
 
-    saturation_point: Count | None = None
+    saturation_point: LoggedCount | None = None
 
 
 AnyEvent = (
-    Session
+    SessionBegan
     | ProblemStarted
     | Generated
     | Scored

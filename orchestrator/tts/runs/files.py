@@ -1,8 +1,10 @@
-"""Opening the files of a run folder, which may be somebody else's: no link in it is followed.
+"""The files of a run folder: opened with care, and written so that they outlast a power cut.
 
-Neither a file nor the folder that it is in may be a symbolic link, nor a file that is written
-another name's; folders further above are the user's own choice. Pipes and devices are refused, as
-they might never end.
+The folder may be somebody else's: no link in it is followed. Neither a file nor the folder that it
+is in may be a symbolic link, nor a file that is written another name's; folders further above are
+the user's own choice. Pipes and devices are refused, as they might never end.
+
+A file's content is on disk once the file was synced, its name once its folder was.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, cast
 
 from tts.build.input_files import MAX_JSON_BYTES, as_text, read_open
+from tts.build.private import PRIVATE
 
 Mode = Literal["rb", "r+b", "ab", "a+b", "xb"]
 
@@ -26,6 +29,7 @@ _FLAGS: Final[dict[Mode, int]] = {
     "a+b": os.O_RDWR | os.O_APPEND | os.O_CREAT,
     "xb": os.O_WRONLY | os.O_EXCL | os.O_CREAT,
 }
+_UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # to open a pipe waits for nobody
 
 
@@ -80,3 +84,53 @@ def _is_link(path: Path) -> OSError:
     return OSError(
         errno.ELOOP, f"{path} is a symbolic link, and none is followed within a folder of runs"
     )
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[BinaryIO]:
+    """Write what becomes `file` when the block ends, on disk; it stays as it is if that fails.
+
+    A reader, and a machine that restarts, has the old or the new content. Raises OSError.
+    """
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    with folder_of(file) as folder:
+        with suppress(FileNotFoundError):  # of a process that was killed
+            os.unlink(temporary.name, dir_fd=folder)
+        try:
+            with open_file(temporary, "xb") as content:
+                yield content
+                content.flush()
+                os.fsync(content.fileno())
+            os.replace(temporary.name, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:  # a full disk: what was written of it makes room again
+            with suppress(FileNotFoundError):
+                os.unlink(temporary.name, dir_fd=folder)
+            raise
+    sync_folder(file.parent)
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write a file as `replacing` does; raises OSError."""
+    with replacing(file) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, private, so that they are on disk; raises OSError."""
+    if folder.exists():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(PRIVATE, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk; raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:  # some network file systems sync no folders
+            raise
+    finally:
+        os.close(descriptor)

@@ -15,19 +15,20 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zlib import crc32
+
+import msgspec
 
 from tts.build.errors import RunError
 from tts.build.input_files import Unreadable, parse_json
 from tts.build.user_paths import is_there
 from tts.problem import Problem, Turn
 
-from .checksums import of_file
-from .durable import make_folder, write_whole
-from .files import read_text
+from .files import make_folder, open_file, read_text, write_whole
 
 Json = dict[str, Any]
 """A JSON object, as it is read and written."""
@@ -48,11 +49,9 @@ def create_run(folder: Path, config: Json) -> None:
 def create_folder(folder: Path, name: str, config: Json) -> None:
     """Make a folder that holds `config` as `name`, and no run or group before. Raises RunError."""
     refuse_begun(folder)
-    try:
+    with writing(folder):
         make_folder(folder)
         write_json(folder / name, config)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
@@ -84,7 +83,29 @@ def read_config(folder: Path) -> Json:
 
 def input_checksums(folder: Path) -> dict[str, str]:
     """The checksums of the files that configure a run, by name; raises OSError."""
-    return {name: of_file(folder / name) for name in (CONFIG, PROBLEMS) if (folder / name).exists()}
+    return {
+        name: _checksum(folder / name) for name in (CONFIG, PROBLEMS) if (folder / name).exists()
+    }
+
+
+def _checksum(file: Path) -> str:
+    """The checksum of a file's content, with its length."""
+    crc = length = 0
+    with open_file(file) as content:
+        while chunk := content.read(2**20):
+            crc = crc32(chunk, crc)
+            length += len(chunk)
+    return f"{length} bytes, CRC-32 {crc:08x}"
+
+
+class _ProblemRow(msgspec.Struct, omit_defaults=True):
+    """A line of problems.jsonl."""
+
+    id: str
+    problem: str
+    answer: str | None
+    level: int | str | None
+    history: tuple[Turn, ...] = ()
 
 
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
@@ -92,64 +113,34 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
 
     Written as a dataset file: one JSON object a line. The answer is null without a reference.
     """
-    try:
-        write_whole(folder / PROBLEMS, "".join(f"{json.dumps(_row(p))}\n" for p in problems))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
+    rows = (_ProblemRow(p.id, p.question, p.answer, p.level, p.history) for p in problems)
+    with writing(folder):
+        lines = (f"{json.dumps(msgspec.to_builtins(row))}\n" for row in rows)
+        write_whole(folder / PROBLEMS, "".join(lines))
 
 
 def read_problems(folder: Path) -> list[Problem]:
     """The problems that a run keeps itself, none if a dataset has them; raises RunError."""
     file = folder / PROBLEMS
     try:
-        rows = [parse_json(line) for line in read_text(file).splitlines()]
-        return [_problem(row) for row in rows]
+        lines = read_text(file).splitlines()
+        rows = [msgspec.convert(parse_json(line), _ProblemRow) for line in lines]
     except FileNotFoundError:
         return []
-    except (OSError, Unreadable) as error:
+    except (OSError, Unreadable, msgspec.ValidationError) as error:
         raise RunError(
             f"{file} cannot be read as problems: {_why(error)}.",
             hint="Each line must be a JSON object with id, problem, answer and level.",
         ) from error
-
-
-def _row(problem: Problem) -> Json:
-    row: Json = {
-        "id": problem.id,
-        "problem": problem.question,
-        "answer": problem.answer,
-        "level": problem.level,
-    }
-    if problem.history:
-        row["history"] = [asdict(turn) for turn in problem.history]
-    return row
-
-
-def _problem(row: object) -> Problem:
-    match row:
-        case {
-            "id": str(name),
-            "problem": str(question),
-            "answer": str() | None as answer,
-            "level": int() | str() | None as level,
-            **others,
-        }:
-            history = history_of(others.get("history", []))
-            if history is not None:
-                return Problem(name, question, answer, level, history)
-    raise Unreadable(f"{row!r:.100} is no problem")
+    return [Problem(row.id, row.problem, row.answer, row.level, row.history) for row in rows]
 
 
 def history_of(said: object) -> tuple[Turn, ...] | None:
     """The conversation before a question, as in a row of problems; None if it is no such list."""
-    turns = []
-    for each in said if isinstance(said, list) else [None]:
-        match each:
-            case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
-                turns.append(Turn(role, content))
-            case _:
-                return None
-    return tuple(turns)
+    try:
+        return msgspec.convert(said, tuple[Turn, ...])
+    except msgspec.ValidationError:
+        return None
 
 
 def read_json(file: Path, otherwise: str) -> Json:
@@ -172,12 +163,12 @@ def read_json(file: Path, otherwise: str) -> Json:
     return data
 
 
-def _why(error: OSError | Unreadable) -> str:
+def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
 def write_json(file: Path, data: Json) -> None:
-    """Write a JSON file whole and durably (`durable`); raises OSError."""
+    """Write a JSON file whole and durably (`files`); raises OSError."""
     write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -188,6 +179,15 @@ def damaged(file: Path, why: object) -> RunError:
         hint="The file was damaged or changed, and a run is continued only as it was begun. Bring "
         "the file back as it was, or start a new run in another folder.",
     )
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Write to a run folder: what the system refuses becomes the RunError of `cannot_write`."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def cannot_write(folder: Path, error: OSError) -> RunError:

@@ -19,13 +19,13 @@ from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (
     GROUP,
     Json,
-    cannot_write,
     create_folder,
     damaged,
     has_begun,
     read_config,
     read_json,
     write_json,
+    writing,
 )
 
 COMPARISON = "comparison.json"
@@ -136,7 +136,5 @@ def read_members(folder: Path) -> list[Member]:
 
 def write_comparison(folder: Path, data: Json) -> None:
     """Keep the numbers of a group's tables; raises RunError."""
-    try:
+    with writing(folder):
         write_json(folder / COMPARISON, data)
-    except OSError as error:
-        raise cannot_write(folder, error) from error

@@ -18,9 +18,8 @@ from tts.build.errors import RunError
 from tts.build.input_files import Unreadable
 from tts.build.user_paths import is_folder
 
-from .durable import make_folder
-from .files import open_file, read_text
-from .folder import cannot_write
+from .files import make_folder, open_file, read_text
+from .folder import writing
 
 LOCK = ".lock"
 _MOST_BYTES = 1000
@@ -38,11 +37,9 @@ def locked(folder: Path) -> Iterator[None]:
     without one. Raises RunError naming the process that has the folder.
     """
     made = not is_folder(folder)
-    try:
+    with writing(folder):
         make_folder(folder)
         file = _locked_file(folder / LOCK)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
     if file is None:
         raise _in_use(folder)
     with file:

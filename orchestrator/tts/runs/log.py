@@ -1,6 +1,9 @@
 """The log of a run: one append-only JSONL file, the single source of everything derived.
 
-`read_events` reads it; `RunLog` writes it.
+`read_events` reads it; `RunLog` writes it. A line ends with the field `crc`: the CRC-32 of all
+lines up to it, so that a changed digit is found, and a line that was dropped, moved or is there
+twice. summary.json goes on with the chain, so that its `crc` stands for itself and for the log that
+it was made from.
 
 Times are seconds since the session began (monotonic); a resumed run has several sessions, each
 opened by a `session` event with the wall-clock time. `events` has the events and their codec,
@@ -9,27 +12,83 @@ docs/reference/run-log.md says what they mean.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from zlib import crc32
 
 import msgspec
 
 from tts.build.errors import RunDamaged, RunError
 
-from .checksums import Chain
-from .durable import sync_folder, write_copy
-from .events import VERSION, AnyEvent, Event, Session, decode, encode
-from .files import open_file
-from .folder import EVENTS, cannot_write, input_checksums
+from .events import VERSION, AnyEvent, Event, SessionBegan, decode, encode
+from .files import open_file, replacing, sync_folder
+from .folder import EVENTS, cannot_write, input_checksums, writing
+
+CRC = "crc"
+"""The field of a line, and of summary.json, that holds the checksum."""
+_FIELD = b',"crc":"'
+_TAIL = len(_FIELD) + len('01234567"}\n')
+
+
+class ChecksumChain:
+    """The checksum of a log's lines up to a place in it."""
+
+    def __init__(self, crc: int = 0) -> None:
+        """No line was written or read yet, or those with the checksum `crc`."""
+        self._crc = crc
+
+    def seal(self, event: bytes) -> bytes:
+        """The next line: an event, encoded as a JSON object, with the checksum and the end."""
+        body = event[:-1]
+        self._crc = crc32(body, self._crc)
+        return b'%b,"crc":"%08x"}\n' % (body, self._crc)
+
+    def fits(self, line: bytes) -> bool:
+        """Whether the next line, with its end, is the one that was written behind those before."""
+        self._crc = crc32(line[:-_TAIL], self._crc)
+        return _said(line[-_TAIL:]) == self._crc
+
+    def sealed(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """A JSON object that is made of the lines so far, with the checksum of those and itself."""
+        others = {name: value for name, value in data.items() if name != CRC}
+        text = json.dumps(others, sort_keys=True, separators=(",", ":"))
+        return {**others, CRC: f"{crc32(text.encode(), self._crc):08x}"}
+
+    @classmethod
+    def at_end(cls, log: Path) -> Self | None:
+        """Behind the last line of a log, as that line states it; None if it does not end with one.
+        An empty one if there is no log. Raises OSError.
+        """
+        try:
+            with open_file(log) as lines:
+                size = lines.seek(0, os.SEEK_END)
+                if not size:
+                    return cls()
+                lines.seek(max(0, size - _TAIL))
+                said = _said(lines.read(_TAIL))
+        except FileNotFoundError:
+            return cls()
+        return None if said is None else cls(said)
+
+
+def _said(tail: bytes) -> int | None:
+    """The checksum at the end of a line; None if that is no end of a line."""
+    if tail.startswith(_FIELD) and tail.endswith(b'"}\n'):
+        with suppress(ValueError):
+            return int(tail[len(_FIELD) : -3], 16)
+    return None
 
 
 def read_events(folder: Path) -> Iterator[AnyEvent]:
@@ -39,7 +98,7 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
     the line of what is no event, or another than was written there.
     """
     file = folder / EVENTS
-    chain = Chain()
+    chain = ChecksumChain()
     try:
         with open_file(file) as log:
             for number, line in enumerate(iter(partial(log.readline, MAX_LINE_BYTES), b""), 1):
@@ -57,16 +116,16 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
         raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def first_session(folder: Path) -> Session | None:
+def first_session(folder: Path) -> SessionBegan | None:
     """How a log begins; None if there is none, or if it does not begin with a session.
 
     Raises RunDamaged if its first line is damaged, and RunError as `read_events` does.
     """
     first = next(read_events(folder), None)
-    return first if isinstance(first, Session) else None
+    return first if isinstance(first, SessionBegan) else None
 
 
-def _event(line: bytes, folder: Path, number: int, chain: Chain) -> AnyEvent:
+def _event(line: bytes, folder: Path, number: int, chain: ChecksumChain) -> AnyEvent:
     """The event of the `number`th line of a log; `chain` has the checksum up to it."""
     where = f"{folder / EVENTS}, line {number}"
     fits = chain.fits(line)
@@ -77,7 +136,7 @@ def _event(line: bytes, folder: Path, number: int, chain: Chain) -> AnyEvent:
         raise _damage(where, what, folder) from error
     except (ValueError, RecursionError) as error:
         raise _damage(where, f"is not JSON: {error}", folder) from error
-    if isinstance(event, Session) and event.version != VERSION:
+    if isinstance(event, SessionBegan) and event.version != VERSION:
         raise RunError(
             f"{where}: the log has schema version {event.version}; this version of tts reads "
             f"version {VERSION} alone.",
@@ -124,19 +183,17 @@ class RunLog:
         self.began = time.monotonic()
         """When this session began, on the machine's monotonic clock."""
         self._flushed = 0.0
-        try:
+        with writing(folder):
             cut_half_line(folder / EVENTS)
-            self._chain = Chain.at_end(folder / EVENTS) or Chain()
+            self._chain = ChecksumChain.at_end(folder / EVENTS) or ChecksumChain()
             files = input_checksums(folder)
             self._file = open_file(folder / EVENTS, "a+b")  # read where it has lost its name
             self._size = self._file.seek(0, os.SEEK_END)
             sync_folder(folder)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
         self.time = datetime.now(UTC).isoformat()
         """The wall-clock time at which this session began, ISO 8601."""
         self.write(
-            Session(
+            SessionBegan(
                 t=self.clock(),
                 time=self.time,
                 version=VERSION,
@@ -174,10 +231,8 @@ class RunLog:
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""
-        try:
+        with writing(self.folder):
             self._flush()
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
 
     def sync(self) -> None:
         """Bring everything written so far to the disk; returns when it is there.
@@ -185,52 +240,40 @@ class RunLog:
         Raises RunError if the disk refuses, and RunDamaged if the log is no longer what was
         written: somebody removed or replaced the file, or wrote to it.
         """
-        try:
+        with writing(self.folder):
             self._flush()
             os.fsync(self._file.fileno())
-            if lost := self._what_happened():
-                raise RunDamaged(*lost)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
+            self._check_file()
 
     def close(self) -> None:
         """Flush and close; a disk that is full by now has been reported before."""
-        try:
+        with writing(self.folder):
             self._file.close()
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
 
-    def _what_happened(self) -> tuple[str, str] | None:
-        """The error for a lost or replaced log, with what to do; a lost one is saved first."""
-        log = self.folder / EVENTS
-        own = os.fstat(self._file.fileno())
-        try:
+    def _check_file(self) -> None:
+        """Raise RunDamaged if the log is not the file that was written; a lost one is saved."""
+        log, own = self.folder / EVENTS, os.fstat(self._file.fileno())
+        hint = "Nothing but the run may write to its folder."
+        with suppress(FileNotFoundError):
             there = log.lstat()
-        except FileNotFoundError:
-            saved, what = log, "was removed"
-        else:
             if os.path.samestat(own, there):
                 if there.st_size == self._size:
-                    return None
-                return (
+                    return
+                raise RunDamaged(
                     f"The log {log} has {there.st_size:,} bytes instead of {self._size:,}: "
                     "something else cut it off or wrote to it while the run went on.",
-                    "Nothing but the run may write to its folder. Continue with what is left: "
+                    hint=f"{hint} Continue with what is left: "
                     f"tts bench --resume {self.folder} --repair",
                 )
-            saved, what = log.with_name(f"{log.name}.saved"), "was replaced by another file"
-        try:
-            write_copy(self._file.fileno(), saved)
-        except OSError as error:
-            return (
-                f"The log {log} {what} while the run went on, and what it held could not be saved: "
-                f"{error.strerror or error}.",
-                "Nothing but the run may write to its folder. Start it again in another one.",
-            )
-        bring = "Continue" if saved == log else f"Move it to {log.name} there and continue"
-        return (
-            f"The log {log} {what} while the run went on. What it held is saved: {saved}.",
-            f"{bring}: tts bench --resume {self.folder}",
+        saved = log.with_name(f"{log.name}.saved")
+        with replacing(saved) as copy:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, copy)
+        raise RunDamaged(
+            f"The log {log} was removed or replaced while the run went on. What it held is saved: "
+            f"{saved}.",
+            hint=f"{hint} Move that file to {log.name} and continue: "
+            f"tts bench --resume {self.folder}",
         )
 
     def _flush(self) -> None:

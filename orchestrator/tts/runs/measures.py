@@ -12,17 +12,16 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from tts.search import NodePath
 
-from .calibration import Calibration
+from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
 from .records import ENGINES, Engine, EngineRequest
 from .requests import request_of
-from .speculation import Speculation
+from .sent_ahead import SpeculationOutcome
 from .state import ProblemState, RunState, WorkCounts
-from .statistics import quantile, rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Measures:
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
         """The work of each of several servers, by address; empty where there was one."""
-        self.speculation = Speculation()
+        self.speculation = SpeculationOutcome()
         self.lost_tokens = 0
         """Generated tokens for which budgets had no room."""
         self._idle_s: dict[Engine, dict[str, float]] = {
@@ -171,7 +170,7 @@ class Measures:
         }
         self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
-        self.calibration = Calibration()
+        self.calibration = ScoreCalibration()
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
         }
@@ -310,38 +309,6 @@ class Measures:
         judged = self.judged()
         return sum(bool(each.any_correct) for each in judged) / len(judged) if judged else None
 
-    def engine_use(self) -> dict[str, Any]:
-        """The parts of a run's summary on time, engines and speculation, as `Summary` has them."""
-        ahead = self.speculation
-        servers = {name: _server(work) for name, work in sorted(self.servers.items())}
-        return {
-            "mean_in_flight": {
-                engine: rounded(requests.busy_s / self.wall_s if self.wall_s else None, 3)
-                for engine, requests in self.requests.items()
-            },
-            **({"servers": servers} if servers else {}),
-            "latency_s": {
-                "median": rounded(quantile(self.latencies_s, 0.5), 3),
-                "p95": rounded(quantile(self.latencies_s, 0.95), 3),
-            },
-            "idle_s": {
-                engine: {why: round(seconds, 3) for why, seconds in by_why.items()}
-                for engine, by_why in self.idle_s.items()
-            },
-            "speculation": {
-                "sent": ahead.sent,
-                "answered": ahead.answered,
-                "used": ahead.used,
-                "cancelled": dict(sorted(ahead.cancelled.items())),
-                "hit_rate": rounded(ahead.hit_rate, 4),
-            },
-            "waste": {
-                "unused_tokens": ahead.unused_tokens,
-                **({"lost_tokens": self.lost_tokens} if self.lost_tokens else {}),
-                "share": rounded(self.waste, 4),
-            },
-        }
-
     def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
         """Judged problems by (independent parts, those of them that hold a right completion).
 
@@ -418,14 +385,6 @@ def _in_vain(problem: ProblemState) -> set[NodePath]:
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     right = {place for place, group in enumerate(event.groups) if group.correct}
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
-
-
-def _server(work: WorkCounts) -> dict[str, int]:
-    return {
-        "generated_tokens": work.generated_tokens,
-        "generator_requests": work.generator_calls,
-        "verifier_requests": work.verifier_calls + work.cached_scores,
-    }
 
 
 def _hashed(asked: ProblemStarted) -> str:

@@ -12,11 +12,20 @@ import msgspec
 
 from tts.build.errors import RunDamaged
 
-from .checksums import Chain
-from .durable import replacing
-from .events import VERSION, Event, Finished, Idle, Request, Resources, Scored, Session, encode
-from .folder import EVENTS, cannot_write, input_checksums
-from .log import read_events
+from .events import (
+    VERSION,
+    Event,
+    Finished,
+    Idle,
+    RequestEnded,
+    Resources,
+    Scored,
+    SessionBegan,
+    encode,
+)
+from .files import replacing
+from .folder import EVENTS, input_checksums, writing
+from .log import ChecksumChain, read_events
 
 _TIMES = ("t", "sent", "done", "since", "until")
 
@@ -28,7 +37,7 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     so here. What says no server yet gets its shard's name as one.
     """
     sessions = {
-        name: [event for event in read_events(path) if isinstance(event, Session)]
+        name: [event for event in read_events(path) if isinstance(event, SessionBegan)]
         for name, path in shards.items()
     }
     firsts = [of_shard[0] for of_shard in sessions.values() if of_shard]
@@ -40,10 +49,10 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     first = min(firsts, key=lambda session: session.began)
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
     saturation: list[int] = []
-    used = _ResourceSums()
+    used: dict[str, Resources] = {}
     last = 0.0
-    chain = Chain()
-    try:
+    chain = ChecksumChain()
+    with writing(folder):
         first = msgspec.structs.replace(
             first,
             t=0.0,
@@ -60,12 +69,11 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
                     saturation += [event.saturation_point] if event.saturation_point else []
                     continue
                 if isinstance(event, Resources):
-                    event = used.summed(source, event)
+                    used[source] = event
+                    event = _summed(event, used)
                 file.write(chain.seal(encode(event)))
             finished = Finished(t=last, saturation_point=saturation[0] if saturation else None)
             file.write(chain.seal(encode(finished)))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str, Event]]:
@@ -73,7 +81,7 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
     offset = 0.0
     session = 0
     for event in read_events(path):
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             offset = (event.began - began).total_seconds()
             session += 1
             continue
@@ -83,26 +91,19 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
             for field in (("t",) if cached else _TIMES)
             if hasattr(event, field)
         }
-        if isinstance(event, Request | Scored | Idle) and not (event.server or cached):
+        if isinstance(event, RequestEnded | Scored | Idle) and not (event.server or cached):
             changes["server"] = name
         yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
 
 
-class _ResourceSums:
-    """Adds up what processes have used that each count for themselves."""
-
-    def __init__(self) -> None:
-        self._latest: dict[str, Resources] = {}
-
-    def summed(self, source: str, event: Resources) -> Resources:
-        """The resources that all have used by now; `source` is the process of this event."""
-        self._latest[source] = event
-        return msgspec.structs.replace(
-            event,
-            cpu_s=round(sum(each.cpu_s for each in self._latest.values()), 6),
-            energy_j={
-                f"{name}, GPU {gpu}": joules
-                for name, each in self._latest.items()
-                for gpu, joules in each.energy_j.items()
-            },
-        )
+def _summed(last: Resources, used: Mapping[str, Resources]) -> Resources:
+    """What processes have used by the time of `last` that each count for themselves."""
+    return msgspec.structs.replace(
+        last,
+        cpu_s=round(sum(each.cpu_s for each in used.values()), 6),
+        energy_j={
+            f"{name}, GPU {gpu}": joules
+            for name, each in used.items()
+            for gpu, joules in each.energy_j.items()
+        },
+    )

@@ -13,8 +13,8 @@ from .measured_run import MeasuredRun
 from .records import ENGINES, Engine
 from .statistics import quantile, rounded, wilson
 
-Value = float | int | None
-Section = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]
+MeasureValue = float | int | None
+MeasureSection = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]
 """A part of the page that holds the measures."""
 
 
@@ -27,7 +27,7 @@ class Measure:
     """`share` is within [0, 1]."""
     definition: str
     """A sentence or two in Markdown, with the formula."""
-    value_of: Callable[[MeasuredRun], Value]
+    value_of: Callable[[MeasuredRun], MeasureValue]
     """Its value, rounded; None where the run does not say it."""
     source: str = ""
     """Where the definition is from; empty for one of this project."""
@@ -38,7 +38,7 @@ class NamedValue:
     """The value of a measure for a run; None where the run does not say it."""
 
     name: str
-    value: Value
+    value: MeasureValue
     unit: str
 
 
@@ -312,10 +312,10 @@ def _machine() -> Iterator[Measure]:
     )
 
 
-def _accuracy_95(place: int) -> Callable[[MeasuredRun], Value]:
+def _accuracy_95(place: int) -> Callable[[MeasuredRun], MeasureValue]:
     """The low end (0) or the high end (1) of the accuracy's interval, as a function of the run."""
 
-    def value_of(run: MeasuredRun) -> Value:
+    def value_of(run: MeasuredRun) -> MeasureValue:
         if run.accuracy is None:
             return None
         return round(wilson(run.accuracy, len(run.measures.judged()))[place], 4)
@@ -333,17 +333,17 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _percentile(
     percent: int, values_of: Callable[[MeasuredRun], Iterable[float | None]], digits: int = 4
-) -> Callable[[MeasuredRun], Value]:
+) -> Callable[[MeasuredRun], MeasureValue]:
     """A percentile of a run's values, those left out that it does not know."""
 
-    def value_of(run: MeasuredRun) -> Value:
+    def value_of(run: MeasuredRun) -> MeasureValue:
         known = [value for value in values_of(run) if value is not None]
         return rounded(quantile(known, percent / 100), digits)
 
     return value_of
 
 
-MEASURES: Mapping[Section, tuple[Measure, ...]] = {
+MEASURES: Mapping[MeasureSection, tuple[Measure, ...]] = {
     "quality": tuple(_quality()),
     "throughput": tuple(_throughput()),
     "latency": tuple(_latency()),

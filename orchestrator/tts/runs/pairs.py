@@ -74,7 +74,7 @@ class Trees:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class CostDifference:
     """What a problem took on average, on the problems of both runs."""
 
     name: CostName
@@ -107,7 +107,7 @@ class Pair:
     gain_95: tuple[float, float] | None
     p_value: float
     """McNemar's exact test, of both runs being right equally often."""
-    costs: tuple[Cost, ...]
+    costs: tuple[CostDifference, ...]
     trees: Trees | None
     """None where the runs were asked for different trees, or for trees that depend on timing."""
 
@@ -231,7 +231,7 @@ _COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
 }
 
 
-def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator[Cost]:
+def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator[CostDifference]:
     for name, cost_of in _COSTS.items():
         costs = [
             (one, other)
@@ -240,7 +240,7 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
         ]
         if difference := paired([other - one for one, other in costs]):
             baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
-            yield Cost(
+            yield CostDifference(
                 name=name,
                 baseline=baseline,
                 other=other,

@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Protocol
 
 from tts.build.errors import RunError
-from tts.build.input_files import Unreadable, require_path
 from tts.build.tokenizer import Ids
-from tts.build.user_paths import is_folder, is_there
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import Stop, node_seed
 
-from .config import RunConfig, read_run_config
+from .config import RunConfig
 from .events import AnyEvent, Generated, ProblemStarted, Scored, problem_of
-from .folder import GROUP
 from .log import read_events
+from .run import Run
 from .summary import read_summary
 from .token_requests import logged_requests, other_tokenizer
 
@@ -96,21 +94,10 @@ class Recording:
 
 
 def open_recording(path: Path) -> tuple[Path, RunConfig]:
-    """The absolute path of a finished run, and its configuration; raises RunError."""
-    try:
-        require_path(str(path))
-    except Unreadable as error:
-        raise RunError(f"{str(path)!r:.100} cannot be replayed: {error}.") from error
-    path = path.expanduser().resolve()
-    if not is_folder(path):
-        raise RunError(
-            f"There is nothing to replay at {path}.", hint="Name the folder of a finished run."
-        )
-    if is_there(path / GROUP):
-        raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
-    config = read_run_config(path)
-    read_summary(path)  # refuses one that has not finished
-    return path, config
+    """The absolute path of a finished run, and its configuration; raises a TtsError."""
+    run = Run.load(path)
+    read_summary(run.folder)  # refuses one that has not finished
+    return run.folder.resolve(), run.config
 
 
 def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording:

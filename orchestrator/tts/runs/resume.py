@@ -7,6 +7,7 @@ cut off there. Seeds give the rest again, as after any interruption.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -15,10 +16,9 @@ from pathlib import Path
 from tts.build.errors import RunDamaged, RunError
 from tts.search import Decision, ResumedWork
 
-from .durable import replacing, write_copy
 from .events import ProblemSolved, thoughts_of
-from .files import open_file
-from .folder import EVENTS, SUMMARY, cannot_write
+from .files import open_file, replacing
+from .folder import EVENTS, SUMMARY, writing
 from .log import read_events
 from .state import ProblemState, RunState, solved_problems
 
@@ -90,14 +90,13 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
     if lines is None:
         return None
     copy = _unused(log)
-    try:
-        with open_file(log) as content:
-            write_copy(content.fileno(), copy)
-            (folder / SUMMARY).unlink(missing_ok=True)  # it counted what is cut off
-            with replacing(log) as kept:
-                kept.writelines(islice(content, lines))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
+    with writing(folder), open_file(log) as content:
+        with replacing(copy) as whole:
+            shutil.copyfileobj(content, whole)
+        (folder / SUMMARY).unlink(missing_ok=True)  # it counted what is cut off
+        content.seek(0)
+        with replacing(log) as kept:
+            kept.writelines(islice(content, lines))
     return Repair(lines, copy)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tts.build.errors import RunError, TtsError
+from tts.strategies.strategy import Vote
 
 from .config import RunConfig, read_run_config
 from .events import ProblemSolved
@@ -28,7 +29,7 @@ from .named_measures import named_measures
 from .records import CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, solved_problems
-from .summary import Rule, Summary, read_summary
+from .summary import Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
 
@@ -126,7 +127,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
         "level": [None if p.level is None else str(p.level) for p in problems],
         "reference": [p.reference for p in problems],
         "answer": [p.answer for p in problems],
-        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in get_args(Rule)},
+        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in get_args(Vote)},
         "correct": [p.correct for p in problems],
         "completions": [len(p.completions) for p in problems],
         "tokens": [p.tokens for p in problems],

@@ -31,7 +31,7 @@ from .events import (
     ProblemStarted,
     Resources,
     Scored,
-    Session,
+    SessionBegan,
     Used,
     problem_of,
 )
@@ -48,7 +48,7 @@ class RunClock:
 
     def advance(self, event: Event) -> None:
         """Take in the next event."""
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             self.began = self.wall_s
         else:
             self.wall_s = max(self.wall_s, self.began + event.t)
@@ -60,12 +60,6 @@ def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
     for event in events:
         clock.advance(event)
         yield clock.began, event
-
-
-def session_begins(events: Iterable[AnyEvent]) -> dict[str, float]:
-    """When each session of a run began, on the run's clock, by its wall-clock time."""
-    timed = end_to_end(events)
-    return {event.time: began for began, event in timed if isinstance(event, Session)}
 
 
 @dataclass(slots=True)
@@ -89,22 +83,14 @@ class WorkCounts:
     def add(self, event: Event) -> None:
         """Count an event, if it is an answer."""
         if isinstance(event, Generated):
-            self.add_generated(event)
+            self.generator_calls += 1
+            self.generated_tokens += event.tokens
         elif isinstance(event, Scored):
-            self.add_scored(event)
-
-    def add_generated(self, event: Generated) -> None:
-        """Count an answer of the generator."""
-        self.generator_calls += 1
-        self.generated_tokens += event.tokens
-
-    def add_scored(self, event: Scored) -> None:
-        """Count a score."""
-        if event.cached:
-            self.cached_scores += 1
-        else:
-            self.verifier_calls += 1
-            self.verifier_tokens += event.prompt_tokens
+            if event.cached:
+                self.cached_scores += 1
+            else:
+                self.verifier_calls += 1
+                self.verifier_tokens += event.prompt_tokens
 
     @property
     def cache_hit_rate(self) -> float | None:
@@ -145,15 +131,12 @@ class ProblemState:
 
     def apply(self, event: Event, began: float = 0.0) -> None:
         """Take in an event of this problem, of a session that began at `began`."""
+        self.work.add(event)
         match event:
-            case Generated():
-                self.work.add_generated(event)
-                if self.keeps_events:
-                    self.generated.append((began, event))
-            case Scored():
-                self.work.add_scored(event)
-                if self.keeps_events:
-                    self.scored.append((began, event))
+            case Generated() if self.keeps_events:
+                self.generated.append((began, event))
+            case Scored() if self.keeps_events:
+                self.scored.append((began, event))
             case Used() if self.keeps_events:
                 self.used.append((began, event))
             case Cancelled() if self.keeps_events:
@@ -241,7 +224,7 @@ class RunState(RunClock):
         What comes of a problem after its solution counts for the run, and changes no problem.
         """
         self.advance(event)
-        if isinstance(event, Session):
+        if isinstance(event, SessionBegan):
             self.sessions += 1
             self.limits = event.limits or self.limits
             self.finished = False

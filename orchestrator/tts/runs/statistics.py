@@ -18,15 +18,6 @@ def quantile(values: Iterable[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def fraction(flags: Iterable[bool | None]) -> float | None:
-    """Fraction of true flags, to four digits; None counts as false. None without flags."""
-    count = right = 0
-    for flag in flags:
-        count += 1
-        right += bool(flag)
-    return round(right / count, 4) if count else None
-
-
 def rounded(value: float | None, digits: int) -> float | None:
     """`round` that lets None through."""
     return None if value is None else round(value, digits)
@@ -73,7 +64,7 @@ def half_width(share: float, count: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """A mean of paired differences (one minus other)."""
 
     mean: float
@@ -94,14 +85,14 @@ class Difference:
         return low > 0 or high < 0
 
 
-def paired(differences: Sequence[float]) -> Difference | None:
+def paired(differences: Sequence[float]) -> PairedDifference | None:
     """The mean of paired differences; None without any."""
     count = len(differences)
     if not count:
         return None
     mean = math.fsum(differences) / count
     variance = math.fsum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
-    return Difference(mean, math.sqrt(variance / count), count)
+    return PairedDifference(mean, math.sqrt(variance / count), count)
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

@@ -13,22 +13,20 @@ import msgspec
 
 from tts.build.errors import RunError
 from tts.search import Limit
+from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
 from .config import RunConfig
-from .events import AnyEvent
+from .events import AnyEvent, LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
-from .statistics import fraction, rounded
+from .statistics import quantile, rounded
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-Rule = Literal["best", "weighted", "majority"]
-"""How the answer is chosen from the completions."""
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class MeanInFlight(msgspec.Struct, frozen=True):
     """Answered requests in flight on each engine, on average over the wall time."""
 
     generator: Number | None
@@ -45,11 +43,11 @@ class Latency(msgspec.Struct, frozen=True):
 class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Expansions that were sent before their search asked for them, and what became of them."""
 
-    sent: Count
-    answered: Count = 0
-    used: Count
+    sent: LoggedCount
+    answered: LoggedCount = 0
+    used: LoggedCount
     """Their search asked for these in the end."""
-    cancelled: dict[str, Count]
+    cancelled: dict[str, LoggedCount]
     """By reason."""
     hit_rate: Share | None
     """Used over sent; None where none was sent."""
@@ -64,11 +62,11 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     not see them.
     """
 
-    unused_tokens: Count
+    unused_tokens: LoggedCount
     """Tokens of speculative answers that were never asked for."""
     share: Share | None
     """Of all generated tokens; None where there are none."""
-    lost_tokens: Count = 0
+    lost_tokens: LoggedCount = 0
     """Tokens of answers for which the budget of their problem had no room; missing if there are
     none."""
 
@@ -76,15 +74,15 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one of several servers did."""
 
-    generated_tokens: Count = 0
-    generator_requests: Count = 0
-    verifier_requests: Count = 0
+    generated_tokens: LoggedCount = 0
+    generator_requests: LoggedCount = 0
+    verifier_requests: LoggedCount = 0
 
 
-class Level(msgspec.Struct, frozen=True):
+class LevelResults(msgspec.Struct, frozen=True):
     """The judged problems of one level."""
 
-    problems: Count
+    problems: LoggedCount
     accuracy: Share | None
 
 
@@ -94,28 +92,28 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A field with a default is missing where its documentation says so.
     """
 
-    problems: Count
+    problems: LoggedCount
     """Solved problems."""
-    judged: Count | None = None
+    judged: LoggedCount | None = None
     """How many of them have a reference; missing if all have."""
     accuracy: Share | None
     """Share of the judged problems that the run's own vote has right."""
     wall_s: Number
     """Seconds of searching, all sessions together: no server start, no model load."""
     problems_per_s: Number | None
-    generated_tokens: Count
+    generated_tokens: LoggedCount
     """Tokens of all answers of the generator."""
     tokens_per_s: Number | None
     """Generated tokens over the wall time."""
-    generator_calls: Count
+    generator_calls: LoggedCount
     """Answered requests to the generator."""
-    verifier_calls: Count
+    verifier_calls: LoggedCount
     """Answered requests to the verifier."""
-    verifier_cached: Count
+    verifier_cached: LoggedCount
     """Scores that needed no request."""
-    verifier_tokens: Count
+    verifier_tokens: LoggedCount
     """Prompt tokens of the requests to the verifier."""
-    mean_in_flight: InFlight
+    mean_in_flight: MeanInFlight
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
     latency_s: Latency
@@ -126,9 +124,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strategy: str
     schedule: str
     seed: int
-    n: Count | None
+    n: LoggedCount | None
     """Completions of a problem; None of a program's own search."""
-    vote: Rule
+    vote: Vote
     """The rule that chooses the answers."""
     parameters: dict[str, bool | int | float | str | dict[str, Any] | None]
     """The strategy's."""
@@ -136,22 +134,22 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens that the generator's sequences may have."""
     deployment: str
     dataset: str
-    accuracy_by_rule: dict[Rule, Share | None]
+    accuracy_by_rule: dict[Vote, Share | None]
     pass_at_n: Share | None
     """Share of the judged problems that have a right completion."""
-    accuracy_by_level: dict[str, Level]
-    undecided: Count
+    accuracy_by_level: dict[str, LevelResults]
+    undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
-    sessions: Count
+    sessions: LoggedCount
     tree_digest: str
     """One hash over every problem's tree and answers."""
     questions: str
     """One hash over every problem's id and question: equal where the same was asked."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
-    limited: dict[Limit, Count] | None = None
+    limited: dict[Limit, LoggedCount] | None = None
     """How many searches each limit ended; missing in runs without limits."""
-    unanswered: Count | None = None
+    unanswered: LoggedCount | None = None
     """How many of these have no answer; missing in runs without limits."""
     fitted_to: dict[str, int | float] | None = None
     """The mean cost of a problem to which n was fitted; missing where it was not."""
@@ -223,7 +221,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "verifier_calls": work.verifier_calls,
             "verifier_cached": work.cached_scores,
             "verifier_tokens": work.verifier_tokens,
-            **measures.engine_use(),
+            **_engine_use(measures),
             "strategy": config.strategy,
             "schedule": config.schedule,
             "seed": config.seed,
@@ -241,7 +239,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "undecided": sum(problem.undecided for problem in judged),
             "sessions": measures.run.sessions,
             "tree_digest": _digest(
-                f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Rule)]}"
+                f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Vote)]}"
                 for each in solved
             ),
             "questions": _digest(f"{problem.id}|{problem.question}" for problem in solved),
@@ -250,6 +248,46 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             **_completions(config.parameters["n"], solved),
         }
     )
+
+
+def _engine_use(measures: Measures) -> Json:
+    """The parts on time, engines and speculation."""
+    ahead, wall_s, latencies_s = measures.speculation, measures.wall_s, measures.latencies_s
+    servers = {
+        name: {
+            "generated_tokens": work.generated_tokens,
+            "generator_requests": work.generator_calls,
+            "verifier_requests": work.verifier_calls + work.cached_scores,
+        }
+        for name, work in sorted(measures.servers.items())
+    }
+    return {
+        "mean_in_flight": {
+            engine: rounded(requests.busy_s / wall_s if wall_s else None, 3)
+            for engine, requests in measures.requests.items()
+        },
+        **({"servers": servers} if servers else {}),
+        "latency_s": {
+            "median": rounded(quantile(latencies_s, 0.5), 3),
+            "p95": rounded(quantile(latencies_s, 0.95), 3),
+        },
+        "idle_s": {
+            engine: {why: round(seconds, 3) for why, seconds in by_why.items()}
+            for engine, by_why in measures.idle_s.items()
+        },
+        "speculation": {
+            "sent": ahead.sent,
+            "answered": ahead.answered,
+            "used": ahead.used,
+            "cancelled": dict(sorted(ahead.cancelled.items())),
+            "hit_rate": rounded(ahead.hit_rate, 4),
+        },
+        "waste": {
+            "unused_tokens": ahead.unused_tokens,
+            **({"lost_tokens": measures.lost_tokens} if measures.lost_tokens else {}),
+            "share": rounded(measures.waste, 4),
+        },
+    }
 
 
 def _limits(config: RunConfig, solved: Iterable[ProblemMeasures]) -> Json:
@@ -281,7 +319,7 @@ def accuracy_by_level(
         if level is not None:
             levels.setdefault(str(level), []).append(right)
     return {
-        level: {"problems": len(rights), "accuracy": fraction(rights)}
+        level: {"problems": len(rights), "accuracy": round(sum(rights) / len(rights), 4)}
         for level, rights in sorted(levels.items())
     }
 

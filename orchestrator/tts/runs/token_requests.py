@@ -33,7 +33,7 @@ _KEPT = 64
 """Solved problems whose ids are kept for their last requests, which end after them."""
 
 
-class LoggedRequest(NamedTuple):
+class RebuiltRequest(NamedTuple):
     """A request that an engine was sent."""
 
     engine: EngineName
@@ -44,7 +44,7 @@ class LoggedRequest(NamedTuple):
     """What its problem's requests were made from, as far as the log was read."""
 
 
-def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[LoggedRequest]:
+def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[RebuiltRequest]:
     """The requests that the engines were sent, in the order in which they ended.
 
     Requests to a verifier that takes text, such as a program's own reward, are not among them:
@@ -70,7 +70,7 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Logg
                         raise other_tokenizer(event, engine, models, where)
                     sent, done = began + event.sent, began + event.done
                     ids = TimedRequest(sent, done, prompt, generated)
-                    yield LoggedRequest(engine, event, ids, context)
+                    yield RebuiltRequest(engine, event, ids, context)
             case _:
                 pass
 

@@ -14,12 +14,7 @@ from tts.build.user_paths import is_there
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.checks import (
-    check_complete,
-    check_inputs,
-    drop_stale_summary,
-    write_summary,
-)
+from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
 from tts.runs.config import check_same, read_run_config
 from tts.runs.events import AnyEvent, Finished
 from tts.runs.folder import (
@@ -185,8 +180,6 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 def _summarise(run: OpenRun) -> None:
     summary = summarise(run.plan.config, read_events(run.folder))
-    if summary.problems < len(run.plan.problems):  # to name them takes another pass over the log
-        check_complete(run.folder, (problem.id for problem in run.plan.problems))
     write_summary(run.folder, summary.to_json())
 
 

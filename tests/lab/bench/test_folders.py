@@ -14,14 +14,13 @@ from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
-from tts.runs.checksums import Chain
 from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runs.groups import read_group
 from tts.runs.lock import locked
-from tts.runs.log import read_events
+from tts.runs.log import ChecksumChain, read_events
 from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
@@ -209,7 +208,7 @@ def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
     stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
     with (folder / EVENTS).open("ab") as log:
         event = encode(stranger).replace(stranger.problem.encode(), b"stranger")
-        log.write(Chain.at_end(folder / EVENTS).seal(event))
+        log.write(ChecksumChain.at_end(folder / EVENTS).seal(event))
     none()
     with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
         resume_bench(folder, None, Observer())

@@ -22,11 +22,10 @@ from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
-from tts.runs.checksums import Chain
 from tts.runs.config import RunConfig
-from tts.runs.events import ProblemSolved, Session, encode
+from tts.runs.events import ProblemSolved, SessionBegan, encode
 from tts.runs.folder import EVENTS, read_config, read_json, write_json
-from tts.runs.log import read_events
+from tts.runs.log import ChecksumChain, read_events
 
 WANTED = RunConfig(
     deployment_source="tiny",
@@ -53,14 +52,14 @@ def seal(run):
 
 
 def rewrite_log(run, change):
-    chain, events = Chain(), list(read_events(run))
+    chain, events = ChecksumChain(), list(read_events(run))
     lines = (chain.seal(encode(event)) for event in map(change, events) if event)
     (run / EVENTS).write_bytes(b"".join(lines))
 
 
 def unnamed(event):
     """A session that names no checksums, so that files can be exchanged."""
-    return replace(event, files={}) if isinstance(event, Session) else event
+    return replace(event, files={}) if isinstance(event, SessionBegan) else event
 
 
 def unfinished(run):
@@ -184,7 +183,7 @@ def summary(**changes):
 
 def session(time):
     return lambda run, outside: rewrite_log(
-        run, lambda e: replace(e, time=time) if isinstance(e, Session) else e
+        run, lambda e: replace(e, time=time) if isinstance(e, SessionBegan) else e
     )
 
 

@@ -16,7 +16,7 @@ from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import Finished, ProblemSolved, Resources, Session
+from tts.runs.events import Finished, ProblemSolved, Resources, SessionBegan
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
@@ -101,8 +101,8 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
         (shard / "events.jsonl").write_bytes(log_bytes(*events))
         write_summary(shard, summary.to_json())
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
-    assert [type(event) for event in events].count(Session) == 1
-    assert isinstance(events[0], Session)
+    assert [type(event) for event in events].count(SessionBegan) == 1
+    assert isinstance(events[0], SessionBegan)
     assert isinstance(events[-1], Finished)
     late = {event.problem for event in events if isinstance(event, ProblemSolved) and event.t >= 30}
     assert late == set(read_config(shards[1])["problem_ids"])
@@ -111,17 +111,16 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     assert 30 <= read_summary(tmp_path / "merged").wall_s < 60
 
 
-def test_a_shard_that_lost_problems_is_refused_and_they_are_named(shards, tmp_path):
+def test_a_shard_that_lost_problems_is_refused(shards, tmp_path):
     summary, events = read_summary(shards[0]), list(read_events(shards[0]))
     lost = sorted(read_config(shards[0])["problem_ids"])[:2]
     kept = [event for event in events if getattr(event, "problem", None) not in lost]
     (shards[0] / "events.jsonl").write_bytes(log_bytes(*kept))
     with pytest.raises(RunDamaged, match=r"does not fit the run's log"):
         merge_runs(shards, tmp_path / "merged")
-    write_summary(shards[0], summary.to_json())  # as if it had been made from such a log
-    with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems: ") as caught:
+    write_summary(shards[0], {**summary.to_json(), "problems": summary.problems - 2})
+    with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems"):
         merge_runs(shards, tmp_path / "merged")
-    assert all(name in caught.value.message for name in lost)
     assert not (tmp_path / "merged").exists()
 
 
@@ -146,13 +145,15 @@ def test_a_merged_run_is_finished_and_a_resumed_shard_stays_one(shards, engines,
     assert read_run_config(shards[0]).shard == "1/3"
 
 
-def test_missing_and_doubled_shards_are_named(shards, tmp_path):
-    with pytest.raises(RunError, match="A shard is missing: 2/3"):
-        merge_runs([shards[0], shards[2]], tmp_path / "merged")
-    with pytest.raises(RunError, match="Shards are missing: 1/3, 3/3"):
-        merge_runs([shards[1]], tmp_path / "merged")
-    with pytest.raises(RunError, match=r"more than once: .*s1 \(1/3\), .*s1 \(1/3\)"):
-        merge_runs([*shards, shards[0]], tmp_path / "merged")
+def test_missing_doubled_and_other_shards_are_refused(shards, engines, tmp_path):
+    other = run_bench(shard_of("2/4"), tmp_path / "other", Observer())
+    for folders, there in (
+        ([shards[0], shards[2]], "1/3, 3/3"),
+        ([*shards, shards[0]], "1/3, 1/3, 2/3, 3/3"),
+        ([shards[0], other], "1/3, 2/4"),
+    ):
+        with pytest.raises(RunError, match=f"is 1/3, 2/3, 3/3; these are {there}"):
+            merge_runs(folders, tmp_path / "merged")
     assert not (tmp_path / "merged" / "run.json").exists()
 
 
@@ -160,14 +161,8 @@ def test_shards_of_other_runs_are_refused_by_what_differs(shards, engines, tmp_p
     def other(text, **changes):
         return run_bench(shard_of(text, **changes), tmp_path / "other", Observer())
 
-    with pytest.raises(RunError, match="different runs: their dataset_seed is 0 and 1"):
+    with pytest.raises(RunError, match="different runs: their seed is 0 and 1"):
         merge_runs([*shards[:2], other("3/3", seed=1)], tmp_path / "merged")
-
-
-def test_other_splits_are_refused(shards, engines, tmp_path):
-    other = run_bench(shard_of("2/4"), tmp_path / "other", Observer())
-    with pytest.raises(RunError, match="different splits"):
-        merge_runs([shards[0], other], tmp_path / "merged")
 
 
 def test_a_whole_run_and_an_unfinished_shard_are_refused(shards, engines, tmp_path):

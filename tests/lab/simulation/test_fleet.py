@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
 from tts.lab.simulation.fleet import connected
-from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
 from tts.strategies.catalog import find_strategy

@@ -18,7 +18,7 @@ from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
-from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import (
     Scenario,
     digest_of,

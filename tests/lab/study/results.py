@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tts.lab.study.cells import BASE, Cell, Engines
+from tts.lab.study.cells import BASE, Cell, CellEngines
 from tts.lab.study.results import RunResult, compared
 
 CELLS = [
@@ -14,9 +14,9 @@ CELLS = [
     Cell("in-flight-4", "4 at a time", 16, in_flight=4),
     Cell("n-4", "n = 4", 4),
     Cell("n-32", "n = 32", 32),
-    Cell("split-5", "generator 5% of the KV memory", 16, Engines(share=0.05)),
-    Cell("split-50", "generator 50% of the KV memory", 16, Engines(share=0.5)),
-    Cell("no-prefix-reuse", "without prefix reuse", 16, Engines(reuse=False)),
+    Cell("split-5", "generator 5% of the KV memory", 16, CellEngines(share=0.05)),
+    Cell("split-50", "generator 50% of the KV memory", 16, CellEngines(share=0.5)),
+    Cell("no-prefix-reuse", "without prefix reuse", 16, CellEngines(reuse=False)),
 ]
 
 

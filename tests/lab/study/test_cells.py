@@ -14,7 +14,7 @@ from tts.lab.study.cells import (
     MOST_PROBLEMS,
     QUICK,
     RESTART_S,
-    Engines,
+    CellEngines,
     cells_of,
     problems_of_rounds,
     problems_that_fit,
@@ -71,7 +71,7 @@ def test_every_cell_runs_once_in_every_round():
 
 
 def test_where_servers_cannot_be_started_anew_all_cells_share_one():
-    assert {cell.engines for cell in cells(share=None, reuse=False)} == {Engines()}
+    assert {cell.engines for cell in cells(share=None, reuse=False)} == {CellEngines()}
 
 
 def test_the_present_division_is_not_run_twice():

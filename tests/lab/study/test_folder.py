@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tts.build.errors import RunError
-from tts.lab.study.campaign import in_words
-from tts.lab.study.cells import FULL, QUICK, Cell, Step
+from tts.lab.study.cells import FULL, QUICK, Cell, CellRun
 from tts.lab.study.folder import StudyConfig, create_study, read_study, run_folder
+from tts.lab.study.study_run import in_words
 from tts.runs.folder import read_json, write_json
 
 ASKED = StudyConfig("demo", "demo", "digest", "limits", "demo", 3, QUICK, restarts=True)
@@ -52,7 +52,7 @@ def test_a_folder_without_a_study_is_refused(tmp_path):
 
 
 def test_a_run_has_a_folder_for_its_cell_and_round(tmp_path):
-    assert run_folder(tmp_path, Step(Cell("n-4", "n = 4", 4), 2)) == tmp_path / "runs" / "n-4-2"
+    assert run_folder(tmp_path, CellRun(Cell("n-4", "n = 4", 4), 2)) == tmp_path / "runs" / "n-4-2"
 
 
 @pytest.mark.parametrize(

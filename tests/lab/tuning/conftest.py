@@ -4,9 +4,9 @@ import pytest
 from tests.driver.scripted_run import Run
 
 from tts.build.tokenizer import Tokenizer
-from tts.lab.tuning.requests import recorded_requests
+from tts.lab.tuning.recorded_requests import recorded_requests
 from tts.runs.config import RunConfig
-from tts.runs.events import VERSION, Session
+from tts.runs.events import VERSION, SessionBegan
 from tts.search import BeamSearchConfig
 
 
@@ -19,6 +19,6 @@ def run(tiny_deployment, tokenizer_folder):
 
 @pytest.fixture
 def recorded(run):
-    session = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
+    session = SessionBegan(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
     config = RunConfig(seed=1, parameters=run.config.model_dump(mode="json"))
     return recorded_requests(run.models, config, [session, *run.events])

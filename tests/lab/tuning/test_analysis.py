@@ -14,7 +14,7 @@ from tts.lab.tuning.analysis import (
     propose,
     saturation_point,
 )
-from tts.lab.tuning.measure import Measured, Sample
+from tts.lab.tuning.measure import LoadSample, Measured
 
 
 @settings(max_examples=15, deadline=None)
@@ -39,14 +39,14 @@ def test_samples_without_noise_have_no_interval():
 
 def test_an_interval_that_reaches_beyond_what_was_measured_is_open():
     noise = {1: (1.0, 1.0), 2: (1.9, 1.9), 4: (2.0, 3.0), 8: (2.0, 3.0)}
-    samples = [Sample(load, rate, 1.0, 1.0) for load, rates in noise.items() for rate in rates]
+    samples = [LoadSample(load, rate, 1.0, 1.0) for load, rates in noise.items() for rate in rates]
     found = saturation_point(samples)
     assert found.high is None
 
 
 def test_a_load_measured_once_counts_for_nothing():
     samples = samples_of(1.0, 1.0, LOADS, (1.0, 1.0))
-    assert levels([*samples, Sample(1024, 50.0, 1.0, 1.0)]) == levels(samples)
+    assert levels([*samples, LoadSample(1024, 50.0, 1.0, 1.0)]) == levels(samples)
 
 
 @pytest.mark.parametrize(

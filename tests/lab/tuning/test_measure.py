@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.lab.tuning.analysis import levels
-from tts.lab.tuning.measure import LEAST_ROUNDS, ROUNDS, Measured, Sample, measure, measure_load
-from tts.lab.tuning.requests import Loadable, LoadRequest
+from tts.lab.tuning.measure import (
+    LEAST_ROUNDS,
+    ROUNDS,
+    LoadSample,
+    Measured,
+    measure,
+    measure_load,
+    send_all,
+)
+from tts.lab.tuning.recorded_requests import Loadable, LoadRequest
 
 
 class Batching:
@@ -61,8 +69,8 @@ def test_a_budget_of_tokens_holds_but_for_one_that_is_larger():
 
 
 def test_requests_that_never_fill_the_loop_measure_nothing():
-    assert looped([Batching(1.0, 0.0).request(1)], 8) == Sample(8, 0.0, 0.0, 0.0)
-    assert looped([], 8) == Sample(8, 0.0, 0.0, 0.0)
+    assert looped([Batching(1.0, 0.0).request(1)], 8) == LoadSample(8, 0.0, 0.0, 0.0)
+    assert looped([], 8) == LoadSample(8, 0.0, 0.0, 0.0)
 
 
 def measured(seconds, step_s=1.0, each_s=0.1, loads=(1, 2, 4)):
@@ -107,3 +115,40 @@ def test_too_little_time_still_gives_the_least_rounds():
     into, order, _, _ = measured(1)
     assert order[-1][0] == LEAST_ROUNDS
     assert [level.repeats for level in levels(into.samples)] == [LEAST_ROUNDS] * 3
+
+
+@given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 10), st.randoms())
+def test_everything_is_sent_once_in_order_and_within_the_budget(costs, budget, random):
+    started, in_flight = [], []
+
+    async def send(work):
+        started.append(work)
+        in_flight.append(work)
+        costing = [costs[place] for place in in_flight]
+        assert sum(costing) <= budget or len(costing) == 1
+        for _ in range(random.randrange(4)):
+            await asyncio.sleep(0)
+        in_flight.remove(work)
+
+    asyncio.run(send_all(range(len(costs)), costs.__getitem__, budget, send))
+    assert started == list(range(len(costs)))
+    assert in_flight == []
+
+
+def test_the_budget_is_filled():
+    most = 0
+
+    async def run():
+        in_flight = 0
+
+        async def send(_):
+            nonlocal in_flight, most
+            in_flight += 1
+            most = max(most, in_flight)
+            await asyncio.sleep(0)
+            in_flight -= 1
+
+        await send_all(range(20), lambda _: 1, 4, send)
+
+    asyncio.run(run())
+    assert most == 4

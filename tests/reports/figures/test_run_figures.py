@@ -22,7 +22,7 @@ from tests.runs.runs import run_of
 
 from tts.reports.figures.charts import colour
 from tts.reports.figures.run import figures_of
-from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, LoggedThought, Session
+from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, LoggedThought, SessionBegan
 
 
 def figures(log, **config):
@@ -50,7 +50,7 @@ def test_readings_carry_the_numbers_of_the_run():
     groups = (LoggedAnswer("1", True), LoggedAnswer("2", False))
     both = (LoggedCompletion((0,), 0.75, 0), LoggedCompletion((1,), 0.25, 1))
     wrong = tuple(replace(done, group=1) for done in both)
-    log = [Session(t=0.0, time="", version=VERSION, limits=(8, 100))]
+    log = [SessionBegan(t=0.0, time="", version=VERSION, limits=(8, 100))]
     for name, begun, completions in (("a", 0.0, both), ("b", 5.0, wrong)):
         right = {"best": completions is both, "weighted": False, "majority": False}
         log += [

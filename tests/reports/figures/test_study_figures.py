@@ -13,7 +13,6 @@ from tts.lab.study.engine_tables import memory_by_split
 from tts.lab.study.folder import Measurement, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
 from tts.lab.study.measure import Findings
-from tts.lab.study.plan import Study
 from tts.lab.study.speed_tables import (
     ablation,
     accuracy_by_n,
@@ -22,6 +21,7 @@ from tts.lab.study.speed_tables import (
     concurrency,
     same_trees,
 )
+from tts.lab.study.study_plan import Study
 from tts.reports.figures.study import FIGURES, study_figures
 from tts.reports.study_page import advice_figure
 

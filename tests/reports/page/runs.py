@@ -16,7 +16,7 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
-    Session,
+    SessionBegan,
 )
 from tts.runs.summary import summarise
 from tts.search import Stop
@@ -47,8 +47,8 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         "problem_ids": names,
     }
     (folder / "run.json").write_text(json.dumps(config))
-    made_with = {"tts": "1.2.3"}
-    began = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION, made_with=made_with)
+    time, made_with = "2026-01-01T00:00:00+00:00", {"tts": "1.2.3"}
+    began = SessionBegan(t=0.0, time=time, version=VERSION, made_with=made_with)
     events = [began]
     for number, name in enumerate(names):
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)

@@ -16,7 +16,7 @@ from tests.runs.test_token_requests import SEMANTICS
 
 from tts.build.errors import RunError
 from tts.endpoints.base import GenerateCall
-from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, digest_of, simulate
 from tts.prompting import Models
 from tts.runs.events import Cancelled, Generated, Scored

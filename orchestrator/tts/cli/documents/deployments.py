@@ -12,9 +12,9 @@ from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.memory_plan import MemoryPlan
 from tts.build.tensorrt.placements import Refused
 from tts.checks.observation import Observation
-from tts.lab.bench.simulated_run import Advice, PlacedRun
-from tts.lab.simulation.scenario import Outcome
-from tts.lab.tuning.analysis import UNITS, Level, Proposal, SaturationPoint
+from tts.lab.bench.simulated_run import PlacedRun, PlacementAdvice
+from tts.lab.simulation.scenario import SimulationOutcome
+from tts.lab.tuning.analysis import UNITS, LoadLevel, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
 
 
@@ -284,7 +284,7 @@ class TunedEngine:
     """The unit of its load."""
     samples: int
     """Measurements."""
-    levels: tuple[Level, ...]
+    levels: tuple[LoadLevel, ...]
     saturation: SaturationPoint
     proposal: Proposal | None
     """null with too few measurements, or if they were stopped."""
@@ -342,7 +342,7 @@ class SimulateDocument:
     problems: int
     in_flight: int
     """Problems that run at a time at most."""
-    outcomes: list[Outcome]
+    outcomes: list[SimulationOutcome]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,5 +357,5 @@ class PlacementsDocument:
     runs: list[PlacedRun]
     refused: list[Refused]
     """Placements that are not possible."""
-    advice: list[Advice]
+    advice: list[PlacementAdvice]
     """The placement to take, from concurrency to concurrency."""

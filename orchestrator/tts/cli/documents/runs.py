@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.lab.study.advice import Advice
+from tts.lab.study.advice import StudyAdvice
 from tts.runs.compare import Row
 from tts.runs.pairs import Pair, Setting
 from tts.runs.records import CompletionRecord
@@ -76,7 +76,7 @@ class ReportDocument(RunsDocument):
     """The settings in which runs of several folders differ."""
     pairs: list[Pair]
     """Each run of several folders against the first."""
-    advice: list[Advice]
+    advice: list[StudyAdvice]
     """What a study advises; empty for runs."""
     page: str | None
     """null where none can be made of these runs."""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment
-from tts.problem import Problem
-from tts.runs.config import RunConfig
 from tts.search import SearchConfig
 from tts.session import AsyncSession
+from tts.session.interrupts import interruptible
+from tts.session.plan import Plan
 from tts.session.strategy import StrategyLike, choose
+
+from ..campaign import Campaign
 
 T = TypeVar("T")
 
@@ -54,21 +55,35 @@ class Fitted:
         return self.config.n
 
 
-async def fit(
-    asked: RunConfig,
-    deployment: Deployment,
+def fit_all(
+    plan: Plan,
+    wanted: Sequence[tuple[StrategyLike, dict[str, Any]]],
+    campaign: Campaign,
+    say: Callable[[str], None],
+) -> list[SearchConfig]:
+    """The parameters of strategies, with the n that costs `plan.asked.fitted_to` on average.
+
+    Wanted are strategies and the parameters that are given. Raises a TtsError.
+    """
+
+    async def fitting() -> list[SearchConfig]:
+        async with campaign:
+            session = await campaign.session(plan.deployment)
+            return [await _fit(plan, *each, session, say) for each in wanted]
+
+    return interruptible(fitting(), say)
+
+
+async def _fit(
+    plan: Plan,
     strategy: StrategyLike,
     given: dict[str, Any],
-    problems: Sequence[Problem],
     session: AsyncSession,
     say: Callable[[str], None],
 ) -> SearchConfig:
-    """A strategy's parameters, with the n that costs the tokens of `asked.fitted_to` on average.
-
-    `given` are those that are given. One that shares out a budget by itself has no n to fit. Raises
-    a TtsError.
-    """
-    pilot = pilot_of(problems)
+    """A strategy's parameters; one that shares out a budget by itself has no n to fit."""
+    asked, deployment = plan.asked, plan.deployment
+    pilot = pilot_of(plan.problems)
     chosen = choose(strategy, deployment, given)
     default, budget = chosen.config, asked.fitted_to.budget_tokens
     assert default is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,21 +11,19 @@ import msgspec
 from tts.build.server_kinds import ServerKind
 from tts.runs.compare import read_rows
 from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
-from tts.runs.folder import has_begun, refuse_begun
+from tts.runs.folder import refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.search import SearchConfig
-from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, deployment_of
-from tts.session.run import open_run
 from tts.session.strategy import choose
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all, settable_of
 
-from ..campaign import Campaign, carry_out
+from ..campaign import Campaign
 from ..observer import Observer
-from .fitting import fit
-from .single_run import folder_of, on_deployment, plan_with, problems_of, repeated
+from .fitting import fit_all
+from .single_run import carry_out_all, folder_of, on_deployment, plan_with, problems_of
 
 
 def run_all(
@@ -58,29 +55,15 @@ def run_all(
         if config.fitted_to:
             refuse_begun(folder)
             observer.say("Fitting n of each strategy to the budget on a few problems")
-            fitting = _fitted(plan, members, endpoints, observer)
-            members = members_of(interruptible(fitting, observer.say))
-        plans = [_plan_of(member, plan) for member in members]
+            campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+            names = [member.strategy for member in members]
+            wanted = [(n, settable_of(find_strategy(n), config.parameters)) for n in names]
+            found = fit_all(plan, wanted, campaign, observer.say)
+            fitted = zip(members, found, strict=True)
+            members = members_of({name: each for member, each in fitted for name in member.votes})
         create_group(folder, GroupConfig(plan.config, members).to_json())
-        _carry_out(folder, members, plans, observer, endpoints=endpoints)
+        _carry_out(folder, members, plan, observer, endpoints)
     return folder
-
-
-async def _fitted(
-    plan: Plan, members: Sequence[Member], endpoints: tuple[str, ...], observer: Observer
-) -> dict[str, SearchConfig]:
-    """The parameters of each strategy with which a few problems are within the budget."""
-    asked, spec = plan.asked, plan.deployment
-    configs: dict[str, SearchConfig] = {}
-    async with Campaign(observer, endpoints, plan.verifier, cold=False) as campaign:
-        session = await campaign.session(spec)
-        for member in members:
-            given = settable_of(find_strategy(member.strategy), asked.parameters)
-            found = await fit(
-                asked, spec, member.strategy, given, plan.problems, session, observer.say
-            )
-            configs |= dict.fromkeys(member.votes, found)
-    return configs
 
 
 def resume_group(
@@ -109,9 +92,8 @@ def resume_group(
         for member, each in zip(before.members, chosen, strict=True)
     ]
     check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
-    plans = [_plan_of(member, plan) for member in members]
     with locked(folder):
-        _carry_out(folder, members, plans, observer, repair=repair, endpoints=endpoints)
+        _carry_out(folder, members, plan, observer, endpoints, repair=repair)
     return folder
 
 
@@ -142,45 +124,21 @@ def _plan_of(member: Member, plan: Plan) -> Plan:
 def _carry_out(
     folder: Path,
     members: Sequence[Member],
-    plans: Sequence[Plan],
+    plan: Plan,
     observer: Observer,
+    endpoints: tuple[str, ...],
     *,
     repair: bool = False,
-    endpoints: tuple[str, ...] = (),
 ) -> None:
-    """Run what has not finished and keep the comparison's numbers.
-
-    All runs are opened first, so a damaged log is reported before anything is started.
-    """
-    campaign = Campaign(observer, endpoints, plans[0].verifier)
-    finished = 0
-    with ExitStack() as opened:
-        runs = [
-            opened.enter_context(
-                open_run(plan, where, resume=has_begun(where), repair=repair, say=observer.say)
-            )
-            for member, plan in zip(members, plans, strict=True)
-            for where in [folder / member.folder]
-        ]
-
-        async def running() -> None:
-            nonlocal finished
-            async with campaign:
-                for member, run in zip(members, runs, strict=True):
-                    title = f"{finished + 1}/{len(runs)} {' and '.join(member.votes)}"
-                    if run.left:
-                        observer.say(title)
-                    await campaign.run(run, title)
-                    finished += 1
-
-        def done() -> str:
-            current = campaign.progress
-            said = f"{finished} of {len(runs)} runs are finished"
-            if current.began and current.done < current.total:
-                said += f", {current.done} of {current.total} problems of the next are solved"
-            return said
-
-        way_on = f"tts bench --resume {folder}{repeated(plans[0].asked.sources)}"
-        carry_out(running(), observer, folder, done, way_on)
+    """Run what has not finished and keep the comparison's numbers; the first run has this plan."""
+    plans = {
+        f"{number}/{len(members)} {' and '.join(member.votes)}": (
+            _plan_of(member, plan),
+            folder / member.folder,
+        )
+        for number, member in enumerate(members, start=1)
+    }
+    campaign = Campaign(observer, endpoints, plan.verifier)
+    carry_out_all(plans, folder, observer, campaign, repair=repair)
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})

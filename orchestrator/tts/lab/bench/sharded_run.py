@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ import msgspec
 from tts.build.errors import ConfigError, RunError, TtsError
 from tts.build.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
-from tts.runs.checks import check_complete, write_summary
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished, refuse_begun
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.runs.merge import write_merged
+from tts.runs.pairs import differing_settings
 from tts.runs.summary import summarise
 from tts.session.plan import load_checked
 
@@ -35,9 +35,6 @@ from .single_run import bench_in, fitted, folder_of, plan_of, problems_of
 
 SHARDS = "shards"
 """The folder of a run's shards, in its own."""
-_OF_A_SHARD = {"shard", "problem_ids", "deployment_source", "command"}
-"""Fields that may differ between shards of one run: each names the deployment as its machine
-does."""
 
 
 def solve_shard(config: RunConfig, shard: Shard, endpoint: str, folder: Path) -> TtsError | None:
@@ -118,7 +115,7 @@ def _ray(processes: int) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ShardRun:
     folder: Path
     shard: Shard
     config: RunConfig
@@ -153,7 +150,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def _read(folder: Path) -> _Part:
+def _read(folder: Path) -> _ShardRun:
     config = read_run_config(folder)
     if config.shard is None:
         raise RunError(
@@ -165,44 +162,32 @@ def _read(folder: Path) -> _Part:
             f"The run in {folder} (shard {config.shard}) has not finished.",
             hint=f"Continue it first: tts bench --resume {folder}",
         )
-    check_complete(folder, config.problem_ids)
-    return _Part(folder, Shard.parse(config.shard), config)
+    return _ShardRun(folder, Shard.parse(config.shard), config)
 
 
-def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
+def _whole(parts: Sequence[_ShardRun]) -> Sequence[_ShardRun]:
     """The parts, if they are each shard of one run once; raises RunError."""
     first = parts[0]
     for part in parts[1:]:
-        of_first, of_part = first.config.to_json(), part.config.to_json()
-        for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
-            one, other = of_first.get(name), of_part.get(name)
-            if name == "problems_digest" and one != other:
+        for setting in differing_settings([first.config, part.config]):
+            if setting.name != "shard":
+                one, other = setting.values
                 raise RunError(
-                    f"{first.folder} and {part.folder} were not asked the same: the questions or "
-                    f"answers of {first.config.dataset} were changed in between.",
-                    hint="Run the shards that have the wrong ones again, in a new folder.",
-                )
-            if one != other:
-                raise RunError(
-                    f"{first.folder} and {part.folder} are shards of different runs: their {name} "
-                    f"is {one!r:.200} and {other!r:.200}.",
+                    f"{first.folder} and {part.folder} are shards of different runs: their "
+                    f"{setting.name} is {one!r:.200} and {other!r:.200}.",
                     hint="Merge shards that were started with the same options.",
                 )
-        if part.shard.count != first.shard.count:
+        if part.config.problems_digest != first.config.problems_digest:
             raise RunError(
-                f"{first.folder} is shard {first.shard} and {part.folder} is shard {part.shard}: "
-                "they are parts of different splits.",
+                f"{first.folder} and {part.folder} were not asked the same: the questions or "
+                f"answers of {first.config.dataset} were changed in between.",
+                hint="Run the shards that have the wrong ones again, in a new folder.",
             )
+    there = [str(part.shard) for part in parts]
     count = first.shard.count
-    there = Counter(part.shard.number for part in parts)
-    twice = [part for part in parts if there[part.shard.number] > 1]
-    if twice:
-        named = ", ".join(f"{part.folder} ({part.shard})" for part in twice)
-        raise RunError(f"A shard is there more than once: {named}.", hint="Leave one of them out.")
-    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in there]
-    if missing:
+    if there != (needed := [f"{number}/{count}" for number in range(1, count + 1)]):
         raise RunError(
-            f"{'A shard is' if len(missing) == 1 else 'Shards are'} missing: {', '.join(missing)}.",
-            hint="Run them with --shard, or name their folders, too.",
+            f"A run in {count} shards is {', '.join(needed)}; these are {', '.join(there)}.",
+            hint="Name each folder once, and run what is missing with --shard.",
         )
     return parts

@@ -21,10 +21,10 @@ from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
+from ..simulation.published_pairs import as_simulated, on_own_cores, simulated_deployment
 from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import from_traces, typical
-from ..tuning.result import read_fits
+from ..tuning.tune_file import read_fits
 
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""
@@ -180,7 +180,7 @@ class PlacedRun:
 
 
 @dataclass(frozen=True)
-class Advice:
+class PlacementAdvice:
     """The placement to take for these concurrencies, neighbours among those that were simulated."""
 
     placement: Placement
@@ -232,12 +232,12 @@ def simulate_placements(
     return runs
 
 
-def advice_of(runs: Sequence[PlacedRun]) -> list[Advice]:
+def advice_of(runs: Sequence[PlacedRun]) -> list[PlacementAdvice]:
     """The fastest placement from concurrency to concurrency.
 
     One stays the advice while it is within `NEAR` of the best: a change must be worth it.
     """
-    found: list[Advice] = []
+    found: list[PlacementAdvice] = []
     for concurrency in sorted({run.concurrency for run in runs}):
         speed = {
             run.placement: run.problems_per_min for run in runs if run.concurrency == concurrency
@@ -245,7 +245,7 @@ def advice_of(runs: Sequence[PlacedRun]) -> list[Advice]:
         best = max(speed, key=lambda placement: speed[placement])
         last = found[-1] if found else None
         if last and speed.get(last.placement, 0.0) >= (1 - NEAR) * speed[best]:
-            found[-1] = Advice(last.placement, (*last.concurrencies, concurrency))
+            found[-1] = PlacementAdvice(last.placement, (*last.concurrencies, concurrency))
         else:
-            found.append(Advice(best, (concurrency,)))
+            found.append(PlacementAdvice(best, (concurrency,)))
     return found

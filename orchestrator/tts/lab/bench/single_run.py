@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,7 +26,6 @@ from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
 from tts.session.doubts import doubt_of_question, doubt_of_score
 from tts.session.function_files import Loaded, load_all
-from tts.session.interrupts import interruptible
 from tts.session.plan import (
     Plan,
     check_lengths,
@@ -39,7 +40,7 @@ from tts.strategies.catalog import find_strategy
 
 from ..campaign import Campaign, carry_out, require_engines
 from ..observer import Observer
-from .fitting import fit
+from .fitting import fit_all
 
 
 def run_bench(
@@ -53,7 +54,7 @@ def run_bench(
     plan = plan_of(config, problems, endpoints, observer.say)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
-    _carry_out(fitted(plan, endpoints, observer), folder, observer, endpoints=endpoints)
+    _carry_out(fitted(plan, endpoints, observer), folder, observer, endpoints)
     return folder
 
 
@@ -73,16 +74,13 @@ def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
     whole = msgspec.structs.replace(asked, shard=None)
     # every shard finds the same n
     problems = problems_of(whole)[1] if asked.shard else plan.problems
-
-    async def fitting() -> SearchConfig:
-        async with Campaign(observer, endpoints, plan.verifier, cold=False) as campaign:
-            session = await campaign.session(plan.deployment)
-            return await fit(
-                asked, plan.deployment, strategy, asked.parameters, problems, session, observer.say
-            )
-
     observer.say("Fitting n to the budget on a few problems")
-    found = interruptible(fitting(), observer.say)
+    (found,) = fit_all(
+        replace(plan, asked=asked, problems=tuple(problems)),
+        [(strategy, asked.parameters)],
+        Campaign(observer, endpoints, plan.verifier, cold=False),
+        observer.say,
+    )
     chosen = {name: value for name, value in found if name in ("n", "beam_width")}
     asked = msgspec.structs.replace(asked, parameters={**asked.parameters, **chosen})
     return replace(plan, asked=asked, strategy=replace(plan.strategy, config=found))
@@ -94,7 +92,7 @@ def bench_in(
     """Run a benchmark in a folder, or resume it there."""
     config, problems = problems_of(config, observer.say)
     plan = plan_of(config, problems, endpoints, observer.say)
-    _carry_out(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
+    _carry_out(plan, folder.resolve(), observer, endpoints)
 
 
 def resume_bench(
@@ -118,7 +116,7 @@ def resume_bench(
     folder = folder.resolve()
     config, problems = problems_of(config, observer.say, folder)
     plan = plan_of(config, problems, endpoints, observer.say)
-    _carry_out(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
+    _carry_out(plan, folder, observer, endpoints, repair=repair)
     return folder
 
 
@@ -139,14 +137,15 @@ def run_solve(
     if doubt := doubt_of_question(plan.deployment, question):
         observer.say(doubt)
     folder = folder_of(plan, plan.strategy.name, out)
+    refuse_begun(folder)
     results: list[Result] = []
     _carry_out(
         plan,
         folder,
         observer,
-        endpoints=endpoints,
+        endpoints,
+        question,
         saved="What there is of the tree is logged",
-        title=question,
         on_step=on_step,
         on_result=results.append,
     )
@@ -288,31 +287,59 @@ def _carry_out(
     plan: Plan,
     folder: Path,
     observer: Observer,
-    *,
-    resume: bool = False,
-    repair: bool = False,
-    endpoints: tuple[str, ...] = (),
-    saved: str | None = None,
+    endpoints: tuple[str, ...],
     title: str = "problems",
+    **how: Any,
+) -> None:
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+    carry_out_all({title: (plan, folder)}, folder, observer, campaign, **how)
+
+
+def carry_out_all(
+    plans: Mapping[str, tuple[Plan, Path]],
+    folder: Path,
+    observer: Observer,
+    campaign: Campaign,
+    *,
+    repair: bool = False,
+    saved: str | None = None,
     on_step: Callable[[Step], None] | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
-    """Make or continue the run in a folder; `saved` says what an error leaves, in place of a count.
+    """Make or continue runs one after the other: of each, by title, the plan and its folder.
 
-    Raises a TtsError that says how to go on.
+    All are opened first, so that a damaged log is reported before anything is started. `folder` is
+    what holds them; `saved` says what an error leaves, in place of a count. Raises a TtsError that
+    says how to go on.
     """
-    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-
-    def done() -> str | None:
-        progress = campaign.progress
-        solved = f"{progress.done} of {progress.total} problems are solved"
-        return (saved or solved) if progress.began else None
-
-    with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
+    finished = 0
+    with ExitStack() as opened:
+        runs = {
+            title: opened.enter_context(
+                open_run(plan, where, resume=has_begun(where), repair=repair, say=observer.say)
+            )
+            for title, (plan, where) in plans.items()
+        }
 
         async def running() -> None:
+            nonlocal finished
             async with campaign:
-                await campaign.run(run, title, on_step=on_step, on_result=on_result)
+                for title, run in runs.items():
+                    if len(runs) > 1 and run.left:
+                        observer.say(title)
+                    await campaign.run(run, title, on_step=on_step, on_result=on_result)
+                    finished += 1
 
-        way_on = f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+        def done() -> str | None:
+            now = campaign.progress
+            solved = f"{now.done} of {now.total} problems"
+            if len(runs) == 1:
+                return (saved or f"{solved} are solved") if now.began else None
+            said = f"{finished} of {len(runs)} runs are finished"
+            if now.began and now.done < now.total:
+                said += f", {solved} of the next are solved"
+            return said
+
+        sources = next(iter(runs.values())).plan.asked.sources
+        way_on = f"tts bench --resume {folder}{repeated(sources)}"
         carry_out(running(), observer, folder, done, way_on)

@@ -5,7 +5,7 @@ docs/explanation/simulation.md.
 |---|---|
 | scenario | one run: what is simulated, and what came of it |
 | fleet | servers, the GPUs that they are on, the endpoints and the router in front of them |
-| pairs | pairs of published models; the shapes of a deployment's |
+| published_pairs | pairs of published models; the shapes of a deployment's |
 | workload | what simulated engines answer |
 | virtual_time | an event loop that never sleeps |
 """

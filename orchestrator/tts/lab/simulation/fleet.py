@@ -27,7 +27,7 @@ from tts.engines.simulated import (
 )
 from tts.runs.replay import Script
 
-from .pairs import shapes_of
+from .published_pairs import shapes_of
 from .workload import END_ID
 
 CALL_S = 0.5e-3
@@ -40,7 +40,7 @@ _GATHER_S = 1e-6
 
 
 @dataclass(eq=False)
-class Server:
+class SimulatedServer:
     """GPUs on the event loop's clock, and the one process in front of them.
 
     `call_s` is what the orchestrator's processor is busy with each call (token ids, gRPC): calls
@@ -100,7 +100,7 @@ class Server:
 class SimulatedGenerator:
     """See endpoints.Generator."""
 
-    server: Server
+    server: SimulatedServer
     engines: Sequence[Engine]
     script: Script
 
@@ -117,7 +117,7 @@ class SimulatedGenerator:
 class SimulatedVerifier:
     """See endpoints.Verifier."""
 
-    server: Server
+    server: SimulatedServer
     engines: Sequence[Engine]
     script: Script
 
@@ -133,7 +133,7 @@ def _as_ids(tokens: Sequence[int]) -> Ids:
 
 
 @dataclass(frozen=True)
-class Pair:
+class SimulatedPair:
     """The engines of one server. Among several replicas of an engine the least loaded is asked."""
 
     generators: Sequence[Engine]
@@ -144,8 +144,8 @@ class Pair:
 class Fleet:
     """All servers, and the orchestrator's process in front of them."""
 
-    server: Server
-    pairs: Sequence[Pair]
+    server: SimulatedServer
+    pairs: Sequence[SimulatedPair]
 
     def totals(self, role: Role) -> Totals:
         """The sums over all engines of a role, and the mean of their busy times."""
@@ -174,7 +174,7 @@ def fleet_of(
     CheckpointError for a model whose shape is not known.
     """
     times: Mapping[Role, StepTime] = fits or _times(deployment)
-    pairs: list[Pair] = []
+    pairs: list[SimulatedPair] = []
     engines: list[Engine] = []
     devices: list[frozenset[int]] = []
     for number in range(servers):
@@ -187,12 +187,12 @@ def fleet_of(
                 frozenset(first + device for device in replica)
                 for replica in spec.placement.replicas
             ]
-        pairs.append(Pair(made["generator"], made["verifier"]))
+        pairs.append(SimulatedPair(made["generator"], made["verifier"]))
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)
     ]
-    return Fleet(Server(gpus, 0.0 if fits else CALL_S), pairs)
+    return Fleet(SimulatedServer(gpus, 0.0 if fits else CALL_S), pairs)
 
 
 def router_of(fleet: Fleet) -> Router:

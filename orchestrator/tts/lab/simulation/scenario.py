@@ -26,7 +26,7 @@ from tts.scheduling import Kind, Prefetch, ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .fleet import Fleet, Pair, SimulatedGenerator, SimulatedVerifier, fleet_of, router_of
+from .fleet import Fleet, SimulatedGenerator, SimulatedPair, SimulatedVerifier, fleet_of, router_of
 from .virtual_time import run_virtual
 from .workload import question, simulated_models
 
@@ -53,7 +53,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulationOutcome:
     """A simulated run. Times are virtual except `real_s`."""
 
     schedule: ScheduleName
@@ -82,7 +82,7 @@ class Outcome:
         return self.used / self.speculated if self.speculated else None
 
 
-def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
+def simulate(scenario: Scenario, schedule: ScheduleName) -> SimulationOutcome:
     """Run the driver and the scheduler on simulated engines."""
     began = time.perf_counter()
     with _uncollected():
@@ -151,13 +151,13 @@ class _Observed:
         self.trees[name] = solved.result.tree.digest()
 
 
-async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
+async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> SimulationOutcome:
     clock = asyncio.get_running_loop().time
     fleet = fleet_of(scenario.deployment, scenario.servers, scenario.sharing, scenario.fits)
     models, to_solve = problems(scenario)
     observed = _Observed()
 
-    def driver_of(pair: Pair) -> Driver:
+    def driver_of(pair: SimulatedPair) -> Driver:
         return Driver(
             models,
             SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
@@ -175,7 +175,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     async with AsyncExitStack() as stack:
         drivers = [await stack.enter_async_context(driver_of(pair)) for pair in fleet.pairs]
         await _solve(scenario, to_solve, fleet, drivers, observed)
-    return Outcome(
+    return SimulationOutcome(
         schedule,
         clock(),
         time.perf_counter() - began,

@@ -175,14 +175,14 @@ def typical() -> Workload:
 
 
 @dataclass(frozen=True)
-class Chain:
+class TraceChain:
     """A recorded chain, first step first: tokens and score of each step."""
 
     lengths: tuple[int, ...]
     scores: tuple[float, ...]
 
 
-def read_chains(file: Path) -> list[Chain]:
+def read_chains(file: Path) -> list[TraceChain]:
     """The chains of a trace file: JSONL with `text`, `sep` and a list `step_scores`.
 
     Chains without one score within [0, 1] for every step are left out. Raises DatasetError.
@@ -203,10 +203,10 @@ def read_chains(file: Path) -> list[Chain]:
     return chains
 
 
-def _chain(row: dict[str, Any]) -> Chain:
+def _chain(row: dict[str, Any]) -> TraceChain:
     steps = row["text"].split(row["sep"])
     tokens = [max(2, round(len(step) / _CHARACTERS_PER_TOKEN)) for step in steps]
-    return Chain(tuple(tokens), tuple(float(score) for score in row["step_scores"]))
+    return TraceChain(tuple(tokens), tuple(float(score) for score in row["step_scores"]))
 
 
 def from_traces(file: Path) -> Workload:

@@ -5,8 +5,8 @@
 | cells | which runs are made, in which order, and how long they will take. Pure |
 | kv_memory | what the pair's KV pools take, and other divisions of that memory. Pure |
 | folder | the study's folder: study.json, runs/, load/, measurements.json |
-| plan | a study that is begun: its runs, and which of them are left |
-| campaign | the runs, one after another, on cold engines; throughput over load; resumable |
+| study_plan | a study that is begun: its runs, and which of them are left |
+| study_run | the runs, one after another, on cold engines; throughput over load; resumable |
 | results | each cell's numbers over its rounds; ratios to the base, with intervals |
 | measure | the table of every figure: |
 | speed_tables | - how fast, and how right, the cells were |

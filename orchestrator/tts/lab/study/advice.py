@@ -18,7 +18,7 @@ from .results import CellResult, Ratio
 
 
 @dataclass(frozen=True)
-class Advice:
+class StudyAdvice:
     """One advice."""
 
     subject: str
@@ -27,7 +27,7 @@ class Advice:
     """The name of the figure that it rests on."""
 
 
-def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[Advice]:
+def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[StudyAdvice]:
     """All advice that the results give, and throughput over load, in the form of tune.json."""
     found = [
         split_advice(results),
@@ -39,7 +39,7 @@ def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[A
     return [advice for advice in found if advice]
 
 
-def split_advice(results: Mapping[str, CellResult]) -> Advice | None:
+def split_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """How to divide the KV memory; None where it was not measured."""
     others = [each for each in results.values() if each.cell.engines.share is not None]
     if not others:
@@ -59,10 +59,10 @@ def split_advice(results: Mapping[str, CellResult]) -> Advice | None:
             f"Leave the division of the KV memory as it is: none that was measured {finding} "
             f"(generator's share {shown})."
         )
-    return Advice("KV memory", text, "throughput-by-split")
+    return StudyAdvice("KV memory", text, "throughput-by-split")
 
 
-def schedule_advice(results: Mapping[str, CellResult]) -> Advice | None:
+def schedule_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """Which schedule to use, and whether to speculate."""
     others = [
         each
@@ -74,17 +74,17 @@ def schedule_advice(results: Mapping[str, CellResult]) -> Advice | None:
     best, slower, equal = told_apart(others)
     if best:
         text = f"Use {_way(best)}: {times(best.speed)} the throughput of decoupled, auto."
-        return Advice("Schedule", text, "ablation")
+        return StudyAdvice("Schedule", text, "ablation")
     text = "Stay with schedule decoupled, speculation auto: nothing that was measured is faster"
     text += " beyond the noise."
     if slower:
         text += f" Slower: {_listed(slower)}."
     if equal:
         text += f" Not told apart from it: {_listed(equal)}."
-    return Advice("Schedule", text, "ablation")
+    return StudyAdvice("Schedule", text, "ablation")
 
 
-def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
+def in_flight_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """Whether to limit the problems in flight, and what limits cost and gain."""
     counted = [each for each in results.values() if each.cell.in_flight is not None]
     if not counted:
@@ -93,7 +93,7 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
     if best:
         text = f"At most {best.cell.in_flight} (--in-flight): {times(best.speed)} the throughput "
         text += f"of no limit, and {_latencies(best, results[BASE])}."
-        return Advice("Problems in flight", text, "concurrency")
+        return StudyAdvice("Problems in flight", text, "concurrency")
     text = "Set no limit: none that was measured is faster beyond the noise."
     if slower:
         text += f" Slower: {', '.join(f'{e.cell.in_flight}: {times(e.speed)}' for e in slower)}."
@@ -103,10 +103,10 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
             f" At most {least.cell.in_flight} is not told apart from it ({times(least.speed)}), "
             f"and {_latencies(least, results[BASE])}."
         )
-    return Advice("Problems in flight", text, "concurrency")
+    return StudyAdvice("Problems in flight", text, "concurrency")
 
 
-def batch_advice(load: Mapping[str, Any]) -> Advice | None:
+def batch_advice(load: Mapping[str, Any]) -> StudyAdvice | None:
     """How much to keep in flight on each engine; None where too little was measured.
 
     A budget changes only to enter the 95% interval of the engine's saturation point: where the
@@ -131,10 +131,10 @@ def batch_advice(load: Mapping[str, Any]) -> Advice | None:
             said.append(f"{field}: {change} ({why}; the {role} saturates {interval})")
     if not said:
         return None
-    return Advice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
+    return StudyAdvice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
 
 
-def n_advice(results: Mapping[str, CellResult]) -> Advice | None:
+def n_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """How many completions: as deployed, unless another n is certainly right more often."""
     base, found = results[BASE], of_n(results)
     if len(found) < 2 or base.accuracy is None:
@@ -151,7 +151,7 @@ def n_advice(results: Mapping[str, CellResult]) -> Advice | None:
     for each in found:
         if each is not chosen and each not in certain:
             text += f" n = {each.cell.n} is right {_than(each, chosen)}."
-    return Advice("n", text, "accuracy-by-n")
+    return StudyAdvice("n", text, "accuracy-by-n")
 
 
 def of_n(results: Mapping[str, CellResult]) -> list[CellResult]:

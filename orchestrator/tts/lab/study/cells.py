@@ -76,7 +76,7 @@ FULL = replace(
 
 
 @dataclass(frozen=True)
-class Engines:
+class CellEngines:
     """What a cell changes of the engines: a server of its own for each of them."""
 
     share: float | None = None
@@ -93,7 +93,7 @@ class Cell:
     """Its run folders are `runs/NAME-ROUND`."""
     title: str
     n: int
-    engines: Engines = Engines()
+    engines: CellEngines = CellEngines()
     schedule: ScheduleName = "decoupled"
     speculation: SpeculationName = "auto"
     in_flight: int | None = None
@@ -107,7 +107,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Step:
+class CellRun:
     """A cell in one round."""
 
     cell: Cell
@@ -154,23 +154,23 @@ def cells_of(
                 f"split-{100 * each:.4g}",
                 f"generator {100 * each:.4g}% of the KV memory",
                 n,
-                Engines(share=each),
+                CellEngines(share=each),
             )
             for each in form.shares
             if abs(each - share) >= _SAME_SHARE
         ]
     if form.reuse_off and reuse:
-        cells.append(Cell("no-prefix-reuse", "without prefix reuse", n, Engines(reuse=False)))
+        cells.append(Cell("no-prefix-reuse", "without prefix reuse", n, CellEngines(reuse=False)))
     return cells
 
 
-def steps_of(cells: Sequence[Cell], rounds: int) -> list[Step]:
+def steps_of(cells: Sequence[Cell], rounds: int) -> list[CellRun]:
     """Every cell in every round, in the order in which they run.
 
     Every other round goes backwards, so that a drift of the machine within rounds evens out.
     """
     return [
-        Step(cell, number + 1)
+        CellRun(cell, number + 1)
         for number in range(rounds)
         for cell in (reversed(cells) if number % 2 else cells)
     ]
@@ -201,7 +201,7 @@ def problems_that_fit(form: Form, cells: Sequence[Cell], unit_s: float) -> int:
     return max(LEAST_PROBLEMS, min(MOST_PROBLEMS, fitting))
 
 
-def starts(steps: Iterable[Step]) -> int:
+def starts(steps: Iterable[CellRun]) -> int:
     """How often a server is started for steps in this order."""
     count, before = 0, None
     for step in steps:
@@ -211,7 +211,7 @@ def starts(steps: Iterable[Step]) -> int:
 
 
 def seconds_left(
-    left: Sequence[Step],
+    left: Sequence[CellRun],
     problems: int,
     finished: Mapping[str, float],
     *,

@@ -19,7 +19,7 @@ from tts.runs.records import ENGINES, Engine
 from tts.runs.statistics import logarithmic_histogram, rounded
 from tts.runs.token_requests import logged_requests
 
-from .folder import Measurement, Row
+from .folder import FigureRow, Measurement
 from .kv_memory import PairMemory, divided, generator_share
 from .results import CellResult
 
@@ -33,12 +33,12 @@ SCALES = {"all": 1.0, "1/8": 1 / 8, "1/64": 1 / 64}
 """Sizes of the KV memory, of the deployed."""
 
 Curves = Mapping[EngineName, CacheCurve]
-Step = TypeVar("Step")
+T = TypeVar("T")
 
 
 def memory_by_split(spec: Deployment, memory: PairMemory) -> Measurement:
     """What each part of the pair takes, against the generator's share of the KV memory."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for share in shares_with(generator_share(spec, memory)):
         other = divided(spec, memory, share)
         parts = dict(memory.fixed) | {
@@ -68,7 +68,7 @@ def shares_with(present: float) -> list[float]:
 def tokens_per_request(run: Path) -> Measurement:
     """How many requests of the base had how many tokens: prompt and generated ones together."""
     requests = MeasuredRun.load(run).measures.requests
-    rows: list[Row] = [
+    rows: list[FigureRow] = [
         {
             "engine": engine,
             "from tokens": round(low, 1),
@@ -87,7 +87,7 @@ def kv_blocks(engine: Engine, runs: Sequence[tuple[str, Path]]) -> Measurement |
 
     None where the engine did not tell.
     """
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for title, folder in runs:
         steps = [step for step in steps_of_run(folder, engine) if step.blocks_used is not None]
         most = max((step.blocks_used or 0 for step in steps), default=0)
@@ -114,7 +114,7 @@ def kv_blocks(engine: Engine, runs: Sequence[tuple[str, Path]]) -> Measurement |
 
 def batch_utilisation(results: Sequence[CellResult], spec: Deployment) -> Measurement | None:
     """How full the engines' batches were under each schedule; None where they did not tell."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for result in results:
         for engine, limits in spec.engines().items():
             steps = [
@@ -146,7 +146,7 @@ def batch_utilisation(results: Sequence[CellResult], spec: Deployment) -> Measur
     return Measurement("batch-utilisation", rows, notes=notes)
 
 
-def parts(steps: Sequence[Step], most: int) -> Iterable[tuple[int, Sequence[Step]]]:
+def parts(steps: Sequence[T], most: int) -> Iterable[tuple[int, Sequence[T]]]:
     """Neighbouring steps in at most so many parts, each with the number of its first step."""
     size = max(1, -(-len(steps) // most))
     return ((begin, steps[begin : begin + size]) for begin in range(0, len(steps), size))
@@ -174,8 +174,8 @@ def caches_by_split(spec: Deployment, memory: PairMemory, curves: Curves) -> lis
 
     Pools that do not hold the largest request have no row.
     """
-    hits: list[Row] = []
-    thrashing: list[Row] = []
+    hits: list[FigureRow] = []
+    thrashing: list[FigureRow] = []
     for name, scale in SCALES.items():
         for share in shares_with(generator_share(spec, memory)):
             pools = divided(spec, memory, share, scale).engines()
@@ -184,7 +184,7 @@ def caches_by_split(spec: Deployment, memory: PairMemory, curves: Curves) -> lis
                 if blocks < curve.least:
                     continue
                 use = curve.at(blocks)
-                at: Row = {
+                at: FigureRow = {
                     "generator share": round(share, 4),
                     "engine": engine,
                     "KV memory": name,

@@ -23,16 +23,16 @@ from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
 from tts.runs.files import refuse_link
-from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
+from tts.runs.folder import Json, damaged, read_json, refuse_begun, write_json, writing
 
-from ..tuning.result import RESULT
-from .cells import Form, Step
+from ..tuning.tune_file import RESULT
+from .cells import CellRun, Form
 
 STUDY = "study.json"
 MEASUREMENTS = "measurements.json"
 VERSION = 1
 
-Row = dict[str, str | int | float | bool | None]
+FigureRow = dict[str, str | int | float | bool | None]
 """A row of a table."""
 
 
@@ -46,7 +46,7 @@ class StudyConfig:
     deployment_digest: str
     """The digest of the served models; a later tts may serve the same file otherwise."""
     limits_digest: str
-    """Both engines by the deployment file, and their checkpoints; see plan."""
+    """Both engines by the deployment file, and their checkpoints; see study_plan."""
     dataset: str
     seed: int
     form: Form
@@ -63,7 +63,7 @@ class Measurement:
 
     name: str
     """The name of the figure."""
-    rows: Sequence[Row]
+    rows: Sequence[FigureRow]
     origin: Literal["measured", "modelled"] = "measured"
     """Measured on live engines; or computed: from the memory plan, or by putting the run's own
     requests through a model of the KV cache."""
@@ -90,11 +90,9 @@ def is_study(folder: Path) -> bool:
 def read_study(folder: Path) -> StudyConfig:
     """The configuration of the study in a folder; raises RunError."""
     data = read_json(folder / STUDY, f"{folder} holds no study")
-    try:
+    with writing(folder):
         for file in (load_file(folder), pilot_folder(folder)):
             refuse_link(file.parent)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
     try:
         config = msgspec.convert(data, StudyConfig)
     except msgspec.ValidationError as error:
@@ -117,7 +115,7 @@ def write_load(folder: Path, data: Json) -> None:
     _write(load_file(folder).parent, RESULT, data)
 
 
-def run_folder(folder: Path, step: Step) -> Path:
+def run_folder(folder: Path, step: CellRun) -> Path:
     """The folder of a cell's run in a round."""
     return folder / "runs" / step.folder
 
@@ -133,8 +131,6 @@ def load_file(folder: Path) -> Path:
 
 
 def _write(folder: Path, name: str, data: dict[str, Any]) -> None:
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / name, data)
-    except OSError as error:
-        raise cannot_write(folder, error) from error

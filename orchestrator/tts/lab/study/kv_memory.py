@@ -10,7 +10,7 @@ from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.memory_plan import plan_memory
 
-from .cells import Engines
+from .cells import CellEngines
 
 WORKING = "working space and processes"
 """Memory that is neither weights nor a KV pool."""
@@ -119,7 +119,7 @@ def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], b
     return fixed, per_token, plan.shared
 
 
-def deployment_of(spec: Deployment, memory: PairMemory | None, engines: Engines) -> Deployment:
+def deployment_of(spec: Deployment, memory: PairMemory | None, engines: CellEngines) -> Deployment:
     """The deployment whose server a cell needs; `memory` is needed where the cell divides it."""
     if engines.share is not None:
         assert memory is not None

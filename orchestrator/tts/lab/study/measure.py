@@ -10,7 +10,7 @@ from pathlib import Path
 from tts.runs.folder import read_json
 from tts.runs.records import ENGINES
 
-from .advice import Advice, advise
+from .advice import StudyAdvice, advise
 from .cells import BASE
 from .engine_tables import (
     batch_utilisation,
@@ -21,9 +21,9 @@ from .engine_tables import (
     tokens_per_request,
 )
 from .folder import Measurement, load_file, write_measurements
-from .plan import Study
 from .results import CellResult, read_results
 from .speed_tables import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
+from .study_plan import Study
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Findings:
     """What a finished study shows."""
 
     measurements: tuple[Measurement, ...]
-    advice: tuple[Advice, ...]
+    advice: tuple[StudyAdvice, ...]
     problems: int
     """Problems of each cell in a round."""
     same_trees: bool

@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import fmean
 
 from tts.runs.measured_run import MeasuredRun
-from tts.runs.statistics import Difference, paired, quantile
+from tts.runs.statistics import PairedDifference, paired, quantile
 from tts.runs.summary import read_summary
 
-from .cells import BASE, Cell, Step
+from .cells import BASE, Cell, CellRun
 
 _T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -195,7 +195,7 @@ class CellResult:
         """Share of the problems with a reference that are right."""
         return fmean(self.right.values()) if self.right else None
 
-    def more_right_than(self, other: CellResult) -> Difference | None:
+    def more_right_than(self, other: CellResult) -> PairedDifference | None:
         """The paired difference of accuracies; None without problems that both have."""
         mine, others = self.right, other.right
         common = sorted(mine.keys() & others.keys())
@@ -209,7 +209,7 @@ def read_results(cells: Sequence[Cell], rounds: int, folder: Path) -> dict[str, 
     """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError."""
     runs = {
         cell.name: tuple(
-            RunResult.read(folder / Step(cell, number).folder) for number in range(1, rounds + 1)
+            RunResult.read(folder / CellRun(cell, number).folder) for number in range(1, rounds + 1)
         )
         for cell in cells
     }

@@ -9,10 +9,10 @@ from tts.runs.statistics import rounded, wilson
 
 from .advice import of_n
 from .cells import BASE
-from .folder import Measurement, Row
+from .folder import FigureRow, Measurement
 from .kv_memory import deployment_of, generator_share
-from .plan import Study
 from .results import CellResult
+from .study_plan import Study
 
 Results = Mapping[str, CellResult]
 
@@ -22,7 +22,7 @@ def by_split(study: Study, results: Results) -> Measurement | None:
     cells = [results[BASE], *(r for r in results.values() if r.cell.engines.share is not None)]
     if len(cells) < 2:
         return None
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for result in cells:
         spec = deployment_of(study.spec, study.memory, result.cell.engines)
         rows.append(
@@ -38,7 +38,7 @@ def by_split(study: Study, results: Results) -> Measurement | None:
 
 def ablation(study: Study, results: Results) -> Measurement:
     """The cells that change the schedule, speculation or a cache, beside the base."""
-    rows: list[Row] = [
+    rows: list[FigureRow] = [
         {
             "changed": result.cell.title,
             **_speed(result),
@@ -68,7 +68,7 @@ def concurrency(study: Study, results: Results, problems: int) -> Measurement | 
     cells = [r for r in results.values() if r.cell.in_flight is not None]
     if not cells:
         return None
-    rows: list[Row] = [
+    rows: list[FigureRow] = [
         {
             "problems in flight": result.cell.in_flight or problems,
             "limited": result.cell.in_flight is not None,
@@ -90,7 +90,7 @@ def accuracy_by_n(study: Study, results: Results) -> Measurement | None:
     cells = [result for result in of_n(results) if result.accuracy is not None]
     if len(cells) < 2:
         return None
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for result in cells:
         accuracy, count = result.accuracy or 0.0, len(result.right)
         low, high = wilson(accuracy, count)
@@ -141,7 +141,7 @@ def same_trees(results: Sequence[CellResult]) -> bool:
     return all(len(found) == 1 for found in digests.values())
 
 
-def _speed(result: CellResult) -> Row:
+def _speed(result: CellResult) -> FigureRow:
     return {
         "problems/s": round(result.problems_per_s, 4),
         "speed": round(result.speed.value, 4),
@@ -161,7 +161,7 @@ def _design(study: Study) -> list[str]:
     ]
 
 
-def _first(row: Row) -> float:
+def _first(row: FigureRow) -> float:
     """The value of the first column, a number."""
     value = next(iter(row.values()))
     assert isinstance(value, int | float)

@@ -13,7 +13,7 @@ from tts.build.deployment_edit import Field
 from tts.build.spec import Deployment, Role
 from tts.scheduling.load_curve import find_saturation_point
 
-from .measure import Measured, Sample
+from .measure import LoadSample, Measured
 
 SHARE = 0.95
 """The share of the best throughput that is reached at the saturation point."""
@@ -31,7 +31,7 @@ FIELDS: dict[Role, Field] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LoadLevel:
     """Measurements at one load; medians over its repeats."""
 
     load: int
@@ -72,8 +72,8 @@ class EngineResult:
     """The measurements of one engine, and what follows from them."""
 
     role: Role
-    samples: tuple[Sample, ...]
-    levels: tuple[Level, ...]
+    samples: tuple[LoadSample, ...]
+    levels: tuple[LoadLevel, ...]
     saturation: SaturationPoint
     proposal: Proposal | None
     """None where fewer than two loads were measured often enough."""
@@ -88,10 +88,10 @@ def analyse(measured: Measured, spec: Deployment) -> EngineResult:
     return EngineResult(measured.role, samples, found, point, proposal)
 
 
-def levels(samples: Iterable[Sample]) -> list[Level]:
+def levels(samples: Iterable[LoadSample]) -> list[LoadLevel]:
     """A level for each load, by rising load; loads with too few samples are left out."""
     return [
-        Level(
+        LoadLevel(
             load,
             median(sample.tokens_per_s for sample in repeats),
             min(sample.tokens_per_s for sample in repeats),
@@ -104,7 +104,7 @@ def levels(samples: Iterable[Sample]) -> list[Level]:
     ]
 
 
-def saturation_point(samples: Iterable[Sample], seed: int = 0) -> SaturationPoint:
+def saturation_point(samples: Iterable[LoadSample], seed: int = 0) -> SaturationPoint:
     """The saturation point of the medians, and how far it moves when the repeats are resampled.
 
     The interval is that of a bootstrap: RESAMPLES times each load's repeats are drawn anew, with
@@ -149,8 +149,8 @@ def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deploym
     return Proposal(role, present, value, why)
 
 
-def _by_load(samples: Iterable[Sample]) -> Mapping[int, Sequence[Sample]]:
-    by_load: dict[int, list[Sample]] = defaultdict(list)
+def _by_load(samples: Iterable[LoadSample]) -> Mapping[int, Sequence[LoadSample]]:
+    by_load: dict[int, list[LoadSample]] = defaultdict(list)
     for sample in samples:
         by_load[sample.load].append(sample)
     return {load: by_load[load] for load in sorted(by_load) if len(by_load[load]) >= LEAST_REPEATS}

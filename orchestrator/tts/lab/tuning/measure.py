@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from tts.build.spec import Role
 
-from .requests import Loadable, LoadRequest
+from .recorded_requests import Loadable, LoadRequest
 
-Request = TypeVar("Request")
-
+T = TypeVar("T")
 
 ROUNDS = 5
 """Rounds over all loads, after one that warms up and is discarded."""
@@ -27,7 +26,7 @@ _MEASURED_SHARE = 0.5  # of the time; the rest is ramps, drains and filling the 
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """One measurement at one load."""
 
     load: int
@@ -44,7 +43,7 @@ class Measured:
     role: Role
     full_batch: float
     """The load that fills the engine's batch."""
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[LoadSample] = field(default_factory=list)
 
 
 async def measure(
@@ -88,7 +87,7 @@ async def measure(
 
 async def measure_load(
     requests: Iterable[LoadRequest], load: int, clock: Callable[[], float]
-) -> Sample:
+) -> LoadSample:
     """Send all requests in a closed loop with `load` in flight, and measure while it is full.
 
     It is full from when as many requests have ended as were sent at first, until the last one is
@@ -113,13 +112,13 @@ async def measure_load(
 
 def _sample(
     load: int, ends: Sequence[tuple[float, int, float]], at_first: int, last_sent: float
-) -> Sample:
+) -> LoadSample:
     began = ends[at_first - 1][0] if at_first else 0.0
     counted = [end for end in ends[at_first:] if end[0] <= last_sent] or ends[at_first:]
     took = counted[-1][0] - began if counted else 0.0
     if took <= 0:  # the loop was never refilled
-        return Sample(load, 0.0, 0.0, 0.0)
-    return Sample(
+        return LoadSample(load, 0.0, 0.0, 0.0)
+    return LoadSample(
         load,
         sum(tokens for _, tokens, _ in counted) / took,
         len(counted) / took,
@@ -128,10 +127,10 @@ def _sample(
 
 
 async def send_all(
-    requests: Iterable[Request],
-    cost: Callable[[Request], int],
+    requests: Iterable[T],
+    cost: Callable[[T], int],
     budget: int,
-    send: Callable[[Request], Awaitable[object]],
+    send: Callable[[T], Awaitable[object]],
 ) -> None:
     """A closed loop: send all requests in this order, always as many as the budget allows.
 
@@ -143,7 +142,7 @@ async def send_all(
     in_flight = 0
     ended = asyncio.Event()
 
-    async def send_one(request: Request) -> None:
+    async def send_one(request: T) -> None:
         nonlocal in_flight
         await send(request)
         in_flight -= cost(request)

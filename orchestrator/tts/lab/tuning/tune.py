@@ -16,7 +16,7 @@ from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import cannot_write, write_json
+from tts.runs.folder import write_json, writing
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
@@ -30,8 +30,13 @@ from ..campaign import Campaign, require_engines
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .requests import RecordedRequests, loadable_generator, loadable_verifier, recorded_requests
-from .result import RESULT, to_json
+from .recorded_requests import (
+    RecordedRequests,
+    loadable_generator,
+    loadable_verifier,
+    recorded_requests,
+)
+from .tune_file import RESULT, to_json
 
 PROBLEMS = 8
 """Problems of the run that is recorded where none is given."""
@@ -123,13 +128,11 @@ def tune(
             interrupted = stopped
         assert recorded is not None  # it is there once something was measured
         engines = tuple(analyse(engine, spec) for engine in measured)
-        try:
-            result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
-            if threads:
-                result["threads"] = threads
+        result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+        if threads:
+            result["threads"] = threads
+        with writing(folder):
             write_json(folder / RESULT, result)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
     return Tuned(engines, folder / RESULT, interrupted, threads)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from tts.build.errors import ConfigError, RunError
 from tts.build.extras import how_to_install
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
-from tts.runs.durable import make_folder, write_whole
+from tts.runs.files import make_folder, write_whole
 
 from .assets import chart_theme
 

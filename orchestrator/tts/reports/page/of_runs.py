@@ -24,7 +24,7 @@ from tts.reports.figures.run import figures_of, right_share
 from tts.reports.runs import warning_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import Session
+from tts.runs.events import SessionBegan
 from tts.runs.folder import Json, has_finished
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
@@ -93,7 +93,7 @@ def _facts(run: Path) -> dict[str, Cell]:
     if has_finished(run):
         facts["digest of all trees"] = read_summary(run).tree_digest
     first = next(iter(read_events(run)), None)
-    if isinstance(first, Session):
+    if isinstance(first, SessionBegan):
         facts["began"] = first.time
         facts |= _prefixed("run with: ", first.made_with)
     return facts

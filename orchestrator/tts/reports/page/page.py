@@ -12,10 +12,10 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from tts.build.errors import RunError
-from tts.lab.study.advice import Advice
+from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
-from tts.runs.durable import write_whole
+from tts.runs.files import write_whole
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
@@ -46,7 +46,7 @@ def write_page(
     runs: Sequence[Path] = (),
     *,
     lead: str = "",
-    advice: Sequence[Advice] = (),
+    advice: Sequence[StudyAdvice] = (),
 ) -> Path:
     """Write a page of figures and of the search trees of `runs`, and return its file.
 
@@ -68,7 +68,7 @@ def write_page(
 def _page(
     title: str,
     lead: str,
-    advice: Sequence[Advice],
+    advice: Sequence[StudyAdvice],
     facts: Facts,
     figures: Sequence[Figure],
     names: Sequence[str],

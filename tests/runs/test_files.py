@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tts.runs.durable import write_whole
+from tts.runs.files import write_whole
 
 
 def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch):

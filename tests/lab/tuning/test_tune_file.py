@@ -10,8 +10,8 @@ from tests.lab.tuning.samples import LOADS
 from tts.build.errors import RunError
 from tts.engines.simulated import Affine
 from tts.lab.tuning.analysis import analyse
-from tts.lab.tuning.measure import Measured, Sample
-from tts.lab.tuning.result import fit_decode, fit_line, fit_prefill, read_fits, to_json
+from tts.lab.tuning.measure import LoadSample, Measured
+from tts.lab.tuning.tune_file import fit_decode, fit_line, fit_prefill, read_fits, to_json
 
 
 @given(st.floats(0, 10), st.floats(0, 10))
@@ -59,7 +59,7 @@ def test_a_result_is_kept_and_fitted(run, recorded, tmp_path):
     both = [Measured("generator", 8), Measured("verifier", 200)]
     for engine in both:
         engine.samples += [
-            Sample(n, 1e3 * n / (4 + n), 100 * n / (4 + n), (4 + n) / 100)
+            LoadSample(n, 1e3 * n / (4 + n), 100 * n / (4 + n), (4 + n) / 100)
             for n in (1, 2, 4, 8, 16)
             for _ in range(2)
         ]
@@ -76,7 +76,7 @@ def test_a_result_is_kept_and_fitted(run, recorded, tmp_path):
 
 def test_a_result_of_an_older_version_is_fitted_alike(run, recorded, tmp_path):
     spec = run.models.deployment
-    samples = [Sample(n, n / (4 + n), n / (4 + n), 4.0 + n) for n in (1, 2, 4) for _ in range(2)]
+    samples = [LoadSample(n, n / (4 + n), n / (4 + n), 4.0 + n) for n in (1, 1, 2, 2, 4, 4)]
     results = [analyse(Measured(role, 8, samples), spec) for role in ("generator", "verifier")]
     result = to_json(spec, "runs/one", recorded, results)
     (tmp_path / "tune.json").write_text(json.dumps(result))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
-from tts.lab.tuning.requests import (
+from tts.lab.tuning.recorded_requests import (
     SALT_TOKENS,
     doubling,
     loadable_generator,

@@ -18,7 +18,7 @@ from tts.engines.simulated import Affine
 from tts.runs.folder import read_json
 
 from .analysis import SHARE, UNITS, EngineResult
-from .requests import RecordedRequests
+from .recorded_requests import RecordedRequests
 
 RESULT = "tune.json"
 

@@ -26,7 +26,7 @@ from tts.session.strategy import ChosenStrategy, choose
 from .cells import (
     MOST_PROBLEMS,
     Cell,
-    Step,
+    CellRun,
     cells_of,
     problems_of_rounds,
     problems_that_fit,
@@ -79,7 +79,7 @@ class Study:
         summary = read_summary(pilot_folder(self.folder))
         return summary.wall_s / (summary.problems * self.n)
 
-    def steps(self) -> tuple[list[Step], list[tuple[Problem, ...]]]:
+    def steps(self) -> tuple[list[CellRun], list[tuple[Problem, ...]]]:
         """Every run of the study, and each round's problems; after the pilot."""
         form = self.config.form
         fitting = problems_that_fit(form, self.cells(), self.unit_s)
@@ -138,12 +138,12 @@ def _content(checkpoint: Path) -> dict[str, str]:
         raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 
-def left_of(study: Study, steps: Sequence[Step]) -> list[Step]:
+def left_of(study: Study, steps: Sequence[CellRun]) -> list[CellRun]:
     """The steps whose runs have not finished."""
     return [step for step in steps if not has_finished(run_folder(study.folder, step))]
 
 
-def seconds_of(study: Study, steps: Sequence[Step]) -> dict[str, float]:
+def seconds_of(study: Study, steps: Sequence[CellRun]) -> dict[str, float]:
     """Mean seconds of the cells that ran already."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for step in steps:

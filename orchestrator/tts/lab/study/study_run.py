@@ -25,9 +25,9 @@ from ..campaign import Campaign, carry_out, require_engines
 from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
-from ..tuning.result import to_json
 from ..tuning.tune import measure_engines, read_requests
-from .cells import RESTART_S, Cell, Form, Step, seconds_left, starts
+from ..tuning.tune_file import to_json
+from .cells import RESTART_S, Cell, CellRun, Form, seconds_left, starts
 from .folder import (
     StudyConfig,
     create_study,
@@ -38,7 +38,7 @@ from .folder import (
     write_load,
 )
 from .kv_memory import deployment_of
-from .plan import (
+from .study_plan import (
     Study,
     can_restart,
     is_finished,
@@ -218,7 +218,7 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
     The requests are those of the first base run. Raises a TtsError.
     """
     base = study.cells()[0]
-    run = run_folder(study.folder, Step(base, 1))
+    run = run_folder(study.folder, CellRun(base, 1))
     if is_there(load_file(study.folder)) or not has_finished(run):
         return
     session = await campaign.session(_engines(study, base))
@@ -232,7 +232,7 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
 
 
 def _announce(
-    study: Study, steps: Sequence[Step], left: Sequence[Step], count: int, observer: Observer
+    study: Study, steps: Sequence[CellRun], left: Sequence[CellRun], count: int, observer: Observer
 ) -> None:
     load_s = 0.0 if is_there(load_file(study.folder)) else study.config.form.load_s
     expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)

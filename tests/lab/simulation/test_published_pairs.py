@@ -10,7 +10,7 @@ from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.engines.simulated import GPUS
-from tts.lab.simulation.pairs import SIMULATED, shapes_of, simulated_deployment
+from tts.lab.simulation.published_pairs import SIMULATED, shapes_of, simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
 from tts.strategies.catalog import find_strategy

@@ -21,7 +21,7 @@ class _Ahead:
     """What the search asked for: perhaps before the answer came."""
 
 
-class Speculation:
+class SpeculationOutcome:
     """The outcome of expansions that were sent before their search asked for them.
 
     One sent twice, after a cancellation, counts twice. Once a problem is solved, its nodes are
