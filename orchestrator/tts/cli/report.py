@@ -63,11 +63,11 @@ def report(
     from tts.lab.study.campaign import finished_study
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
-    from tts.reports.comparison import print_report
     from tts.reports.console import consoles, say
     from tts.reports.page.export import write_figures
     from tts.reports.page.of_runs import report_on
     from tts.reports.study_page import StudyReport, print_advice
+    from tts.reports.terminal import print_report
     from tts.runs.compare import Comparison, compare
 
     from .documents.runs import ReportDocument
@@ -152,7 +152,7 @@ def list_recorded(
     from tts.build import paths
     from tts.build.user_paths import is_there
     from tts.reports.console import consoles, say
-    from tts.reports.listed_runs import listed_table
+    from tts.reports.terminal import listed_table
     from tts.runs.listing import list_runs
 
     where = folder or paths.runs_dir()
@@ -181,8 +181,8 @@ def merge(
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
     from tts.lab.bench.sharded_run import merge_runs
-    from tts.reports.comparison import print_report
     from tts.reports.console import say
+    from tts.reports.terminal import print_report
     from tts.runs.compare import compare
 
     folder = merge_runs(shards, out)

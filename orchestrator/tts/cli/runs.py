@@ -260,9 +260,9 @@ def bench(
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
-    from tts.reports.comparison import print_report
     from tts.reports.console import say
     from tts.reports.progress import BenchProgress
+    from tts.reports.terminal import print_report
     from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group

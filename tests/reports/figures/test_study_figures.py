@@ -171,7 +171,7 @@ def test_what_is_read_off_each_figure():
         "The verifier alone does 400 tokens/s at best; no saturation point was seen."
     )
     assert readings["batch-utilisation"].startswith(
-        "A step of the generator held 5.5 requests (as deployed) to 5.5 (schedule lockstep), "
+        "A step of the generator held 5.5 (as deployed) to 5.5 (schedule lockstep) requests, "
         "10.0% of its batch."
     )
     assert "Slower beyond the noise: schedule lockstep" in readings["ablation"]

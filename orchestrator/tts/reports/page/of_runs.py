@@ -20,8 +20,7 @@ from tts.build.spec import load_deployment
 from tts.reports.figures.charts import number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure
-from tts.reports.figures.run import figures_of, right_share
-from tts.reports.runs import warning_of
+from tts.reports.figures.run import figures_of, right_share, warning_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Session
