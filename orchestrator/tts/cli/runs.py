@@ -261,7 +261,7 @@ def bench(
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
     from tts.reports.console import say
-    from tts.reports.progress import BenchProgress
+    from tts.reports.progress import Bars
     from tts.reports.terminal import print_report
     from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
@@ -274,7 +274,7 @@ def bench(
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        with BenchProgress() as observer:
+        with Bars() as observer:
             folder = carry_on(
                 resume,
                 deployment,
@@ -309,7 +309,7 @@ def bench(
             sources=_sources(search, verifier, deployment),
             command=command_line(context),
         )
-        with BenchProgress() as observer:
+        with Bars() as observer:
             if config.strategy == ALL and not ray:
                 folder = run_all(config, out, observer, names=compared, endpoints=servers)
             else:

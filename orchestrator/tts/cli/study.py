@@ -67,10 +67,10 @@ def study(
     from tts.lab.study.cells import FULL, QUICK
     from tts.lab.study.measure import measure
     from tts.reports.console import consoles
-    from tts.reports.progress import BenchProgress
+    from tts.reports.progress import Bars
     from tts.reports.study_page import StudyReport, print_advice
 
-    with BenchProgress() as observer:
+    with Bars() as observer:
         if resume is not None:
             if fixed := given_options(context) & {"quick", "dataset", "seed", "server", "out"}:
                 raise typer.BadParameter(

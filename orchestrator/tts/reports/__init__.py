@@ -3,8 +3,7 @@
 | module | shows |
 |---|---|
 | console | the two consoles, and lines of progress |
-| progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
-| waiting | what is waited for while engines load or are built |
+| progress | what a command waits for, and how far it is: a bar, or a line now and then in a pipe |
 | live_tree | the tree of one problem while it grows, on as many lines as there are |
 | sheet | tables that are never cut |
 | terminal | what a run did; runs side by side and problem by problem; a list of runs |
