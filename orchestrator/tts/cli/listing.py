@@ -132,18 +132,16 @@ def _datasets() -> list[ListedDataset]:
 
 
 def _print(listed: Sequence[Listed]) -> None:
-    from rich import box
-    from rich.table import Table
-
     from tts.reports.console import consoles
+    from tts.reports.sheet import table
 
     rows = [asdict(each) for each in listed]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in rows[0]:
-        table.add_column(heading, no_wrap=heading == "name")
+    shown = table(*rows[0])
+    for column in shown.columns[1:]:
+        column.no_wrap = False  # sentences, or many parameters
     for row in rows:
-        table.add_row(*(escape(_shown(value)) for value in row.values()))
-    consoles()[0].print(table)
+        shown.add_row(*(escape(_shown(value)) for value in row.values()))
+    consoles()[0].print(shown)
 
 
 def _shown(value: Any) -> str:

@@ -117,27 +117,14 @@ def _time(text: str | None, now: float, option: str) -> float | None:
 
 
 def _table(records: Iterable[ServedRequest]) -> RenderableType:
-    from rich import box
-    from rich.table import Table
+    from tts.reports.sheet import Sheet, table
 
-    from tts.reports.sheet import Sheet
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("time", "id", "model", "outcome", "key", "replica"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (
-        "prompt\ntokens",
-        "answer\ntokens",
-        "search\ntokens",
-        "verifier\ntokens",
-        "gateway\nms",
-        "first byte\ns",
-        "last byte\ns",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+    tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
+    times = ["gateway\nms", "first byte\ns", "last byte\ns"]
+    shown = table("time", "id", "model", "outcome", "key", "replica", right=[*tokens, *times])
     for record in records:
-        table.add_row(*_row(record))
-    return Sheet(table, keys=2)
+        shown.add_row(*_row(record))
+    return Sheet(shown, keys=2)
 
 
 def _row(record: ServedRequest) -> list[str]:
