@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,16 +18,11 @@ if TYPE_CHECKING:
     from tts.checks.drafting import Server
 
 
-class Target(StrEnum):
-    """The targets of a deployment, here as importing its model takes too long for a help text."""
-
-    openvino = "openvino"
-    tensorrt = "tensorrt"
-    llmapi = "llmapi"
-    openai = "openai"
+Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+"""The targets of a deployment, here as importing its model takes too long for a help text."""
 
 
-_ON_GPUS = (Target.tensorrt, Target.llmapi)
+_ON_GPUS = ("tensorrt", "llmapi")
 _DEMO = "demo"
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
@@ -195,8 +189,8 @@ def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Nam
 def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
     compiled = writes.is_compiled + judges.is_compiled
     if compiled < 2:
-        return Target.openvino if compiled else Target.openai
-    return Target.tensorrt if machine.gpu else Target.openvino
+        return "openvino" if compiled else "openai"
+    return "tensorrt" if machine.gpu else "openvino"
 
 
 def _possible(target: Target, writes: _Named, judges: _Named) -> Target:
@@ -206,12 +200,12 @@ def _possible(target: Target, writes: _Named, judges: _Named) -> Target:
     compiled = [
         role for role, model in (("generator", writes), ("verifier", judges)) if model.is_compiled
     ]
-    if target is Target.openai and compiled:
+    if target == "openai" and compiled:
         raise ConfigError(
             f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
             hint="Name the URL of a server that runs already, or another --target.",
         )
-    if target is not Target.openai and not compiled:
+    if target != "openai" and not compiled:
         raise ConfigError("Nothing is compiled, so the target is openai.")
     if target in _ON_GPUS and len(compiled) == 1:
         raise ConfigError(
@@ -248,9 +242,9 @@ def _format(given: str | None, target: Target, judges: _Named) -> str | None:
             f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
             hint=did_you_mean(given, list(FORMATS)),
         )
-    if given and judges.is_compiled and target.value not in FORMATS[given].targets:
+    if given and judges.is_compiled and target not in FORMATS[given].targets:
         raise ConfigError(
-            f"Format {given} is not for target {target.value}: {FORMATS[given].why_not}.",
+            f"Format {given} is not for target {target}: {FORMATS[given].why_not}.",
             hint=f"The nearest is --format {FORMATS[given].instead}.",
         )
     return given
@@ -264,7 +258,7 @@ def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answ
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
     assert not isinstance(writes.model, FunctionModel)
-    return Answers(name, target.value, writes.model, judges.model)
+    return Answers(name, target, writes.model, judges.model)
 
 
 def _name(file: Path) -> str:
@@ -331,7 +325,7 @@ def _print_end(file: Path, answers: Answers) -> None:
 
 def _next(named: str, answers: Answers) -> list[str]:
     """The two commands that come next."""
-    if answers.target == Target.openai:
+    if answers.target == "openai":
         return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 
