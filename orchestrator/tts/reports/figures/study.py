@@ -160,12 +160,14 @@ def _over_pools(rows: Sequence[TableRow], what: str, name: str, happens: str) ->
         title="KV memory, of the deployed",
         legend=alt.Legend(orient="top"),
     )
-    lines = chart().mark_line(point=True, tooltip=ALL_FIELDS)
-    drawn = lines.encode(
+    base = chart().encode(
         x=_share_axis(),
         y=alt.Y(f"{name}:Q", title=f"share of prompt blocks {happens}", axis=PERCENT),
         color=tint("engine", engines),
-        strokeDash=dashes,
+    )
+    drawn = alt.layer(  # points of their own: a line with points has no dashes in its legend
+        base.mark_line().encode(strokeDash=dashes),
+        base.mark_point(filled=True, tooltip=ALL_FIELDS).encode(detail="KV memory:N"),
     )
     reading = f"Over all divisions, {' and '.join(told)} blocks of prompts are {happens}."
     return f"{what} against the division of the KV memory", reading, drawn, 260
