@@ -26,7 +26,7 @@ import msgspec
 
 from tts.gateway.page.files import VENDOR as OF_GATEWAY
 from tts.reports.page.assets import VENDOR as OF_REPORT
-from tts.reports.page.vendored import Package, read_manifest
+from tts.reports.page.assets import Package, read_manifest
 
 FOLDERS = (OF_REPORT, OF_GATEWAY)
 _IMPORT = "import { ascending, isString, DisallowedObjectProperties } from 'vega-util';\n"

@@ -317,14 +317,14 @@ def test_report_of_two_says_what_differs_the_differences_and_who_is_right(tmp_pa
     theirs = write_run(tmp_path / "theirs", log, seed=7)
     code, out, _ = tts("report", ours, theirs, home=tmp_path)
     text = " ".join(out.split())
-    order = ["what differs", "theirs against ours, on the 3 problems of both", "McNemar"]
+    order = ["What differs", "Accuracy against ours", "McNemar", "Cost per problem against ours"]
     assert sorted(order, key=text.index) == order
     for part in (
-        "+0.0 points",
-        "generated tokens 5 15 +10 (+10 to +10)",
-        "right in ours only, 1: b",
-        "right in theirs only, 1: c",
-        "p = 1; right in both: 1, in neither: 0",
+        "theirs 0 -",
+        " 1 1 1 3 1 ",
+        "generated tokens 200 200 200 5 15 3 ",
+        "b ours ",
+        "c theirs ",
     ):
         assert part in text
     assert code == 0
@@ -336,7 +336,6 @@ def test_report_of_two_says_what_differs_the_differences_and_who_is_right(tmp_pa
     same = write_run(tmp_path / "same", log_of({"x": None}))
     text = " ".join(tts("report", other, same, home=tmp_path)[1].split())
     assert "The runs were asked for the same." in text
-    assert "no reference answers" in text
 
 
 def test_doctor_answers_in_plain_words(tmp_path):

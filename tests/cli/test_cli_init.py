@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -46,7 +47,7 @@ def init(tmp_path, monkeypatch):
 
 
 def test_the_targets_are_those_of_a_deployment():
-    assert {each.value for each in Target} == PRECISIONS.keys()
+    assert set(get_args(Target)) == PRECISIONS.keys()
 
 
 def test_without_options_it_writes_the_demo_pair(tmp_path):

@@ -8,7 +8,7 @@ from tts.build.errors import RunError
 from tts.lab.bench import group_run
 from tts.lab.bench.group_run import members_of, resume_group, run_all
 from tts.lab.observer import Observer
-from tts.reports.comparison import print_report
+from tts.reports.terminal import print_report
 from tts.runs.compare import compare as runs_compared
 from tts.runs.compare import read_rows
 from tts.runs.config import Limits, RunConfig

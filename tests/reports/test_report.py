@@ -2,29 +2,12 @@
 
 import pytest
 from rich.console import Console
-from tests.runs.logs import SESSION, expansion, idle, scoring, solved
+from tests.runs.logs import SESSION, expansion, idle, scoring, solved, started
 from tests.runs.runs import row_of, write_run
 
-from tts.reports.comparison import tables
-from tts.reports.runs import accuracy_cell, engine_use, work_lines
-from tts.runs.compare import read_rows
-from tts.runs.config import RunConfig
-from tts.runs.summary import Summary, summarise
+from tts.reports.terminal import accuracy_cell, print_report, tables
+from tts.runs.compare import compare, read_rows
 from tts.strategies.catalog import find_strategy
-
-CONFIG = {
-    "deployment": "tiny",
-    "dataset": "demo",
-    "seed": 0,
-    "strategy": "best-of-n",
-    "schedule": "decoupled",
-    "vote": "weighted",
-    "parameters": {"n": 4},
-}
-
-
-def summary_of(events):
-    return summarise(RunConfig(**CONFIG), events)
 
 
 def shown(renderable):
@@ -42,38 +25,24 @@ def test_accuracy_comes_with_its_interval(share, problems, cell):
     assert accuracy_cell(share, problems) == cell
 
 
-def test_the_use_of_engines_fits_the_terminal_and_tells_idle_times():
-    events = [SESSION, expansion([0], 0.0, 4.0, tokens=10), scoring([0], 6.0, 8.0, load=40)]
-    waited = [
+def test_one_run_is_told_in_the_terminal_by_the_readings_of_its_figures(tmp_path, capsys):
+    events = [
+        SESSION,
+        started("a", 0.0),
+        expansion([0], 0.0, 4.0, tokens=10, problem="a"),
+        scoring([0], 6.0, 8.0, load=40, problem="a"),
         idle("verifier", 0.0, 6.0, "dependency"),
-        idle("verifier", 7.0, 7.0, "budget"),
-        idle("verifier", 7.0, 7.0, "no work"),
+        solved("a", 8.0),
     ]
-    plain, full = (shown(engine_use(summary_of(log), log)) for log in (events, [*events, *waited]))
-    assert "idle" not in plain
-    for part in ("75.0%", "dependency", "budget", " 0.5 ", " 10.0 "):  # of 8 s: 4; 40 tokens for 2
-        assert part in full
-    assert max(map(len, full.splitlines())) <= 100
-
-
-def test_nothing_was_in_use_in_a_run_that_did_nothing():
-    assert " - " in shown(engine_use(summary_of([]), []))
-
-
-def test_the_work_of_a_run_in_words():
-    nothing = summary_of([])
-    assert work_lines(nothing) == ["- problems and - generated tokens per second"]
-    some = nothing.to_json() | {
-        "latency_s": {"median": 1.5, "p95": 3.0},
-        "speculation": {"sent": 8, "answered": 6, "used": 4, "hit_rate": 0.5}
-        | {"cancelled": {"pruned": 2}},
-        "waste": {"share": 0.1, "unused_tokens": 60},
-    }
-    assert work_lines(Summary.of_json(some))[1:] == [
-        "time of one problem: median 1.50 s, p95 3.00 s",
-        "speculative expansions: 8 sent, 4 used (50.0%); cancelled: 2 pruned",
-        "wasted generation: 10.0% of all tokens: 60 never used",
-    ]
+    print_report(compare([write_run(tmp_path / "run", events)]))
+    text = capsys.readouterr().out
+    for part in (
+        "completions per problem: 0.0 of n=4",
+        "Time per problem: Of 1 problems: 8 s in the median",
+        "In flight on the verifier: On average ",
+        "Idle time by cause: The generator had nothing in flight for 0.0% of the run",
+    ):
+        assert part in text
 
 
 def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):

@@ -16,7 +16,8 @@ from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
 from tts.build.errors import RunError
 from tts.lab.bench.group_run import members_of
-from tts.reports.comparison import pair_report, tables
+from tts.reports.figures.comparison import trees_figure
+from tts.reports.terminal import tables
 from tts.runs.checks import write_summary
 from tts.runs.compare import (
     best_of,
@@ -292,11 +293,12 @@ def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
     assert pair.trees is None
     token = MeasuredRun.load(tmp_path / "token")
     pair = pair_of(one, token)
-    console = Console(file=io.StringIO(), width=120)
-    console.print(pair_report(pair, (one, token), ("one", "token")))
-    said = console.file.getvalue()
-    assert "trees that differ, 1 of 2: b" in said
-    assert "by rounding at problem b, step 0.1, token 1: 2 in one, 5 in token." in said
+    figure = trees_figure({"token": pair}, "one")
+    assert figure.reading == "Asked for the same as one: 1 of 2 trees of token differ."
+    assert (figure.rows[0]["problems"], figure.rows[0]["the first parts"]) == (
+        "b",
+        "at problem b, step 0.1, token 1: 2 in one, 5 in token",
+    )
 
 
 def test_a_run_of_other_problems_is_refused_with_what_they_share():

@@ -1,13 +1,12 @@
 """From events to requests, in the order of end or of sending, and what was in flight."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring
+from tests.runs.logs import LOGS, SESSION, cut, expansion
 
 from tts.runs.events import Cancelled, Generated, Prefetched, Scored, SessionBegan
-from tts.runs.records import ENGINES, EngineRequest
-from tts.runs.requests import InOrderOfSending, occupancy, requests_of
+from tts.runs.records import EngineRequest
+from tts.runs.requests import InOrderOfSending, requests_of
 from tts.runs.state import end_to_end
 
 
@@ -73,30 +72,3 @@ def test_a_window_restores_the_order_of_what_was_outlasted_by_fewer(delays, wind
     ended = sorted(range(len(delays)), key=lambda i: (i + min(delays[i], window - 1), i))
     requests = list(requests_of(expansion([0], float(i), 1e3) for i in ended))
     assert [request.sent for request in in_order(requests, window)] == list(range(len(delays)))
-
-
-@given(LOGS, st.integers(1, 50))
-def test_the_mean_occupancy_is_the_requests_durations_over_the_wall(events, slices):
-    events = [SESSION, *events]
-    wall = max(
-        (at + event.t for at, event in end_to_end(events) if not isinstance(event, SessionBegan)),
-        default=0.0,
-    )
-    loads = occupancy(requests_of(events), wall, slices)
-    for engine in ENGINES:
-        members = [request for request in requests_of(events) if request.engine == engine]
-        total = sum(request.seconds * request.load for request in members)
-        if wall == 0:
-            assert loads[engine] == []
-            assert total == 0
-        else:
-            assert sum(loads[engine]) / slices * wall == pytest.approx(total, abs=1e-6)
-            assert min(loads[engine]) >= 0
-
-
-def test_occupancy_counts_requests_on_the_generator_and_prompt_tokens_on_the_verifier():
-    events = [SESSION, expansion([0], 0.0, 2.0), scoring([0], 2.0, 3.0, load=40)]
-    assert occupancy(requests_of(events), 4.0, 4) == {
-        "generator": [1.0, 1.0, 0.0, 0.0],
-        "verifier": [0.0, 0.0, 40.0, 0.0],
-    }

@@ -15,7 +15,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
-from tts.reports.comparison import tables
+from tts.reports.terminal import tables
 from tts.search import (
     BeamSearch,
     BeamSearchConfig,

@@ -10,8 +10,11 @@ from tts.build.errors import ConfigError, DeadlineExceeded, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
-from tts.reports.runs import limit_lines, warning_of, work_lines
+from tts.reports.figures.run import figures_of, warning_of
+from tts.reports.figures.work import token_use
+from tts.reports.terminal import limit_lines
 from tts.runs.folder import read_config
+from tts.runs.measured_run import MeasuredRun
 from tts.runs.summary import read_summary
 from tts.session import Run, Session
 
@@ -68,7 +71,9 @@ def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(se
     assert summary.unanswered == 6
     assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
     assert summary.waste.lost_tokens > 0
-    assert f"{summary.waste.lost_tokens:,} beyond the budget" in "\n".join(work_lines(summary))
+    (figure,) = figures_of(MeasuredRun.load(tmp_path), [token_use])
+    assert "beyond the budget" in figure.reading
+    assert figure.rows[-1]["count"] == summary.waste.lost_tokens
     assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"
 
 

@@ -13,7 +13,7 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
-from tts.reports.comparison import print_report
+from tts.reports.terminal import print_report
 from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Generated, ProblemSolved, Scored

@@ -31,7 +31,7 @@ from types import FrameType
 from tts.build.shown_text import shown
 
 from . import json_output
-from .documents.errors import ErrorDocument, Failure
+from .json_output import ErrorDocument, Failure
 
 BUG = 70
 INTERRUPTED = 130

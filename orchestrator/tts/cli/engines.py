@@ -38,7 +38,7 @@ def build_engines(
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
     from tts.reports.console import consoles
-    from tts.reports.waiting import BuildLines
+    from tts.reports.progress import BuildLines
 
     from .doctor import stop_on_errors
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
 from .completion import deployments
 from .options import ServerOption, VerifierOption, usable
 
-
-class Routing(StrEnum):
-    """The policies' names, here as importing them takes too long for a help text."""
-
-    prefix_affinity = "prefix-affinity"
-    least_outstanding = "least-outstanding"
-    by_concurrency = "by-concurrency"
+Routing = Literal["prefix-affinity", "least-outstanding", "by-concurrency"]
+"""The policies, here as importing them takes too long for a help text."""
 
 
 def gateway(
@@ -58,8 +52,10 @@ def gateway(
     ] = None,
     routing: Annotated[
         Routing,
-        typer.Option("--routing", metavar="|".join(Routing), help="Which server gets a request."),
-    ] = Routing.prefix_affinity,
+        typer.Option(
+            "--routing", metavar="|".join(get_args(Routing)), help="Which server gets a request."
+        ),
+    ] = "prefix-affinity",
     certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
@@ -126,7 +122,7 @@ def gateway(
     from tts.gateway.http_server import Listen, Upstreams, serve
     from tts.gateway.safety import FilterChain
     from tts.gateway.service import Settings
-    from tts.reports.waiting import StartLines
+    from tts.reports.progress import Lines
     from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
@@ -140,11 +136,11 @@ def gateway(
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
     )
-    upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing.value)
+    upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing)
     own = None
     if verifier is not None:
         own = load_all({"verifier": source_of(verifier)})["verifier"].value
-    lines = StartLines()
+    lines = Lines()
     with lines:
         drain = Drain(grace, lines.say)
         serving = serve(

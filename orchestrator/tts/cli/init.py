@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,18 +18,12 @@ if TYPE_CHECKING:
     from tts.checks.drafting import Server
 
 
-class Target(StrEnum):
-    """The targets of a deployment, here as importing its model takes too long for a help text."""
-
-    openvino = "openvino"
-    tensorrt = "tensorrt"
-    llmapi = "llmapi"
-    openai = "openai"
+Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+"""The targets of a deployment, here as importing its model takes too long for a help text."""
 
 
-_ON_GPUS = (Target.tensorrt, Target.llmapi)
+_ON_GPUS = ("tensorrt", "llmapi")
 _DEMO = "demo"
-_Value = TypeVar("_Value")
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
     "that runs already, or demo"
@@ -124,23 +116,10 @@ def init(
     machine = this_machine()
     say(_machine_line(machine))
 
-    def read_generator(text: str) -> _Named:
-        return _named("generator", text, generator_tokenizer, base)
-
-    writes = _chosen(generator, _GENERATOR, "--generator", _DEMO, read_generator)
-
-    def read_verifier(text: str) -> _Named:
-        return _judge(text, writes, verifier_tokenizer, base)
-
-    judges = _chosen(verifier, _VERIFIER, "--verifier", writes.text, read_verifier)
-
-    def read_target(text: str) -> Target:
-        return _possible(text, writes, judges)
-
-    usual = _usual_target(writes, judges, machine)
-    if target is None and not (writes.is_compiled and judges.is_compiled):
-        target = usual  # the only one that they can have
-    chosen = _chosen(target, _TARGET, "--target", usual.value, read_target)
+    named = _DEMO if generator is None else generator
+    writes = _named("generator", named, generator_tokenizer, base)
+    judges = _judge(writes.text if verifier is None else verifier, writes, verifier_tokenizer, base)
+    chosen = _possible(target or _usual_target(writes, judges, machine), writes, judges)
     if chosen in _ON_GPUS:
         machine = _with_gpu(machine, gpu)
         if verifier is None and judges == writes:
@@ -169,27 +148,15 @@ class _Named:
         return isinstance(self.model, CompiledModel)
 
 
-_GENERATOR = f"The generator writes steps: {_MODEL}."
 _VERIFIER = "The verifier scores them: the same kinds; or a function FILE.py:NAME."
-_TARGET = "The target: openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs)."
-_GPU = "The kind of GPU: {}."
-_TOKENIZER = "The tokenizer of the model at {}: a folder, or OWNER/NAME on the hub."
 
 
-def _chosen(
-    given: str | None,
-    about: str,
-    option: str,
-    default: str | None,
-    read: Callable[[str], _Value],
-) -> _Value:
-    """The value of an option, or the default; raises ConfigError if there is neither."""
+def _required(value: str | None, option: str, about: str) -> str:
     from tts.build.errors import ConfigError
 
-    text = default if given is None else given
-    if text is None:
+    if value is None:
         raise ConfigError(f"{option} is missing.", hint=about)
-    return read(text)
+    return value
 
 
 def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
@@ -202,11 +169,10 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     server = ask_server(text)
     say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
 
-    def read(named: str) -> Model:
-        return served_model(server, named, base)
-
-    about, option = _TOKENIZER.format(server.url), f"--{role}-tokenizer"
-    return _Named(text, _chosen(tokenizer, about, option, server.tokenizer, read), server)
+    about = f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
+    given = server.tokenizer if tokenizer is None else tokenizer
+    found = _required(given, f"--{role}-tokenizer", about)
+    return _Named(text, served_model(server, found, base), server)
 
 
 def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Named:
@@ -223,39 +189,31 @@ def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Nam
 def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
     compiled = writes.is_compiled + judges.is_compiled
     if compiled < 2:
-        return Target.openvino if compiled else Target.openai
-    return Target.tensorrt if machine.gpu else Target.openvino
+        return "openvino" if compiled else "openai"
+    return "tensorrt" if machine.gpu else "openvino"
 
 
-def _possible(text: str, writes: _Named, judges: _Named) -> Target:
-    """A target by its name; raises ConfigError for one that these models cannot have."""
-    from tts.build.errors import ConfigError, did_you_mean
+def _possible(target: Target, writes: _Named, judges: _Named) -> Target:
+    """The target; raises ConfigError for one that these models cannot have."""
+    from tts.build.errors import ConfigError
 
-    if text not in list(Target):
-        names = ", ".join(Target)
-        raise ConfigError(
-            f"There is no target {text!r:.100}; there are {names}.",
-            hint=did_you_mean(text, list(Target)),
-        )
-    compiled = [name for name, each in _both(writes, judges) if each.is_compiled]
-    if text == Target.openai and compiled:
+    compiled = [
+        role for role, model in (("generator", writes), ("verifier", judges)) if model.is_compiled
+    ]
+    if target == "openai" and compiled:
         raise ConfigError(
             f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
             hint="Name the URL of a server that runs already, or another --target.",
         )
-    if text != Target.openai and not compiled:
+    if target != "openai" and not compiled:
         raise ConfigError("Nothing is compiled, so the target is openai.")
-    if text in _ON_GPUS and len(compiled) == 1:
+    if target in _ON_GPUS and len(compiled) == 1:
         raise ConfigError(
             f"Beside a {'server' if writes.server or judges.server else 'function'} the "
             f"{compiled[0]} can be compiled for target openvino only.",
             hint=f"Serve it by itself, and give --{compiled[0]} its URL.",
         )
-    return Target(text)
-
-
-def _both(writes: _Named, judges: _Named) -> list[tuple[str, _Named]]:
-    return [("generator", writes), ("verifier", judges)]
+    return target
 
 
 def _with_gpu(machine: Machine, given: str | None) -> Machine:
@@ -263,18 +221,16 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
     from tts.build.errors import ConfigError, did_you_mean
     from tts.build.tensorrt.gpus import GPUS
 
-    def read(text: str) -> Machine:
-        for kind in GPUS:
-            if kind == text.lower():
-                return machine if kind == machine.gpu else replace(machine, gpu=kind, gpus=0)
-        raise ConfigError(
-            f"{text!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
-            hint=did_you_mean(text, list(GPUS)),
-        )
-
     if given is None and machine.gpu:
         return machine
-    return _chosen(given, _GPU.format(", ".join(GPUS)), "--gpu", None, read)
+    named = _required(given, "--gpu", f"The kind of GPU: {', '.join(GPUS)}.")
+    for kind in GPUS:
+        if kind == named.lower():
+            return machine if kind == machine.gpu else replace(machine, gpu=kind, gpus=0)
+    raise ConfigError(
+        f"{named!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
+        hint=did_you_mean(named, list(GPUS)),
+    )
 
 
 def _format(given: str | None, judges: _Named) -> str | None:
@@ -299,7 +255,7 @@ def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answ
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
     assert not isinstance(writes.model, FunctionModel)
-    return Answers(name, target.value, writes.model, judges.model)
+    return Answers(name, target, writes.model, judges.model)
 
 
 def _name(file: Path) -> str:
@@ -366,7 +322,7 @@ def _print_end(file: Path, answers: Answers) -> None:
 
 def _next(named: str, answers: Answers) -> list[str]:
     """The two commands that come next."""
-    if answers.target == Target.openai:
+    if answers.target == "openai":
         return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -14,6 +14,26 @@ import typer
 
 printed = False
 """Whether this command has printed its document: an error that follows prints none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command failed."""
+
+    kind: str
+    """The error's name (docs/reference/exit-codes.md); UsageError: the command line is wrong."""
+    message: str
+    """A sentence: the mistake, and its place."""
+    hint: str | None = None
+    """What to do about it."""
+    exit_code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorDocument:
+    """An error. A sentence on stderr says the same."""
+
+    error: Failure
 
 
 def is_asked_for() -> bool:

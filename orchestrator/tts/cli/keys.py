@@ -95,10 +95,8 @@ def create(
 @app.command("list", cls=Command)
 def list_keys(as_json: JsonOption = False) -> None:
     """List keys with their limits; the keys themselves are not known."""
-    from rich import box
-    from rich.table import Table
-
     from tts.reports.console import consoles, say
+    from tts.reports.sheet import Sheet, table
 
     keys = _store().all()
     if as_json:
@@ -107,15 +105,10 @@ def list_keys(as_json: JsonOption = False) -> None:
     if not keys:
         say("There are no keys yet: tts gateway keys create NAME")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("id", "name", "created"):
-        table.add_column(heading, no_wrap=heading != "name")
-    for heading in ("limits", "models"):
-        table.add_column(heading)
-    table.add_column("state", no_wrap=True)
+    shown = table("id", "name", "created", "limits", "models", "state")
     for key in keys:
-        table.add_row(*_row(key))
-    consoles()[0].print(table)
+        shown.add_row(*_row(key))
+    consoles()[0].print(Sheet(shown, keys=2))
 
 
 @app.command(cls=Command)

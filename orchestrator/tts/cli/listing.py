@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from rich.markup import escape
 
-from .documents.names import Listed, ListedDataset, ListedDeployment, ListedStrategy
 from .json_output import print_json
 from .options import JsonOption
 
@@ -19,25 +17,58 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Kind(StrEnum):
-    """The things that can be listed."""
+@dataclass(frozen=True, kw_only=True)
+class ListedDeployment:
+    """A bundled deployment."""
 
-    deployments = "deployments"
-    strategies = "strategies"
-    datasets = "datasets"
+    name: str
+    target: str
+    """The target that its engines are compiled for."""
+    gpu: str | None
+    """The kind of GPU; null for CPUs and for servers that run already."""
+    built: bool | None
+    """Whether an engine of it is built here; null where nothing is built."""
+    about: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedStrategy:
+    """A strategy."""
+
+    name: str
+    about: str
+    parameters: dict[str, Any]
+    """Those that can be set, with their defaults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedDataset:
+    """A dataset, or a way to name one."""
+
+    name: str
+    problems: int | None
+    here: bool | None
+    """Whether it needs no download."""
+    about: str
+
+
+Listed = ListedDeployment | ListedStrategy | ListedDataset
+
+
+Kind = Literal["deployments", "strategies", "datasets"]
 
 
 def list_names(
     kind: Annotated[
-        Kind, typer.Argument(metavar="|".join(Kind), help="The kind of names to list.")
+        Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="The kind of names to list.")
     ],
     as_json: JsonOption = False,
 ) -> None:
     """List the bundled deployments, the strategies with their parameters, or the datasets."""
-    if kind is Kind.deployments:
+    if kind == "deployments":
         rows: Sequence[Listed] = _deployments()
     else:
-        rows = _strategies() if kind is Kind.strategies else _datasets()
+        rows = _strategies() if kind == "strategies" else _datasets()
     if as_json:
         print_json(rows)
         return
@@ -132,18 +163,16 @@ def _datasets() -> list[ListedDataset]:
 
 
 def _print(listed: Sequence[Listed]) -> None:
-    from rich import box
-    from rich.table import Table
-
     from tts.reports.console import consoles
+    from tts.reports.sheet import table
 
     rows = [asdict(each) for each in listed]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in rows[0]:
-        table.add_column(heading, no_wrap=heading == "name")
+    shown = table(*rows[0])
+    for column in shown.columns[1:]:
+        column.no_wrap = False  # sentences, or many parameters
     for row in rows:
-        table.add_row(*(escape(_shown(value)) for value in row.values()))
-    consoles()[0].print(table)
+        shown.add_row(*(escape(_shown(value)) for value in row.values()))
+    consoles()[0].print(shown)
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from tts.build.server_kinds import ServerKind
 
-from .completion import deployments
+from .completion import datasets, deployments
 
 DeploymentArgument = Annotated[
     str,
@@ -20,6 +20,25 @@ DeploymentArgument = Annotated[
     ),
 ]
 
+OptionalDeployment = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DEPLOYMENT",
+        help="A deployment file or a bundled name.",
+        autocompletion=deployments,
+    ),
+]
+
+DatasetOption = Annotated[
+    str,
+    typer.Option(
+        "--dataset",
+        autocompletion=datasets,
+        help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
+        "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file "
+        "(docs/reference/datasets.md).",
+    ),
+]
 
 ServerOption = Annotated[
     ServerKind | None,

@@ -13,7 +13,7 @@ from .json_output import print_json
 from .options import JsonOption, usable
 
 
-class Format(StrEnum):
+class FigureFormat(StrEnum):
     """The kinds of files that figures are written as."""
 
     pdf = "pdf"
@@ -43,10 +43,10 @@ def report(
         ),
     ] = False,
     formats: Annotated[
-        list[Format] | None,
+        list[FigureFormat] | None,
         typer.Option(
             "--format",
-            metavar="|".join(Format),
+            metavar="|".join(FigureFormat),
             help="Also write each figure as a file of this kind (csv and tex: its table), in "
             "figures/ beside the page; several times for several kinds.",
         ),
@@ -63,11 +63,11 @@ def report(
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
     from tts.lab.study.study_run import finished_study
-    from tts.reports.comparison import print_report
     from tts.reports.console import consoles, say
     from tts.reports.page.export import write_figures
-    from tts.reports.page.of_runs import report_on
-    from tts.reports.study_page import StudyReport, print_advice
+    from tts.reports.page.of_runs import Report, report_on
+    from tts.reports.study_page import print_advice, study_report
+    from tts.reports.terminal import print_report
     from tts.runs.compare import Comparison, compare
 
     from .documents.runs import ReportDocument
@@ -76,15 +76,15 @@ def report(
         open_page = _follow(runs, open_page)
     if len(set(map(Path.resolve, runs))) < len(runs):
         raise typer.BadParameter("a run is named twice", param_hint="RUN...")
-    study: StudyReport | None = None
+    study: Report | None = None
     found = Comparison()
     if len(runs) == 1 and is_study(runs[0]):
         finished = finished_study(runs[0])
-        study = StudyReport(finished, measure(finished))
+        study = study_report(finished, measure(finished))
     else:
         found = compare(runs)
     if study and not as_json:
-        print_advice(consoles()[0], study.findings)
+        print_advice(consoles()[0], study)
     elif not as_json:
         print_report(found)
     page: Path | None = None
@@ -93,7 +93,7 @@ def report(
         shown = study or report_on(found)
         if formats:
             folder = shown.file.with_name("figures")
-            figures = write_figures(shown.figures, folder, [kind.value for kind in formats])
+            figures = write_figures(shown.tables, folder, [kind.value for kind in formats])
             say(f"{len(figures)} files in {folder}")
         page = shown.write()
         say(f"page: {page}")
@@ -108,7 +108,7 @@ def report(
                 unfinished=found.unfinished,
                 settings=found.settings,
                 pairs=found.pairs,
-                advice=list(study.findings.advice) if study else [],
+                advice=list(study.advice) if study else [],
                 page=str(page) if page else None,
                 figures=list(map(str, figures)),
             )
@@ -120,7 +120,7 @@ def report(
 def _follow(runs: list[Path], open_page: bool) -> bool:
     """Keep the page of a run up to date until the run ends; whether it is still to be opened."""
     from tts.reports.console import say
-    from tts.reports.page.following import follow
+    from tts.reports.page.of_runs import follow
 
     if len(runs) != 1:
         raise typer.BadParameter("goes with one run", param_hint="--follow")
@@ -152,7 +152,7 @@ def list_recorded(
     from tts.build import paths
     from tts.build.user_paths import is_there
     from tts.reports.console import consoles, say
-    from tts.reports.listed_runs import listed_table
+    from tts.reports.terminal import listed_table
     from tts.runs.listing import list_runs
 
     where = folder or paths.runs_dir()
@@ -181,8 +181,8 @@ def merge(
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
     from tts.lab.bench.sharded_run import merge_runs
-    from tts.reports.comparison import print_report
     from tts.reports.console import say
+    from tts.reports.terminal import print_report
     from tts.runs.compare import compare
 
     folder = merge_runs(shards, out)

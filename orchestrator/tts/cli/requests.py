@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
     from tts.gateway.observability.record import ServedRequest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-class Format(StrEnum):
-    """How requests are printed."""
-
-    TABLE = "table"
-    JSONL = "jsonl"
 
 
 def requests(
@@ -66,9 +58,9 @@ def requests(
         str | None, typer.Option(metavar="TIME", help="Only requests before this time.")
     ] = None,
     form: Annotated[
-        Format,
+        Literal["table", "jsonl"],
         typer.Option("--format", help="A table to read, or everything as JSON lines."),
-    ] = Format.TABLE,
+    ] = "table",
     as_json: JsonOption = False,
 ) -> None:
     """Show and export the requests that gateways have had, also while they run."""
@@ -76,10 +68,10 @@ def requests(
     from tts.gateway.observability.request_log import as_json_lines, read_requests
     from tts.reports.console import consoles
 
-    if as_json and form is not Format.TABLE:
+    if as_json and form != "table":
         raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
-    if last is None and form is Format.TABLE and not as_json:
+    if last is None and form == "table" and not as_json:
         last = 20
     records = read_requests(
         file or database_file(),
@@ -92,7 +84,7 @@ def requests(
         from .documents.gateway import LoggedRequest
 
         print_json([LoggedRequest.of(record) for record in records])
-    elif form is Format.TABLE:
+    elif form == "table":
         consoles()[0].print(_table(records))
     else:
         for line in as_json_lines(records):
@@ -117,27 +109,14 @@ def _time(text: str | None, now: float, option: str) -> float | None:
 
 
 def _table(records: Iterable[ServedRequest]) -> RenderableType:
-    from rich import box
-    from rich.table import Table
+    from tts.reports.sheet import Sheet, table
 
-    from tts.reports.sheet import Sheet
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("time", "id", "model", "outcome", "key", "replica"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (
-        "prompt\ntokens",
-        "answer\ntokens",
-        "search\ntokens",
-        "verifier\ntokens",
-        "gateway\nms",
-        "first byte\ns",
-        "last byte\ns",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+    tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
+    times = ["gateway\nms", "first byte\ns", "last byte\ns"]
+    shown = table("time", "id", "model", "outcome", "key", "replica", right=[*tokens, *times])
     for record in records:
-        table.add_row(*_row(record))
-    return Sheet(table, keys=2)
+        shown.add_row(*_row(record))
+    return Sheet(shown, keys=2)
 
 
 def _row(record: ServedRequest) -> list[str]:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
 from .command import command_line
-from .completion import datasets, deployments, runs, strategies, strategies_or_all
+from .completion import deployments, runs, strategies, strategies_or_all
 from .json_output import print_json
-from .options import JsonOption, ServerOption, VerifierOption, usable
+from .options import (
+    DatasetOption,
+    JsonOption,
+    OptionalDeployment,
+    ServerOption,
+    VerifierOption,
+    usable,
+)
 
 if TYPE_CHECKING:
     from tts.runs.config import FunctionSource
 
 
 class Schedule(StrEnum):
-    """The schedules' names, here as importing the scheduler takes too long for a help text."""
+    """The schedules, here as importing the scheduler takes too long for a help text."""
 
     lockstep = "lockstep"
     batched = "batched"
@@ -28,24 +35,11 @@ class Schedule(StrEnum):
     decoupled = "decoupled"
 
 
-class Speculation(StrEnum):
-    """The names of the speculation modes, here for the same reason."""
-
-    off = "off"
-    auto = "auto"
-    always = "always"
+Speculation = Literal["off", "auto", "always"]
 
 
-class Answers(StrEnum):
-    """How answers are written (tts.datasets.answers), here for the same reason."""
-
-    text = "text"
-    gsm8k = "gsm8k"
-    integer = "integer"
-    number = "number"
-    decimal_comma = "decimal-comma"
-    letter = "letter"
-    place = "index"  # every text has a method `index`
+AnswerKind = Literal["text", "gsm8k", "integer", "number", "decimal-comma", "letter", "index"]
+"""How answers are written (tts.datasets.answers), here for the same reason."""
 
 
 ALL = "all"
@@ -112,7 +106,7 @@ SpeculationOption = Annotated[
     Speculation,
     typer.Option(
         "--speculation",
-        metavar="|".join(Speculation),
+        metavar="|".join(get_args(Speculation)),
         help="Fill the generator's empty slots with steps that may not be needed, under the "
         "schedules alternating and decoupled. auto: while it pays. The trees are the same.",
     ),
@@ -121,24 +115,8 @@ SpeculationOption = Annotated[
 
 def bench(
     context: typer.Context,
-    deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            help="A deployment file or a bundled name.",
-            autocompletion=deployments,
-        ),
-    ] = None,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            "--dataset",
-            autocompletion=datasets,
-            help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
-            "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file "
-            "(docs/reference/datasets.md).",
-        ),
-    ] = "demo",
+    deployment: OptionalDeployment = None,
+    dataset: DatasetOption = "demo",
     columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,11 +128,11 @@ def bench(
         ),
     ] = None,
     answers: Annotated[
-        Answers | None,
+        AnswerKind | None,
         typer.Option(
             "--answers",
             metavar="KIND",
-            help=f"How a file's answers are written: {', '.join(Answers)}.",
+            help=f"How a file's answers are written: {', '.join(get_args(AnswerKind))}.",
             show_default="as text, or after ####",
         ),
     ] = None,
@@ -198,7 +176,7 @@ def bench(
             help=f"In which order work is sent: {', '.join(Schedule)}.",
         ),
     ] = Schedule.decoupled,
-    speculation: SpeculationOption = Speculation.auto,
+    speculation: SpeculationOption = "auto",
     in_flight: Annotated[
         int | None,
         typer.Option(
@@ -260,9 +238,9 @@ def bench(
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
-    from tts.reports.comparison import print_report
     from tts.reports.console import say
-    from tts.reports.progress import BenchProgress
+    from tts.reports.progress import Bars
+    from tts.reports.terminal import print_report
     from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
@@ -274,7 +252,7 @@ def bench(
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        with BenchProgress() as observer:
+        with Bars() as observer:
             folder = carry_on(
                 resume,
                 deployment,
@@ -297,11 +275,11 @@ def bench(
             strategy=search,
             parameters=given_parameters(n, parameters),
             schedule=schedule.value,
-            speculation=speculation.value,
+            speculation=speculation,
             in_flight=in_flight,
             dataset_seed=dataset_seed,
             columns={str(role): name for role, name in parse_columns(columns or []).items()},
-            answers=answers.value if answers else None,
+            answers=answers,
             per_level=per_level,
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
@@ -309,7 +287,7 @@ def bench(
             sources=_sources(search, verifier, deployment),
             command=command_line(context),
         )
-        with BenchProgress() as observer:
+        with Bars() as observer:
             if config.strategy == ALL and not ray:
                 folder = run_all(config, out, observer, names=compared, endpoints=servers)
             else:
@@ -351,7 +329,7 @@ def solve(
         str,
         typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.", autocompletion=strategies),
     ] = _STRATEGY,
-    speculation: SpeculationOption = Speculation.auto,
+    speculation: SpeculationOption = "auto",
     n: _N = None,
     parameters: ParametersOption = None,
     budget_tokens: _Budget = None,
@@ -379,7 +357,7 @@ def solve(
         seed=seed,
         strategy=strategy,
         parameters=given_parameters(n, parameters),
-        speculation=speculation.value,
+        speculation=speculation,
         limits=Limits(budget_tokens, deadline),
         server=server,
         sources=_sources(strategy, verifier, source),

@@ -1,10 +1,9 @@
-"""`tts simulate`: schedules side by side on GPUs that are not at hand."""
+"""`tts simulate`: schedules, or placements, side by side on GPUs that are not at hand."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,19 +12,16 @@ from tts.strategies.names import STRATEGY_NAMES
 from .completion import deployments, runs, strategies
 from .json_output import print_json
 from .options import JsonOption, given_options, usable
-from .placements import counts, print_best_placements
-from .runs import ParametersOption, Schedule, Speculation, SpeculationOption, given_parameters
+from .runs import ParametersOption, Schedule, SpeculationOption, given_parameters
+
+if TYPE_CHECKING:
+    from tts.build.spec import Deployment
 
 
-class _Gpu(StrEnum):
-    a100_80g = "a100-80g"
-    h100 = "h100"
-    h200 = "h200"
+Gpu = Literal["a100-80g", "h100", "h200"]
 
 
-class _Sharing(StrEnum):
-    time_sliced = "time-sliced"
-    overlapped = "overlapped"
+Sharing = Literal["time-sliced", "overlapped"]
 
 
 def simulate(
@@ -39,7 +35,7 @@ def simulate(
             show_default="Llama-3.2-1B with an 8B verifier",
         ),
     ] = None,
-    gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
+    gpu: Annotated[Gpu, typer.Option("--gpu", help="The kind of GPU.")] = "h100",
     gpus: Annotated[
         int,
         typer.Option(
@@ -73,7 +69,7 @@ def simulate(
         ),
     ] = 1,
     sharing: Annotated[
-        _Sharing | None,
+        Sharing | None,
         typer.Option(
             "--sharing",
             help="How engines share one GPU: the worst and the best case.",
@@ -99,7 +95,7 @@ def simulate(
         list[Schedule] | None,
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
-    speculation: SpeculationOption = Speculation.auto,
+    speculation: SpeculationOption = "auto",
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -155,15 +151,15 @@ def simulate(
     if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     wanted = SimulationOptions(
-        gpu.value,
+        gpu,
         gpus,
-        (sharing or _Sharing.time_sliced).value,
+        sharing or "time-sliced",
         strategy,
         given_parameters(n, parameters),
         limit,
         in_flight,
         seed,
-        speculation.value,
+        speculation,
         traces,
         replay,
         tuned,
@@ -174,7 +170,7 @@ def simulate(
     outcomes = []
     for schedule in schedules or Schedule:
         outcomes.append(simulate_schedule(scenario, schedule.value))
-        say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
+        say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
     if as_json:
         from .documents.deployments import SimulateDocument
 
@@ -191,3 +187,77 @@ def simulate(
         return
     out, _ = consoles()
     out.print(outcomes_table(scenario, name, outcomes))
+
+
+MAX_CONCURRENCY = 4096
+"""Beyond, a simulation takes hours."""
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of problems, as `1,8,64`."""
+    try:
+        counts = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        counts = []
+    if not counts or not 1 <= counts[0] <= counts[-1] <= MAX_CONCURRENCY:
+        raise typer.BadParameter(
+            f"{text!r:.100}: give whole numbers from 1 to {MAX_CONCURRENCY:,}, as 1,8,64",
+            param_hint="--concurrency",
+        )
+    return counts
+
+
+def print_best_placements(
+    deployment: Deployment,
+    concurrencies: list[int],
+    gpus: int | None,
+    n: int,
+    *,
+    as_json: bool = False,
+) -> None:
+    """Simulate every placement on so many GPUs that fits, and print which is the fastest."""
+    from tts.build.errors import ConfigError
+    from tts.build.tensorrt.gpus import gpus_of
+    from tts.build.tensorrt.placements import placed
+    from tts.lab.bench.simulated_run import PlacedRun, advice_of, simulate_placements
+    from tts.reports.console import consoles, say
+    from tts.reports.simulation import print_placements
+
+    from .documents.deployments import PlacementsDocument
+
+    deployment.compiled_pair()
+    if deployment.target == "openvino":
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is 'openvino', for which there is nothing to "
+            "place: both engines are on this machine's cores, and how fast they are is measured.",
+            hint=f"Measure it (tts tune {deployment.named}), then compare schedules with "
+            f"tts simulate {deployment.named} --tuned RESULT.",
+        )
+    gpus = gpus or len(gpus_of(deployment))
+    candidates, refused = placed(deployment, gpus)
+    if not candidates:
+        raise ConfigError(
+            f"Deployment {deployment.name!r} cannot be placed on {gpus} GPUs. {refused[-1].reason}",
+            hint="More GPUs (--gpus), a larger tensorrt.gpu or a smaller precision.",
+        )
+
+    def told(run: PlacedRun) -> None:
+        say(
+            f"{run.concurrency} at a time, {run.placement.text}: {run.problems_per_min:,.0f} "
+            "problems per minute, simulated"
+        )
+
+    runs = simulate_placements(candidates, concurrencies, n, told)
+    if as_json:
+        print_json(
+            PlacementsDocument(
+                deployment=deployment.name,
+                gpus=gpus,
+                n=n,
+                runs=runs,
+                refused=list(refused),
+                advice=advice_of(runs),
+            )
+        )
+        return
+    print_placements(consoles()[0], deployment, gpus, n, runs, refused)

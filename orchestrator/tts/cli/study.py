@@ -7,34 +7,20 @@ from typing import Annotated
 
 import typer
 
-from .completion import datasets, deployments, runs
-from .options import ServerOption, given_options, usable
+from .completion import runs
+from .options import DatasetOption, OptionalDeployment, ServerOption, given_options, usable
 
 
 def study(
     context: typer.Context,
-    deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            help="A deployment file or a bundled name.",
-            autocompletion=deployments,
-        ),
-    ] = None,
+    deployment: OptionalDeployment = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick", help="Fewer cells, and as many problems as fit about seven minutes."
         ),
     ] = False,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            "--dataset",
-            autocompletion=datasets,
-            help="The problems to solve: demo, or a dataset as for bench.",
-        ),
-    ] = "demo",
+    dataset: DatasetOption = "demo",
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of the runs and of generated problems.")
     ] = 0,
@@ -67,10 +53,10 @@ def study(
     from tts.lab.study.measure import measure
     from tts.lab.study.study_run import resume_study, run_study
     from tts.reports.console import consoles
-    from tts.reports.progress import BenchProgress
-    from tts.reports.study_page import StudyReport, print_advice
+    from tts.reports.progress import Bars
+    from tts.reports.study_page import print_advice, study_report
 
-    with BenchProgress() as observer:
+    with Bars() as observer:
         if resume is not None:
             if fixed := given_options(context) & {"quick", "dataset", "seed", "server", "out"}:
                 raise typer.BadParameter(
@@ -84,8 +70,8 @@ def study(
             finished = run_study(
                 deployment, form, out, observer, dataset=dataset, seed=seed, server=server
             )
-    findings = measure(finished)
-    page = StudyReport(finished, findings).write()
+    report = study_report(finished, measure(finished))
+    page = report.write()
     stdout, _ = consoles()
-    print_advice(stdout, findings)
+    print_advice(stdout, report)
     stdout.print(f"page: {page}", style="dim", markup=False, soft_wrap=True)

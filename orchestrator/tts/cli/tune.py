@@ -65,13 +65,13 @@ def tune(
     from tts.build.spec import deployment_file
     from tts.lab.tuning.tune import tune as tune_engines
     from tts.reports.console import consoles
-    from tts.reports.progress import TuneProgress
+    from tts.reports.progress import Bars
     from tts.reports.tuning import print_change, print_tuned
 
     file = deployment_file(deployment)
     if write:
         require_writable(file)
-    with TuneProgress() as observer:
+    with Bars() as observer:
         tuned = tune_engines(
             deployment,
             run=run,

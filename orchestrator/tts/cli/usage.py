@@ -42,13 +42,11 @@ def usage(
     as_json: JsonOption = False,
 ) -> None:
     """Add up the requests and tokens of each API key; days are UTC."""
-    from rich import box
-    from rich.table import Table
-
     from tts.gateway.database import database_file
     from tts.gateway.safety import KeyStore, read_usage
     from tts.gateway.safety.usage import COUNTS, totals
     from tts.reports.console import consoles, say
+    from tts.reports.sheet import Sheet, table
 
     first = (since or datetime.now(UTC).replace(day=1)).strftime(DAY)
     last = until.strftime(DAY) if until else "9999-12-31"
@@ -61,21 +59,11 @@ def usage(
         say(f"Nothing has been used since {first}.")
         return
     names = {key.id: key.name for key in KeyStore(database_file()).all()}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for kind in kinds:
-        table.add_column(kind, no_wrap=kind == "day")
-    for heading in (
-        "requests",
-        "prompt\ntokens",
-        "answer\ntokens",
-        "search\ntokens",
-        "verifier\ntokens",
-    ):
-        table.add_column(heading, justify="right")
+    shown = table(*kinds, right=[name.replace("_", "\n") for name in COUNTS])
     for row in rows:
-        shown = [_shown(kind, getattr(row, kind), names) for kind in kinds]
-        table.add_row(*shown, *(f"{getattr(row, count):,}" for count in COUNTS))
-    consoles()[0].print(table)
+        cells = [_shown(kind, getattr(row, kind), names) for kind in kinds]
+        shown.add_row(*cells, *(f"{getattr(row, count):,}" for count in COUNTS))
+    consoles()[0].print(Sheet(shown, keys=len(kinds)))
 
 
 def _shown(kind: str, value: str, names: dict[str, str]) -> str:

@@ -3,12 +3,10 @@
 | module | shows |
 |---|---|
 | console | the two consoles, and lines of progress |
-| progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
-| waiting | what is waited for while engines load or are built |
+| progress | what a command waits for, and how far it is: a bar, or a line now and then in a pipe |
 | live_tree | the tree of one problem while it grows, on as many lines as there are |
-| sheet | tables that are never cut, and bars for their cells |
-| comparison, runs | runs side by side and problem by problem; what a single one did |
-| listed_runs | the runs in a folder, a row each |
+| sheet | tables that are never cut |
+| terminal | what a run did; runs side by side and problem by problem; a list of runs |
 | trace | a run's timeline, as Chrome's trace JSON |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules and placements side by side |

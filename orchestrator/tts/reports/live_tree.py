@@ -18,7 +18,7 @@ from tts.search import Fate, Limit, Node, NodePath, Tree
 from tts.session import Result, RunProgress, Step
 
 from .console import consoles, redraw_after_resize
-from .waiting import StartLines
+from .progress import Lines
 
 _MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.PRUNED)
 
@@ -111,7 +111,7 @@ _LIMITED: dict[Limit, tuple[str, str]] = {
 }
 
 
-class LiveTree(StartLines, Observer):
+class LiveTree(Lines, Observer):
     """The tree of one problem while it grows, then its answer; see tts.lab.observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.
@@ -128,7 +128,7 @@ class LiveTree(StartLines, Observer):
 
     def began(self, run: RunProgress, title: str) -> None:
         """See Observer; draws if there is a terminal to draw on."""
-        self._waiting.end()
+        self._waited()
         if self._console.is_terminal:
             self._size = self._console.size
             self._live = Live(

@@ -1,4 +1,4 @@
-"""A table that is never cut: what does not fit beside goes below. And bars for one of its cells."""
+"""A table that is never cut: what does not fit beside goes below."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
 _UNBOUNDED = 10_000
+
+
+def table(*left: str, right: Sequence[str] = ()) -> Table:
+    """An empty table with columns of words, then of numbers; no cell is broken into lines."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in left:
+        made.add_column(heading, no_wrap=True)
+    for heading in right:
+        made.add_column(heading, justify="right", no_wrap=True)
+    return made
 
 
 class Sheet:
@@ -50,17 +61,3 @@ class Sheet:
         part = copy(self._table)
         part.columns = [replace(column, _index=i) for i, column in enumerate(columns)]
         return part
-
-
-_BARS = "▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: Sequence[float], top: float | None = None) -> str:
-    """One character for each value, from empty (a space) to `top` (default: the largest value)."""
-    top = max(values, default=0.0) if top is None else top
-    if top <= 0:
-        return " " * len(values)
-    return "".join(
-        _BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] if value > 0 else " "
-        for value in values
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ from tts.lab.simulation.published_pairs import SIMULATED
 from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 
-from .sheet import Sheet
+from .sheet import Sheet, table
 
 _NOTES = (
     "All of this is simulated: compare the rows of one table; its seconds are not measurements.",
@@ -34,9 +33,7 @@ def outcomes_table(
     scenario: Scenario, strategy: str, outcomes: Sequence[SimulationOutcome]
 ) -> RenderableType:
     """A row for each outcome of a scenario; at least one. Speed-ups are over lockstep's, if any."""
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    table.add_column("simulated\nschedule", no_wrap=True)
-    for heading in (
+    headings = (
         "wall s",
         "speed\nup",
         "busy\ngen",
@@ -51,13 +48,14 @@ def outcomes_table(
         "\np95 s",
         "hit\nrate",
         "same\ntrees",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+    )
+    shown = table("simulated\nschedule", right=headings)
+    shown.padding = 0
     first = outcomes[0]
     lockstep_s = next((o.wall_s for o in outcomes if o.schedule == "lockstep"), None)
     for outcome in outcomes:
         generator, verifier = outcome.generator, outcome.verifier
-        table.add_row(
+        shown.add_row(
             outcome.schedule,
             f"{outcome.wall_s:,.1f}",
             f"{lockstep_s / outcome.wall_s:.2f}x" if lockstep_s else "-",
@@ -79,7 +77,7 @@ def outcomes_table(
     return Group(
         Text(_title(scenario, strategy, first), style="bold"),
         Text(),
-        Sheet(table),
+        Sheet(shown),
         Text(),
         *(Text(note, style="dim") for note in notes),
     )
@@ -204,11 +202,9 @@ def _problems(count: int) -> str:
 
 
 def _table(runs: Sequence[PlacedRun]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("simulated placement")
     concurrencies = sorted({run.concurrency for run in runs})
-    for concurrency in concurrencies:
-        table.add_column(f"{concurrency:,} at\na time", justify="right", no_wrap=True)
+    headings = [f"{concurrency:,} at\na time" for concurrency in concurrencies]
+    shown = table("simulated placement", right=headings)
     found = {(run.placement, run.concurrency): run for run in runs}
     best = {
         concurrency: max(run.problems_per_min for run in runs if run.concurrency == concurrency)
@@ -222,5 +218,5 @@ def _table(runs: Sequence[PlacedRun]) -> Table:
             if run.problems_per_min == best[concurrency]:
                 speed = f"[bold]{speed}[/]"
             cells.append(f"{speed}\n[dim]{run.median_s:,.2f} s[/]")
-        table.add_row(placement.text, *cells)
-    return table
+        shown.add_row(placement.text, *cells)
+    return shown

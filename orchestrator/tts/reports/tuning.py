@@ -6,9 +6,7 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tts.build.deployment_edit import Field, with_values
@@ -17,7 +15,7 @@ from tts.lab.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 
 from .console import say
-from .sheet import Sheet
+from .sheet import Sheet, table
 
 _BAR_WIDTH = 12
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -63,19 +61,17 @@ def engine_table(engine: EngineResult) -> RenderableType:
     """Throughput over load, and the saturation point; at least one level."""
     levels, point = engine.levels, engine.saturation.load
     best = max(level.tokens_per_s for level in levels)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for heading in (f"{UNITS[engine.role]}\nin flight", "tokens/s\nmedian", "lowest to\nhighest"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("of\nbest", justify="right", no_wrap=True)
-    table.add_column("request\nms", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    unit = UNITS[engine.role]
+    measured = (f"{unit}\nin flight", "tokens/s\nmedian", "lowest to\nhighest")
+    shown = table(right=(*measured, "of\nbest", "request\nms"))
+    shown.add_column("", no_wrap=True)
     saturated = next((level.load for level in levels if point and level.load >= point), None)
     for level in levels:
         share = level.tokens_per_s / best
         bar = Text("█" * round(_BAR_WIDTH * share), "green" if share >= SHARE else "blue")
         if level.load == saturated:
             bar.append(" saturated", "bold")
-        table.add_row(
+        shown.add_row(
             f"{level.load:,}",
             f"{level.tokens_per_s:,.0f}",
             f"{level.lowest:,.0f} to {level.highest:,.0f}",
@@ -87,7 +83,7 @@ def engine_table(engine: EngineResult) -> RenderableType:
     times = f"{min(repeats)}" if min(repeats) == max(repeats) else f"{min(repeats)}-{max(repeats)}"
     return Group(
         Text(f"{engine.role}: each load measured {times} times", style="bold"),
-        Sheet(table),
+        Sheet(shown),
         Text(saturation_sentence(engine)),
     )
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored
-from .records import ENGINES, Engine, EngineRequest, RequestKind
+from .records import Engine, EngineRequest, RequestKind
 from .state import end_to_end
 
 WINDOW = 8192
@@ -76,25 +76,3 @@ class InOrderOfSending:
     def rest(self) -> Iterator[EngineRequest]:
         """Those that are left, when no more come in."""
         return (entry[-1] for entry in sorted(self._waiting))
-
-
-def occupancy(
-    requests: Iterable[EngineRequest], wall_s: float, slices: int
-) -> dict[Engine, list[float]]:
-    """Mean load in flight on each engine in each of so many equal parts of the wall time.
-
-    Empty lists without any wall time. The mean of a list is the requests' load times duration, over
-    the wall (Little's law).
-    """
-    filled = {engine: [0.0] * slices for engine in ENGINES}
-    if wall_s <= 0:
-        return {engine: [] for engine in ENGINES}
-    width = wall_s / slices
-    for request in requests:
-        parts = filled[request.engine]
-        sent, done = max(0.0, request.sent), min(wall_s, request.done)
-        last = min(int(done / width), slices - 1)
-        for place in range(min(int(sent / width), last), last + 1):
-            inside = min(done, (place + 1) * width) - max(sent, place * width)
-            parts[place] += max(0.0, inside) * request.load
-    return {engine: [load / width for load in parts] for engine, parts in filled.items()}

@@ -9,7 +9,7 @@ from tests.gateway.in_process import answered, serving
 
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.page.files import POLICY, STATIC, VENDOR
-from tts.reports.page.vendored import read_manifest
+from tts.reports.page.assets import read_manifest
 
 PACKAGES = read_manifest(VENDOR / "manifest.json")
 

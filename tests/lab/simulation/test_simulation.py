@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tts.build.errors import DatasetError
 from tts.cli import app
-from tts.cli.simulate import _Gpu, _Sharing
+from tts.cli.simulate import Gpu, Sharing
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
@@ -244,8 +244,8 @@ def test_bad_traces_are_refused(tmp_path, text):
 
 
 def test_the_command_names_what_there_is():
-    assert {gpu.value for gpu in _Gpu} <= set(GPUS)
-    assert len(_Sharing) == 2
+    assert set(get_args(Gpu)) <= set(GPUS)
+    assert len(get_args(Sharing)) == 2
 
 
 def tts(*arguments):

@@ -21,7 +21,7 @@ from tts.lab.study.kv_memory import divided
 from tts.lab.study.measure import measure
 from tts.lab.study.study_plan import limits_digest
 from tts.lab.study.study_run import begun_study, resume_study, run_study
-from tts.reports.study_page import StudyReport
+from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
@@ -153,7 +153,7 @@ def test_a_finished_study_is_a_page(scene, tmp_path):
     assert findings.same_trees
     figures = {measured.name for measured in findings.measurements}
     assert figures >= {"throughput-by-split", "ablation", "generator-by-load", "memory-by-split"}
-    page = StudyReport(study, findings).write().read_text()
+    page = study_report(study, findings).write().read_text()
     assert "Study of demo" in page
     for heading in ("Study", "Engines", "Form", "This page"):
         assert f">{heading}<" in page

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from tts.reports.figures.comparison import (
     rows_figures,
     schedules,
 )
-from tts.runs.compare import compare, pooled
+from tts.runs.compare import Comparison, compare, pooled
 from tts.runs.curves import Point
 from tts.runs.pairs import differing_settings, pair_of
 from tts.runs.statistics import pareto_front
@@ -181,8 +182,11 @@ MANY = {f"p{number}": number % 3 > 0 for number in range(2 * MOST_ROWS)}
 
 def figures_of_pair(one, other):
     """The figures of two runs, called `one` and `other`."""
+    one, other = replace(one, folder=Path("one")), replace(other, folder=Path("other"))
     settings_ = differing_settings([one.config, other.config])
-    return pairs_figures([pair_of(one, other)], [one, other], ["one", "other"], settings_)
+    return pairs_figures(
+        Comparison(runs=[one, other], settings=settings_, pairs=[pair_of(one, other)])
+    )
 
 
 @settings(max_examples=20)
@@ -216,5 +220,5 @@ def test_a_comparison_of_folders_names_them(tmp_path):
 def test_runs_without_references_are_compared_by_cost():
     log = log_of({"a": None, "b": None})
     names = [each.name for each in figures_of_pair(run_of(log), run_of(log))]
-    assert names == ["cost-differences", "by-problem-1"]
+    assert names == ["cost-differences", "trees-compared", "by-problem-1"]
     assert SESSION in log

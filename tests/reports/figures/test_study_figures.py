@@ -1,6 +1,7 @@
 """The figures of a study: valid charts of every table, and a page that says what was asked."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.lab.study.results import results_of
@@ -12,7 +13,6 @@ from tts.lab.study.cells import BASE, FULL
 from tts.lab.study.engine_tables import memory_by_split
 from tts.lab.study.folder import Measurement, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
-from tts.lab.study.measure import Findings
 from tts.lab.study.speed_tables import (
     ablation,
     accuracy_by_n,
@@ -23,7 +23,7 @@ from tts.lab.study.speed_tables import (
 )
 from tts.lab.study.study_plan import Study
 from tts.reports.figures.study import FIGURES, study_figures
-from tts.reports.study_page import advice_figure
+from tts.reports.page.of_runs import Report
 
 DEMO = load_deployment("demo")
 STUDY = Study(
@@ -171,7 +171,7 @@ def test_what_is_read_off_each_figure():
         "The verifier alone does 400 tokens/s at best; no saturation point was seen."
     )
     assert readings["batch-utilisation"].startswith(
-        "A step of the generator held 5.5 requests (as deployed) to 5.5 (schedule lockstep), "
+        "A step of the generator held 5.5 (as deployed) to 5.5 (schedule lockstep) requests, "
         "10.0% of its batch."
     )
     assert "Slower beyond the noise: schedule lockstep" in readings["ablation"]
@@ -200,7 +200,8 @@ def test_different_trees_are_noticed():
 def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     results = results_of({})
     advice = tuple(advise(results, {"policy": {}}))
-    figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
+    drawn = study_figures(tables(results))
+    figure, *_ = Report(Path("page"), "Study", "", drawn, [], advice=advice).tables
     check(figure)
     assert len(figure.rows) == len(advice)
     assert figure.rows[0]["advice"].startswith("Leave the division")

@@ -6,7 +6,7 @@ from tests.reports.page.runs import write_run
 from typer.testing import CliRunner
 
 from tts.cli import app
-from tts.reports.page import following
+from tts.reports.page import of_runs
 from tts.runs.folder import EVENTS, SUMMARY
 from tts.runs.lock import locked
 
@@ -22,7 +22,7 @@ def test_the_page_grows_with_the_run_and_is_whole_when_that_has_ended(tmp_path, 
     leads, opened = [], []
 
     def goes_on(seconds):
-        assert seconds >= following.EVERY_S
+        assert seconds >= of_runs.EVERY_S
         text = (folder / "report.html").read_text()
         leads.append(next(s for s in ("0 of 3", "1 of 3", "3 of 3") if f"{s} problems" in text))
         count = (14, len(lines))[len(leads) - 1] if len(leads) < 3 else None
@@ -32,7 +32,7 @@ def test_the_page_grows_with_the_run_and_is_whole_when_that_has_ended(tmp_path, 
             (folder / SUMMARY).write_text(summary)
             run.__exit__(None, None, None)
 
-    monkeypatch.setattr(following.time, "sleep", goes_on)
+    monkeypatch.setattr(of_runs.time, "sleep", goes_on)
     monkeypatch.setattr("typer.launch", opened.append)
     done = CliRunner().invoke(app, ["report", str(folder), "--follow", "--open", "--json"])
     assert done.exit_code == 0, done.output
@@ -47,7 +47,7 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run = locked(folder)
     run.__enter__()
-    monkeypatch.setattr(following.time, "sleep", lambda seconds: run.__exit__(None, None, None))
+    monkeypatch.setattr(of_runs.time, "sleep", lambda seconds: run.__exit__(None, None, None))
     done = CliRunner().invoke(app, ["report", str(folder), "--follow"])
     assert "No page yet: " in done.stderr
     assert done.exit_code == 1

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.reports.page.packing import PackedTree, first_shown, pack
-from tts.reports.page.trees import CancelledRecord, ProblemTree, ThoughtRecord
-from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.reports.page.trees import ProblemTree, ThoughtRecord
+from tts.runs.events import Cancelled, LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.search import Fate, Stop
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs included
@@ -28,7 +28,10 @@ def test_a_tree_comes_out_as_it_went_in(text, answer):
     tree = ProblemTree(
         "p", began=10.0, ended=13.25, thoughts=[record], correct=False, answer=answer
     )
-    tree.cancelled = [CancelledRecord((), "prefetch", None, 10.0, 10.125)]
+    ahead = {"problem": "p", "node": (), "kind": "prefetch", "work": "prefetch", "why": "slot"}
+    tree.cancelled = [
+        (8.0, Cancelled(t=2.125, sent=2.0, done=2.125, prompt_tokens=1, in_flight=(1, 0), **ahead))
+    ]
     tree.completions = (LoggedCompletion((0, 1), 0.25, 0),)
     tree.groups = (LoggedAnswer(answer, False),)
     packed = pack(tree)
@@ -53,7 +56,7 @@ def test_a_tree_comes_out_as_it_went_in(text, answer):
                 "speculative": True,
             }
         ],
-        "cancelled": [{"path": "", "work": "prefetch", "why": None, "sent": 0, "done": 125}],
+        "cancelled": [{"path": "", "work": "prefetch", "why": "slot", "sent": 0, "done": 125}],
     }
 
 

@@ -133,7 +133,7 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
     assert (thoughts[0,].decided, thoughts[1,].decided) == (3.2, 3.2)
     assert thoughts[0, 0].decided == tree.ended == 6.0
     assert (thoughts[1,].reused, thoughts[0,].reused) == (True, False)
-    assert [(one.path, one.why) for one in tree.cancelled] == [((1, 1), "pruned")]
+    assert [(one.node, one.why) for _, one in tree.cancelled] == [((1, 1), "pruned")]
     assert (tree.question, tree.level, tree.answer, tree.began) == ("What?", 3, "1", 1.0)
     assert tree.tokens == 10
 

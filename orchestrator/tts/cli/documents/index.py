@@ -7,6 +7,8 @@ from typing import Any
 from tts.gateway.safety import ApiKey, Usage
 from tts.runs.listing import ListedRun
 
+from ..json_output import ErrorDocument
+from ..listing import ListedDataset, ListedDeployment, ListedStrategy
 from .deployments import (
     DoctorDocument,
     LintDocument,
@@ -15,9 +17,7 @@ from .deployments import (
     SimulateDocument,
     TuneDocument,
 )
-from .errors import ErrorDocument
 from .gateway import LoggedRequest
-from .names import ListedDataset, ListedDeployment, ListedStrategy
 from .runs import BenchDocument, ReportDocument, SolveDocument
 
 DOCUMENTS: dict[str, Any] = {

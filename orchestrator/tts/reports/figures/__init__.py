@@ -4,8 +4,8 @@
 |---|---|
 | figure | what a figure is |
 | charts | what all charts have in common: colours, width, thinned rows |
-| accuracy, work, timing | the figures of a run, by what they are about |
-| run | `run_figures`: those of one run |
+| accuracy, work | the figures of a run, by what they are about |
+| run | `figures_of`: those of one run |
 | comparison | `comparison_figures`: several runs side by side, and problem by problem |
 | study | `study_figures`: the measurements of a study |
 """

@@ -8,7 +8,6 @@ from tts.runs.curves import unit_size, why_dependent
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import mean_pass_at_k, wilson
 
-from ..runs import RULE_NAMES
 from .charts import (
     ALL_FIELDS,
     BLUE,
@@ -18,13 +17,15 @@ from .charts import (
     bars_height,
     chart,
     intervals,
+    line,
     percent,
     spec,
 )
 from .figure import Figure, Spec, TableRow
 
-FEW = 20
-"""With fewer completions there is no verdict."""
+RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+"""How people call the votes."""
+_UNIT = alt.Scale(domain=[0, 1])
 
 
 def by_level(run: MeasuredRun) -> Figure | None:
@@ -36,15 +37,15 @@ def by_level(run: MeasuredRun) -> Figure | None:
     if not levels:
         return None
     order = sorted(levels, key=lambda level: (len(level), level))
-    rows = [_share_row("level", level, sum(levels[level]), len(levels[level])) for level in order]
-    said = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
+    rows = [_share_row("level", level, levels[level]) for level in order]
+    told = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right, {said}. "
-        "Bars are 95% intervals (Wilson): levels whose bars overlap are not told apart.",
+        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right, {told}.",
         rows,
-        _shares_spec("level", "level", order),
+        _shares_spec("level", order),
+        notes=["Bars are 95% intervals (Wilson)."],
     )
 
 
@@ -55,25 +56,16 @@ def by_rule(run: MeasuredRun) -> Figure | None:
     rules = [rule for rule in RULE_NAMES if rule in seen] + sorted(seen - RULE_NAMES.keys())
     if not rules:
         return None
-    count = len(judged)
-    rows = [
-        _share_row("rule", _named(rule), sum(p.right(rule) for p in judged), count)
-        for rule in rules
-    ]
-    any_right = sum(bool(p.any_correct) for p in judged)
-    rows.append(_share_row("rule", "any (pass@n)", any_right, count))
+    rows = [_share_row("rule", _named(rule), [p.right(rule) for p in judged]) for rule in rules]
+    rows.append(_share_row("rule", "any (pass@n)", [bool(p.any_correct) for p in judged]))
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
         f"Chosen by the {_named(run.rule)}, {percent(run.accuracy)} of the answers are right; a "
-        f"right one is among the completions of {percent(any_right / count)} of the problems. The "
-        "difference is lost by the choice, the rest by the search.",
+        f"right one is among the completions of {_share(rows[-1])} of the problems.",
         rows,
-        _shares_spec("rule", None, [str(row["rule"]) for row in rows]),
-        notes=[
-            "Each rule chooses among the same completions, so the intervals are not "
-            "independent; tts report RUN RUN gives paired differences."
-        ],
+        _shares_spec("rule", [str(row["rule"]) for row in rows]),
+        notes=["Bars are 95% intervals (Wilson); all rules choose among the same completions."],
     )
 
 
@@ -87,26 +79,26 @@ def pass_over_k(run: MeasuredRun) -> Figure | None:
     most = n // unit
     if most < 2 or not counts:
         return None
-    sizes = sorted({2**power for power in range(most.bit_length())} | {most})
-    rows: list[TableRow] = []
-    for size in sizes:
-        share = mean_pass_at_k(counts, size)
-        if share is not None:
-            rows.append({"k": size * unit, "pass@k": round(share, 4)})
-    first, last = rows[0], rows[-1]
-    drawn = (
-        chart()
-        .mark_line(point=True, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("k:Q", title="completions (k)", scale=alt.Scale(type="log", base=2)),
-            y=alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False)),
-        )
+    shares = {
+        size: mean_pass_at_k(counts, size)
+        for size in sorted({2**power for power in range(most.bit_length())} | {most})
+    }
+    rows: list[TableRow] = [
+        {"k": size * unit, "pass@k": round(share, 4)}
+        for size, share in shares.items()
+        if share is not None
+    ]
+    first, last = (
+        f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
+    )
+    drawn = line(
+        alt.X("k:Q", title="completions (k)", scale=alt.Scale(type="log", base=2)),
+        alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False)),
     )
     return Figure(
         "pass-at-k",
         "pass@k over k",
-        f"A right answer is among {first['k']} of the completions for {_part(first)} of the "
-        f"problems, among {last['k']} for {_part(last)}: no vote or verifier can do better.",
+        f"A right answer is among {first} of the problems, among {last}.",
         rows,
         spec(drawn, 220),
         notes=["Unbiased estimator of Chen et al. (2021)."],
@@ -118,37 +110,33 @@ def scores(run: MeasuredRun) -> Figure | None:
     found = run.measures.calibration
     if found.auroc is None:
         return None
-    rows: list[TableRow] = []
-    for part in found.bins(20):
+    rows: list[TableRow] = [
+        {
+            "from score": part.low,
+            "to score": part.high,
+            "completions": kind,
+            "count": count,
+            "share": round(count / total, 4),
+        }
+        for part in found.bins(20)
         for kind, count, total in (
             ("right", part.right, found.right),
             ("wrong", part.wrong, found.wrong),
-        ):
-            rows.append(
-                {
-                    "from score": part.low,
-                    "to score": part.high,
-                    "completions": kind,
-                    "count": count,
-                    "share": round(count / total, 4),
-                }
-            )
-    drawn = (
-        chart()
-        .mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("from score:Q", bin="binned", title="score of the completion"),
-            x2="to score:Q",
-            y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
-            color=_right_wrong(),
         )
+    ]
+    hues = alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION])
+    drawn = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
+    drawn = drawn.encode(
+        x=alt.X("from score:Q", bin="binned", title="score of the completion"),
+        x2="to score:Q",
+        y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
+        color=alt.Color("completions:N", title=None, scale=hues, legend=alt.Legend(orient="top")),
     )
     return Figure(
         "scores",
         "Scores of right and wrong completions",
         f"A right completion is scored above a wrong one in {percent(found.auroc)} of all pairs "
-        f"(AUROC; 50% would be chance), over {found.right:,} right and {found.wrong:,} wrong "
-        "completions. The less the two overlap, the better the verifier can choose.",
+        f"(AUROC; 50% would be chance), over {found.right:,} right and {found.wrong:,} wrong ones.",
         rows,
         spec(drawn, 220),
         notes=_unscored(run),
@@ -176,106 +164,75 @@ def calibration(run: MeasuredRun) -> Figure | None:
                 "low": round(low, 4),
                 "high": round(high, 4),
                 "completions": count,
-                "the scores are": _verdict(part.mean_score, low, high, count),
+                "within the noise": low <= part.mean_score <= high,
             }
         )
-    known = [row for row in rows if row["the scores are"] != "too few to say"]
-    off = [row for row in known if row["the scores are"] != "within the noise"]
+    off = sum(not row["within the noise"] for row in rows)
     return Figure(
         "calibration",
         "Calibration of the verifier",
         f"Over {total:,} completions the score is {100 * error:.1f} points away from the share "
-        f"that is right (expected calibration error over 10 bins). Of {len(known)} bins with at "
-        f"least {FEW} completions {len(off)} are off beyond the noise. On the dashed line a score "
-        "is the chance of being right; below it the verifier is too sure.",
+        f"that is right (expected calibration error over 10 bins); {off} of {len(rows)} bins are "
+        "off beyond the noise.",
         rows,
         _calibration_spec(),
         notes=[
-            "Lines are 95% intervals (Wilson); a dot is as large as its bin is full. Bins with "
-            f"fewer than {FEW} completions are pale, and nothing is said of them.",
-            "Completions of one problem are alike, so the intervals are too narrow.",
+            "On the dashed line a score is the chance of being right. Lines are 95% intervals "
+            "(Wilson), too narrow where completions of a problem are alike; a dot is as large as "
+            "its bin is full.",
             *_unscored(run),
         ],
     )
 
 
-def _verdict(score: float, low: float, high: float, count: int) -> str:
-    """What the completions in a bin say of their scores, noise allowed for."""
-    if count < FEW:
-        return "too few to say"
-    if low <= score <= high:
-        return "within the noise"
-    return "too high" if score > high else "too low"
-
-
 def _calibration_spec() -> Spec:
     """The share that is right over the score: a dot for each bin, as large as it is full."""
-    x = alt.X("mean score:Q", title="score", scale=alt.Scale(domain=[0, 1]))
-    ideal = (
-        chart()
-        .mark_rule(strokeDash=[4, 4], color=VERMILLION)
-        .encode(
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title="share right", axis=PERCENT, scale=_UNIT)
+
+    x = alt.X("mean score:Q", title="score", scale=_UNIT)
+    full = alt.Size(
+        "completions:Q",
+        scale=alt.Scale(type="sqrt", range=[15, 300]),
+        legend=alt.Legend(orient="top", tickCount=3),
+    )
+    ideal = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
+    dots = chart().mark_point(filled=True, color=BLUE, tooltip=ALL_FIELDS)
+    drawn = alt.layer(
+        ideal.encode(
             x=alt.XDatum(0, title="score"),
             x2=alt.X2Datum(1),
             y=alt.YDatum(0, title="share right"),
             y2=alt.Y2Datum(1),
-        )
+        ),
+        chart().mark_rule(color=BLUE).encode(x=x, y=y("low"), y2="high"),
+        dots.encode(x=x, y=y("share right"), size=full),
     )
-    bars = chart().mark_rule(color=BLUE).encode(x=x, y=_share_right("low:Q"), y2="high:Q")
-    dots = (
-        chart()
-        .mark_point(filled=True, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=x,
-            y=_share_right("share right:Q"),
-            size=alt.Size(
-                "completions:Q",
-                scale=alt.Scale(type="sqrt", range=[15, 300]),
-                legend=alt.Legend(orient="top", tickCount=3),
-            ),
-            opacity=alt.condition(f"datum.completions >= {FEW}", alt.value(1), alt.value(0.35)),
-        )
-    )
-    return spec(alt.layer(ideal, bars, dots), 240)
+    return spec(drawn, 240)
 
 
 def _named(rule: str) -> str:
     return RULE_NAMES.get(rule, rule)
 
 
-def _share_right(field: str) -> alt.Y:
-    return alt.Y(field, title="share right", axis=PERCENT, scale=alt.Scale(domain=[0, 1]))
-
-
-def _share_row(column: str, name: str, right: int, count: int) -> TableRow:
-    low, high = wilson(right / count, count)
+def _share_row(column: str, name: str, right: list[bool]) -> TableRow:
+    share = sum(right) / len(right)
+    low, high = wilson(share, len(right))
     return {
         column: name,
-        "accuracy": round(right / count, 4),
+        "accuracy": round(share, 4),
         "low": round(low, 4),
         "high": round(high, 4),
-        "right": right,
-        "problems": count,
+        "right": sum(right),
+        "problems": len(right),
     }
 
 
-def _shares_spec(column: str, title: str | None, order: list[str]) -> Spec:
-    y = alt.Y(f"{column}:N", title=title, sort=order)
-    scale = alt.Scale(domain=[0, 1])
-
-    def x(field: str) -> alt.X:
-        return alt.X(field, scale=scale, axis=PERCENT, title="accuracy")
-
-    return spec(alt.layer(*intervals("accuracy", y, x)), bars_height(len(order)))
-
-
-def _right_wrong() -> alt.Color:
-    return alt.Color(
-        "completions:N",
-        title=None,
-        scale=alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION]),
-        legend=alt.Legend(orient="top"),
-    )
+def _shares_spec(column: str, order: list[str]) -> Spec:
+    y = alt.Y(f"{column}:N", title=column, sort=order)
+    drawn = intervals("accuracy", y, scale=_UNIT, axis=PERCENT, title="accuracy")
+    return spec(drawn, bars_height(len(order)))
 
 
 def _unscored(run: MeasuredRun) -> list[str]:
@@ -283,9 +240,5 @@ def _unscored(run: MeasuredRun) -> list[str]:
     return [f"{count:,} completions without a score are left out."] if count else []
 
 
-def _share(row: TableRow) -> str:
-    return percent(float(row["accuracy"] or 0.0))
-
-
-def _part(row: TableRow) -> str:
-    return percent(float(row["pass@k"] or 0.0))
+def _share(row: TableRow, column: str = "accuracy") -> str:
+    return percent(float(row[column] or 0.0))

@@ -1,4 +1,4 @@
-"""Shared by all charts: colours, width, and the limit of rows.
+"""Shared by all charts: their forms, colours, width, and the limit of rows.
 
 Charts say nothing of text colours, fonts or backgrounds: the page that shows them does, for light
 and for dark. Colours of marks are those of Okabe and Ito (2008), which colour-blind readers can
@@ -7,27 +7,25 @@ distinguish, except black and yellow, which are lost on one of the two backgroun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import altair as alt
 
-from .figure import DATA, Spec, TableRow
+from tts.runs.statistics import quantile
+
+from .figure import DATA, Figure, Spec, TableRow
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)
 MOST_ROWS = 300
 """Rows of a figure, at most: more are thinned."""
-
-TAIL = 20
-"""Values from which the 95th percentile is not simply the largest."""
-
-LONG_NAMES = alt.Axis(labelLimit=260)
-"""The axis of lines that are named: pixels of a name."""
 _LEGEND_WIDTH = 84
 """Characters in a line of a legend."""
 
+LONG_NAMES = alt.Axis(labelLimit=260)
+"""The axis of lines that are named: pixels of a name."""
 PERCENT = alt.Axis(format=".0%")
 LOGARITHMIC = alt.Axis(format=",~r", tickCount=5, labelOverlap=True)
 """Labels for any range: by default Vega writes none in 908 to 932, and too many in 0.1 to 0.4."""
@@ -35,6 +33,8 @@ ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
 
 Item = TypeVar("Item")
+Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
+"""A chart, or several on one another; that these are never facets altair does not say."""
 
 
 def chart() -> alt.Chart:
@@ -42,14 +42,63 @@ def chart() -> alt.Chart:
     return alt.Chart(alt.NamedData(DATA))
 
 
-def spec(drawn: alt.Chart | alt.LayerChart | alt.FacetChart, height: int | None = None) -> Spec:
+def spec(drawn: Drawing, height: int) -> Spec:
     """A chart as data, as wide as the page lets it be; altair checks it against the schema."""
-    sized = drawn.properties(width="container")
-    if height is not None:
-        sized = sized.properties(height=height)
-    found: Spec = sized.to_dict()
+    found: Spec = drawn.properties(width="container", height=height).to_dict()
     found.pop("config", None)  # altair's theme: the page has its own
     return found
+
+
+def bars_height(count: int) -> int:
+    """The height of horizontal bars, or of other marks with a line each."""
+    return 24 * max(count, 2)
+
+
+def bars(x: alt.X, y: str, sort: Sequence[str] | None, **encodings: Any) -> alt.Chart:
+    """A horizontal bar for each name in the column `y`."""
+    names = alt.Y(f"{y}:N", title=None, sort=sort and list(sort), axis=LONG_NAMES)
+    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    found: alt.Chart = drawn.encode(x=x, y=names, **encodings)
+    return found
+
+
+def line(x: alt.X, y: alt.Y, **encodings: Any) -> alt.Chart:
+    """A line through points."""
+    drawn = chart().mark_line(color=BLUE, point=True, tooltip=ALL_FIELDS)
+    found: alt.Chart = drawn.encode(x=x, y=y, **encodings)
+    return found
+
+
+def intervals(column: str, y: alt.Y, **x: Any) -> Drawing:
+    """Dots of a column at lines `y`, on bars from columns `low` to `high`; `x` is its axis."""
+    spans = chart().mark_bar(height=8, opacity=0.4, color=BLUE)
+    dots = chart().mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
+    return alt.layer(
+        spans.encode(x=alt.X("low:Q", **x), x2="high:Q", y=y),
+        dots.encode(x=alt.X(f"{column}:Q", **x), y=y),
+    )
+
+
+def measured(
+    x: alt.X,
+    column: str,
+    ends: tuple[str, str] = ("low", "high"),
+    color: alt.Color | alt.Value = alt.value(BLUE),  # noqa: B008 - a constant
+    marks: dict[str, Any] | None = None,
+    **y: Any,
+) -> Drawing:
+    """A column over `x`: a line through points, each with its interval; `y` is the axis.
+
+    `marks` are further encodings of the points.
+    """
+    low, high = ends
+    at = alt.Y(f"{column}:Q", **y)
+    dots = chart().mark_point(filled=True, size=70, tooltip=ALL_FIELDS)
+    return alt.layer(
+        chart().mark_rule(opacity=0.5).encode(x=x, y=alt.Y(f"{low}:Q", **y), y2=high, color=color),
+        chart().mark_line(opacity=0.7).encode(x=x, y=at, color=color),
+        dots.encode(x=x, y=at, color=color, **(marks or {})),
+    )
 
 
 def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Scale:
@@ -75,21 +124,6 @@ def legend(names: Sequence[str]) -> alt.Legend:
     return alt.Legend(orient="top", columns=columns, labelLimit=0)
 
 
-def intervals(column: str, y: alt.Y, x: Callable[[str], alt.X]) -> tuple[alt.Chart, alt.Chart]:
-    """Dots of a column at lines `y`, on bars from columns `low` to `high`; `x` gives the axis."""
-    bars = chart().mark_bar(height=8, opacity=0.4, color=BLUE)
-    dots = chart().mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
-    return (
-        bars.encode(x=x("low:Q"), x2="high:Q", y=y),
-        dots.encode(x=x(f"{column}:Q"), y=y),
-    )
-
-
-def bars_height(count: int) -> int:
-    """The height of horizontal bars, or of other marks with a line each."""
-    return 24 * max(count, 2)
-
-
 def thinned(items: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
     """At most this many of the items, evenly spaced, including the first and the last."""
     if len(items) <= most:
@@ -98,7 +132,40 @@ def thinned(items: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
     return [items[round(place * step)] for place in range(most)]
 
 
-def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
+def histogram(
+    name: str,
+    title: str,
+    values: Sequence[float],
+    parts: Sequence[tuple[float, float, int]],
+    unit: str,
+    *,
+    of: str,
+    axis: str,
+    note: str,
+    logarithmic: bool = False,
+) -> Figure | None:
+    """How many `of` have which value: a bar for each of the parts (low, high, count).
+
+    None without values.
+    """
+    if not parts:
+        return None
+    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, nice=False)
+    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    drawn = drawn.encode(
+        x=alt.X(f"from {unit}:Q", bin="binned", title=axis, scale=scale),
+        x2=f"to {unit}:Q",
+        y=alt.Y("count:Q", title=of),
+    )
+    rows: list[TableRow] = [
+        {f"from {unit}": round(low, 4), f"to {unit}": round(high, 4), "count": count}
+        for low, high, count in parts
+    ]
+    reading = f"Of {len(values):,} {of}: {spread(values, unit)}."
+    return Figure(name, title, reading, rows, spec(drawn, 200), notes=[note])
+
+
+def equal_bins(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
     """(low, high, count) of equal bins from the least to the greatest value; none without values.
 
     Where all values are equal there is one bin, of no width.
@@ -118,38 +185,22 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
     ]
 
 
-def histogram_rows(parts: Sequence[tuple[float, float, int]], unit: str) -> list[TableRow]:
-    """A row for each bin: `from UNIT`, `to UNIT`, `count`."""
-    return [
-        {f"from {unit}": round(low, 4), f"to {unit}": round(high, 4), "count": count}
-        for low, high, count in parts
-    ]
+def spread(values: Sequence[float], unit: str) -> str:
+    """`40 s in the median, 45 in the mean, 90 at the 95th percentile, 120 at most`.
 
-
-def histogram_spec(unit: str, title: str, counted: str, *, logarithmic: bool = False) -> Spec:
-    """The bars of `histogram_rows`."""
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, nice=False)
-    return spec(
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X(f"from {unit}:Q", bin="binned", title=title, scale=scale),
-            x2=f"to {unit}:Q",
-            y=alt.Y("count:Q", title=counted),
-        ),
-        200,
-    )
+    A percentile is told where at least one value lies beyond it.
+    """
+    told = [f"{number(quantile(values, 0.5) or 0)} {unit} in the median"]
+    told.append(f"{number(sum(values) / len(values))} in the mean")
+    for part in (95, 99):
+        if len(values) * (100 - part) >= 100:
+            told.append(f"{number(quantile(values, part / 100) or 0)} at the {part}th percentile")
+    return ", ".join([*told, f"{number(max(values))} at most"])
 
 
 def percent(share: float | None) -> str:
     """`82.5%`, or a dash."""
     return "–" if share is None else f"{100 * share:.1f}%"
-
-
-def above(count: int, quantile: Callable[[float], float | None]) -> str:
-    """Where so many values end: beyond which 5% lie, or the largest of a few."""
-    share, words = (0.95, "at most 5% more than") if count >= TAIL else (1.0, "none more than")
-    return f"{words} {number(quantile(share) or 0)}"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 
 from tts.runs.compare import (
     Comparison,
+    NoCurve,
     Row,
     asked_alike,
     best_of,
@@ -18,10 +19,9 @@ from tts.runs.compare import (
     varying,
 )
 from tts.runs.measured_run import MeasuredRun
-from tts.runs.pairs import Pair, Setting
+from tts.runs.pairs import Pair, Setting, Trees
 from tts.runs.statistics import best_within, half_width, pareto_front
 
-from ..comparison import MOST_PAIRS, budget_in_words, setting_cell
 from .charts import (
     ALL_FIELDS,
     BLUE,
@@ -34,10 +34,13 @@ from .charts import (
     PURPLE,
     SKY,
     VERMILLION,
+    bars,
     bars_height,
     chart,
     intervals,
     legend,
+    line,
+    measured,
     number,
     percent,
     spec,
@@ -47,9 +50,23 @@ from .charts import (
 from .figure import Figure, Spec, TableRow
 
 CostUnit = Literal["tokens", "seconds"]
+MOST_PAIRS = 6
+"""Runs that are compared with the first problem by problem; of the others there are the rows."""
+MOST_IDS = 20
+"""Problems that are named in a cell; the others are counted."""
+_UNITS = {"budget_tokens": "tokens", "deadline_s": "s"}
+_WHY_NO_CURVE: dict[NoCurve, str] = {
+    "dependent": "at its own n only, since no part of its search is a smaller search",
+    "limits": "at its own n only, since its limits are those of whole problems",
+}
 _TITLES: dict[CostUnit, str] = {
     "tokens": "generated tokens per problem",
     "seconds": "seconds per problem (wall time over problems)",
+}
+_ACCURACY: dict[str, Any] = {
+    "title": "accuracy",
+    "axis": PERCENT,
+    "scale": alt.Scale(zero=False),
 }
 _RIGHT_IN = {
     "both": GREEN,
@@ -66,9 +83,7 @@ def comparison_figures(found: Comparison) -> list[Figure]:
     unfinished = [name for names in found.unfinished.values() for name in names]
     notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
     figures = rows_figures(found.rows, notes)
-    if found.pairs:
-        figures += pairs_figures(found.pairs, found.runs, found.names, found.settings)
-    return figures
+    return figures + pairs_figures(found)
 
 
 def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
@@ -92,23 +107,27 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
     return [figure for figure in found if figure]
 
 
-def pairs_figures(
-    pairs: Sequence[Pair],
-    runs: Sequence[MeasuredRun],
-    names: Sequence[str],
-    settings: Sequence[Setting],
-) -> list[Figure]:
-    """The figures of each run against the first, under these names."""
-    named = dict(zip(names[1:], pairs, strict=True))
+def pairs_figures(found: Comparison) -> list[Figure]:
+    """The figures of each run against the first; none unless there are pairs."""
+    if not found.pairs:
+        return []
+    names, runs = found.names, found.runs
+    named = dict(zip(names[1:], found.pairs, strict=True))
     figures = [
-        settings_figure(settings, names),
+        settings_figure(found.settings, names),
         accuracy_differences(named, names[0]),
         cost_differences(named, names[0]),
+        trees_figure(named, names[0]),
     ]
     for place, (name, pair) in enumerate(list(named.items())[:MOST_PAIRS], start=1):
         both, called = (runs[0], runs[place]), (names[0], name)
         figures += [by_problem(pair, both, called, place), disagreements(pair, both, called, place)]
     return [figure for figure in figures if figure]
+
+
+def budget_in_words(budget: Mapping[str, float]) -> str:
+    """Such as `1,000 tokens`; empty without a budget."""
+    return ", ".join(f"{value:,g} {_UNITS[name]}" for name, value in sorted(budget.items()))
 
 
 def cost_figure(
@@ -170,18 +189,18 @@ def cost_figure(
 
 def _cost_spec(cost: CostUnit, names: Sequence[str]) -> Spec:
     scale = alt.Scale(type="log", nice=False, padding=15)
-    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC)
-    hue = tint("strategy", names)
-    shape = alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names))
-    size = alt.condition("datum['on the front']", alt.value(120), alt.value(40))
-    bars = chart().mark_rule(opacity=0.35).encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=hue)
-    lines = chart().mark_line(opacity=0.6).encode(x=x, y=_accuracy("accuracy:Q"), color=hue)
-    marks = (
-        chart()
-        .mark_point(filled=True, tooltip=ALL_FIELDS)
-        .encode(x=x, y=_accuracy("accuracy:Q"), color=hue, shape=shape, size=size)
+    marks = {
+        "shape": alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names)),
+        "size": alt.condition("datum['on the front']", alt.value(120), alt.value(40)),
+    }
+    drawn = measured(
+        alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC),
+        "accuracy",
+        color=tint("strategy", names),
+        marks=marks,
+        **_ACCURACY,
     )
-    return spec(alt.layer(bars, lines, marks), 300)
+    return spec(drawn, 300)
 
 
 def certain_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
@@ -250,18 +269,18 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    drawn = (
-        chart()
-        .mark_line(point=True, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
-            y=_accuracy("accuracy:Q"),
-            color=tint("strategy", list(curves)),
-            strokeDash=_dashed(list(curves)),
-        )
+    drawn = line(
+        alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
+        alt.Y("accuracy:Q", **_ACCURACY),
+        color=tint("strategy", list(curves)),
+        strokeDash=_dashed(list(curves)),
     )
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
     widest = max(half_width(point.accuracy, row.problems) for row in rows for point in row.curve)
+    for reason, why in _WHY_NO_CURVE.items():
+        having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
+        if having:
+            notes = [*notes, f"{', '.join(dict.fromkeys(having))}: {why}."]
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
@@ -270,7 +289,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         table,
         spec(drawn, 280),
         notes=[
-            "Below a run's own n: averages over its disjoint blocks of chains or subtrees.",
+            "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees.",
             *notes,
         ],
     )
@@ -309,25 +328,22 @@ def schedules(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         if other
         else "The same problems are right under each schedule of a search."
     )
-    drawn = (
-        chart()
-        .mark_bar(tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("seconds:Q", title="seconds of the whole run"),
-            y=alt.Y("search:N", title=None, axis=LONG_NAMES),
-            yOffset=alt.YOffset("schedule:N", sort=names),
-            color=tint("schedule", names),
-        )
+    drawn = bars(
+        alt.X("seconds:Q", title="seconds of the whole run"),
+        "search",
+        None,
+        yOffset=alt.YOffset("schedule:N", sort=names),
+        color=tint("schedule", names),
     )
     return Figure(
         "schedules",
         "Schedules side by side",
         f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
         f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
-        f"search. That is one run each, without an interval. {answers}",
+        f"search. {answers}",
         table,
         spec(drawn, 28 * len(table)),
-        notes=notes,
+        notes=["One run each, without an interval.", *notes],
     )
 
 
@@ -336,11 +352,17 @@ def settings_figure(differing: Sequence[Setting], names: Sequence[str]) -> Figur
     if not differing:
         return None
     rows: list[TableRow] = [
-        {"setting": each.name, **dict(zip(names, map(setting_cell, each.values), strict=True))}
+        {"setting": each.name, **dict(zip(names, map(_setting_cell, each.values), strict=True))}
         for each in differing
     ]
     said = ", ".join(each.name for each in differing)
     return Figure("settings", "What differs", f"The runs differ in {said}.", rows)
+
+
+def _setting_cell(value: Any) -> str:
+    """A setting as run.json has it; a dash where a run has none. Long ones are cut."""
+    text = "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
@@ -353,6 +375,7 @@ def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | N
             "high": round(100 * pair.gain_95[1], 2),
             "only the baseline": len(pair.only_baseline),
             "only this run": len(pair.only_other),
+            "both": pair.right[0] - len(pair.only_baseline),
             "problems": pair.judged,
             "p (McNemar)": round(pair.p_value, 5),
         }
@@ -410,15 +433,58 @@ def _differences(
     )
     y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
-    marks = intervals(column, y, lambda field: alt.X(field, title=column))
+    drawn = alt.layer(zero, intervals(column, y, title=column))
     return Figure(
         name,
         title,
         f"{what}: {said}.",
         rows,
-        spec(alt.layer(zero, *marks), bars_height(len(rows))),
+        spec(drawn, bars_height(len(rows))),
         notes=notes,
     )
+
+
+def trees_figure(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Whether runs that were asked for the same have the same trees, and where they part."""
+    rows: list[TableRow] = [
+        {
+            "run": name,
+            "trees": len(pair.common),
+            "differ": len(pair.trees.differ),
+            "problems": _listed(pair.trees.differ) or None,
+            "the first parts": _parting(pair.trees, (baseline, name)),
+        }
+        for name, pair in pairs.items()
+        if pair.trees is not None
+    ]
+    if not rows:
+        return None
+    told = [
+        f"{row['differ']:,} of {row['trees']:,} trees of {row['run']} differ"
+        if row["differ"]
+        else f"the trees of {row['run']} are the same"
+        for row in rows
+    ]
+    reading = f"Asked for the same as {baseline}: {'; '.join(told)}."
+    return Figure("trees-compared", f"Trees against {baseline}", reading, rows)
+
+
+def _parting(trees: Trees, names: Sequence[str]) -> str | None:
+    """Where the first of the trees that differ begins to."""
+    first = trees.first
+    if first is None:
+        return "in a score, by rounding" if trees.differ else None
+    told = [
+        f"{'the end' if token is None else token} in {name}"
+        for token, name in zip(first.ids, names, strict=True)
+    ]
+    node = ".".join(map(str, first.node))
+    return f"at problem {first.problem}, step {node}, token {first.token}: {', '.join(told)}"
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else ""
+    return f"{', '.join(ids[:MOST_IDS])}{more}"
 
 
 def by_problem(
@@ -506,10 +572,6 @@ def disagreements(
 
 def _cost_name(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _accuracy(field: str) -> alt.Y:
-    return alt.Y(field, title="accuracy", axis=PERCENT, scale=alt.Scale(zero=False))
 
 
 def _shapes(names: Sequence[str]) -> alt.Scale:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.named_measures import named_measures
+from tts.runs.summary import Summary
 
-from . import accuracy, timing, work
+from . import accuracy, work
 from .charts import number, percent
 from .figure import Figure
+
+Make = Callable[[MeasuredRun], Figure | None]
 
 
 def right_share(run: MeasuredRun) -> str:
@@ -20,31 +22,41 @@ def right_share(run: MeasuredRun) -> str:
     return percent(run.accuracy) + f" of the {judged:,} with a reference" * some
 
 
+def warning_of(summary: Summary) -> str | None:
+    """What a limit has done to a run's answers; None if it left no search without one."""
+    if not summary.unanswered:
+        return None
+    cut = sum((summary.limited or {}).values())
+    return (
+        f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
+        f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller --n; "
+        "without --n, --budget-tokens chooses it."
+    )
+
+
 def key_measures(run: MeasuredRun) -> Figure | None:
     """Every measure that the run's log gives; None of a run in which nothing has happened."""
     measures = run.measures
     if not measures.wall_s:
         return None
-    found = [measure for measure in named_measures(run) if measure.value is not None]
     solved = len(measures.problems)
-    judged = run.measures.judged()
-    them = " of them" * (len(judged) == solved)
-    accuracy = f", {right_share(run)}{them} right" if judged else ""
+    right = f", {right_share(run)} right" if measures.judged() else ""
     return Figure(
         "measures",
         "Measures",
-        f"{solved:,} problems in {number(measures.wall_s)} s{accuracy}: "
+        f"{solved:,} problems in {number(measures.wall_s)} s{right}: "
         f"{number(solved / measures.wall_s)} problems and "
         f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
         [
-            {"measure": measure.name, "value": measure.value, "unit": measure.unit}
-            for measure in found
+            {"measure": each.name, "value": each.value, "unit": each.unit}
+            for each in named_measures(run)
+            if each.value is not None
         ],
         notes=["docs/reference/measures.md defines each of them."],
     )
 
 
-_FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
+FIGURES: Sequence[Make] = (
     key_measures,
     accuracy.by_level,
     accuracy.by_rule,
@@ -53,10 +65,10 @@ _FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
     accuracy.calibration,
     work.token_use,
     work.tokens_per_problem,
-    timing.latency,
-    timing.in_flight_generator,
-    timing.in_flight_verifier,
-    timing.idle,
+    work.latency,
+    work.in_flight_generator,
+    work.in_flight_verifier,
+    work.idle,
     work.requests_by_kind,
     work.speculation,
     work.tokens_per_generator_request,
@@ -64,16 +76,18 @@ _FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
     work.tree_shape,
 )
 """Each is None of a run that says nothing about it."""
+READ: Sequence[Make] = (
+    key_measures,
+    work.latency,
+    work.in_flight_generator,
+    work.in_flight_verifier,
+    work.idle,
+    work.token_use,
+    work.speculation,
+)
+"""Those whose readings a terminal shows."""
 
 
-def run_figures(folder: Path) -> list[Figure]:
-    """The figures of the run in `folder`, finished or not; raises RunError.
-
-    The log is read once, in memory that grows with the problems and not with the requests.
-    """
-    return figures_of(MeasuredRun.load(folder))
-
-
-def figures_of(run: MeasuredRun) -> list[Figure]:
-    """The same of a run whose log has been read."""
-    return [figure for make in _FIGURES if (figure := make(run))]
+def figures_of(run: MeasuredRun, makes: Sequence[Make] = FIGURES) -> list[Figure]:
+    """The figures of a run, finished or not."""
+    return [figure for make in makes if (figure := make(run))]

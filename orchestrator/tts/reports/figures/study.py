@@ -10,345 +10,269 @@ from tts.lab.study.folder import Measurement
 
 from .charts import (
     ALL_FIELDS,
-    BLUE,
     PERCENT,
+    Drawing,
+    bars,
     bars_height,
     chart,
     colour,
+    intervals,
+    measured,
     number,
     percent,
     spec,
     tint,
 )
-from .figure import Figure, Spec, TableRow
+from .figure import Figure, TableRow
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
+_TOKENS, _USED, _REQUESTS = "generated tokens per problem", "batch utilisation", "requests per step"
+_ANY = alt.Scale(zero=False)
+
+Drawn = tuple[str, str, Drawing, int]
+"""Title, reading, chart and height of a figure."""
 
 
-def figure_of(measured: Measurement, title: str, reading: str, drawn: Spec) -> Figure:
-    """A measurement as a figure."""
-    return Figure(
-        measured.name, title, reading, measured.rows, drawn, measured.origin, measured.notes
-    )
+def _share_axis() -> alt.X:
+    title, scale = "the generator's share of the KV memory", alt.Scale(domain=[0, 1])
+    return alt.X(f"{SHARE}:Q", title=title, axis=PERCENT, scale=scale)
 
 
-def share_axis() -> alt.X:
-    """The division of the KV memory."""
-    return alt.X(
-        f"{SHARE}:Q",
-        title="the generator's share of the KV memory",
-        axis=PERCENT,
-        scale=alt.Scale(domain=[0, 1]),
-    )
-
-
-def doubling_axis(field: str, title: str) -> alt.X:
+def _doubling_axis(field: str, title: str) -> alt.X:
     """A count that is measured at powers of two."""
     scale = alt.Scale(type="log", base=2, nice=False, padding=15)
     axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
-def speeds_over(x: alt.X) -> alt.LayerChart | alt.FacetChart:
-    """Throughput over that of the base, with its intervals."""
-    y = alt.Y("speed:Q", title=SPEED, scale=alt.Scale(zero=False))
-    return alt.layer(
-        chart().mark_rule(opacity=0.5).encode(x=x, y=alt.Y("low:Q", title=SPEED), y2="high:Q"),
-        chart().mark_line(color=BLUE).encode(x=x, y=y),
-        chart().mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS).encode(x=x, y=y),
-    )
-
-
-def value(row: TableRow, name: str) -> float:
-    """A number of a row."""
+def _value(row: TableRow, name: str) -> float:
     found = row[name]
     assert isinstance(found, int | float), f"{name} is {found!r}"
     return found
 
 
-def distinct(measured: Measurement, name: str) -> list[str]:
+def _distinct(rows: Sequence[TableRow], name: str) -> list[str]:
     """The texts in a column, each once, in their order."""
-    return list(dict.fromkeys(str(row[name]) for row in measured.rows))
+    return list(dict.fromkeys(str(row[name]) for row in rows))
 
 
-def is_certain(row: TableRow) -> bool:
-    """Whether the interval of a row's speed leaves out 1."""
-    low, high = row["low"], row["high"]
-    if not isinstance(low, int | float) or not isinstance(high, int | float):
-        return False
-    return not low <= 1 <= high
+def _of(rows: Sequence[TableRow], name: str, value: str) -> list[TableRow]:
+    """The rows with this text in a column."""
+    return [row for row in rows if row[name] == value]
 
 
-def times(row: TableRow) -> str:
+def _times(row: TableRow) -> str:
     """A row's speed in words."""
+    told = f"{_value(row, 'speed'):.2f} times as fast"
     if row["low"] is None:
-        return f"{value(row, 'speed'):.2f} times as fast"
-    low, high = value(row, "low"), value(row, "high")
-    return f"{value(row, 'speed'):.2f} times as fast ({low:.2f} to {high:.2f})"
+        return told
+    return f"{told} ({_value(row, 'low'):.2f} to {_value(row, 'high'):.2f})"
 
 
-_TOKENS = "generated tokens per problem"
-
-
-def throughput_by_split(measured: Measurement) -> Figure:
+def throughput_by_split(rows: Sequence[TableRow]) -> Drawn:
     """Problems per second against the division of the KV memory."""
-    deployed = next(row for row in measured.rows if row["deployed"])
-    others = [row for row in measured.rows if row is not deployed]
-    best = max(others, key=lambda row: value(row, "speed"))
+    deployed = next(row for row in rows if row["deployed"])
+    best = max((row for row in rows if row is not deployed), key=lambda row: _value(row, "speed"))
     reading = (
-        f"As deployed the generator has {percent(value(deployed, SHARE))} of the KV memory, and "
-        f"the pair solves {number(value(deployed, 'problems/s'))} problems/s. The fastest other "
-        f"division gives it {percent(value(best, SHARE))} and is {times(best)}."
+        f"As deployed the generator has {percent(_value(deployed, SHARE))} of the KV memory, and "
+        f"the pair solves {number(_value(deployed, 'problems/s'))} problems/s. The fastest other "
+        f"division gives it {percent(_value(best, SHARE))} and is {_times(best)}."
     )
-    title = "Throughput against the division of the KV memory"
-    return figure_of(measured, title, reading, spec(speeds_over(share_axis()), 260))
+    drawn = measured(_share_axis(), "speed", title=SPEED, scale=_ANY)
+    return "Throughput against the division of the KV memory", reading, drawn, 260
 
 
-def ablation(measured: Measurement) -> Figure:
+def ablation(rows: Sequence[TableRow]) -> Drawn:
     """What schedules, speculation and caches do to throughput."""
-    base, *others = measured.rows
-    slower = [row for row in others if is_certain(row) and value(row, "speed") < 1]
-    faster = [row for row in others if is_certain(row) and value(row, "speed") > 1]
-    reading = (
-        f"The deployment as it is solves {number(value(base, 'problems/s'))} problems/s. "
-        + _listed("Faster beyond the noise", faster)
-        + _listed("Slower beyond the noise", slower)
-    )
-    if untold := len(others) - len(slower) - len(faster):
-        reading += f"{untold} of {len(others)} changes are not told apart from it."
+    base, *others = rows
+    sure = [row for row in others if row["low"] is not None and row["high"] is not None]
+    faster = [row for row in sure if _value(row, "low") > 1]
+    slower = [row for row in sure if _value(row, "high") < 1]
+    told = [f"As deployed the pair solves {number(_value(base, 'problems/s'))} problems/s."]
+    for what, found in (("Faster", faster), ("Slower", slower)):
+        if found:
+            named = ", ".join(f"{row['changed']} ({_value(row, 'speed'):.2f}x)" for row in found)
+            told.append(f"{what} beyond the noise: {named}.")
+    if untold := len(others) - len(faster) - len(slower):
+        told.append(f"{untold} of {len(others)} changes are not told apart from it.")
     y = alt.Y("changed:N", title=None, sort=None, axis=alt.Axis(labelLimit=240))
-    x = alt.X("speed:Q", title=SPEED, scale=alt.Scale(zero=False))
-    drawn = alt.layer(
-        chart().mark_rule(opacity=0.6).encode(x=alt.X("low:Q", title=SPEED), x2="high:Q", y=y),
-        chart().mark_point(filled=True, size=80, color=BLUE, tooltip=ALL_FIELDS).encode(x=x, y=y),
-    )
-    height = bars_height(len(measured.rows))
-    title = "Schedules, speculation and caches"
-    return figure_of(measured, title, reading.strip(), spec(drawn, height))
+    drawn = intervals("speed", y, title=SPEED, scale=_ANY)
+    return "Schedules, speculation and caches", " ".join(told), drawn, bars_height(len(rows))
 
 
-def concurrency(measured: Measurement) -> Figure:
+def concurrency(rows: Sequence[TableRow]) -> Drawn:
     """Throughput against the problems in flight."""
-    first = next(row for row in measured.rows if row["limited"])
-    free = next(row for row in measured.rows if not row["limited"])
+    first = next(row for row in rows if row["limited"])
+    free = next(row for row in rows if not row["limited"])
+
+    def speed(row: TableRow) -> str:
+        seconds = row["s per problem (median)"]
+        each = f"{number(seconds)} s" if isinstance(seconds, int | float) else "an unknown time"
+        return f"{number(_value(row, 'problems/s'))} problems/s, each in {each}"
+
     reading = (
-        f"With {first['problems in flight']} at a time the pair solves "
-        f"{number(value(first, 'problems/s'))} problems/s, each in {_seconds(first)}; without a "
-        f"limit {number(value(free, 'problems/s'))}, each in {_seconds(free)}: "
-        f"{number(1 / value(first, 'speed'))} times the throughput."
+        f"With {first['problems in flight']} at a time the pair solves {speed(first)}; without a "
+        f"limit {speed(free)}: {number(1 / _value(first, 'speed'))} times the throughput."
     )
-    drawn = speeds_over(doubling_axis("problems in flight", "problems in flight"))
-    title = "Throughput against the problems in flight"
-    return figure_of(measured, title, reading, spec(drawn, 260))
+    x = _doubling_axis("problems in flight", "problems in flight")
+    drawn = measured(x, "speed", title=SPEED, scale=_ANY)
+    return "Throughput against the problems in flight", reading, drawn, 260
 
 
-def accuracy_by_n(measured: Measurement) -> Figure:
+def accuracy_by_n(rows: Sequence[TableRow]) -> Drawn:
     """Accuracy over the number of completions."""
-    first, last = measured.rows[0], measured.rows[-1]
+    first, last = rows[0], rows[-1]
+
+    def right(row: TableRow) -> str:
+        share, low, high = (percent(_value(row, name)) for name in ("accuracy", "low", "high"))
+        return f"{share} ({low} to {high}) right"
+
     reading = (
-        f"n = {first['n']} answers {_right(first)} right, n = {last['n']} {_right(last)}, at "
-        f"{number(value(last, _TOKENS) / value(first, _TOKENS))} times the generated tokens."
+        f"n = {first['n']} answers {right(first)}, n = {last['n']} {right(last)}, at "
+        f"{number(_value(last, _TOKENS) / _value(first, _TOKENS))} times the generated tokens."
     )
-    x = doubling_axis("n", "completions (n)")
-    y = alt.Y("accuracy:Q", axis=PERCENT, scale=alt.Scale(zero=False))
-    low = alt.Y("low:Q", title="accuracy")
-    drawn = alt.layer(
-        chart().mark_rule(opacity=0.5).encode(x=x, y=low, y2="high:Q"),
-        chart().mark_line(color=BLUE, point=True, tooltip=ALL_FIELDS).encode(x=x, y=y),
-    )
-    return figure_of(measured, "Accuracy over n", reading, spec(drawn, 260))
+    x = _doubling_axis("n", "completions (n)")
+    drawn = measured(x, "accuracy", title="accuracy", axis=PERCENT, scale=_ANY)
+    return "Accuracy over n", reading, drawn, 260
 
 
-def prefix_hits(measured: Measurement) -> Figure:
+def prefix_hits(rows: Sequence[TableRow]) -> Drawn:
     """The prefix hit rate of both engines against the division."""
-    title = "Prefix hits against the division of the KV memory"
-    found = "share of prompt blocks found in the cache"
-    return _over_pools(measured, title, "hit rate", found, "are found in the cache")
+    return _over_pools(rows, "Prefix hits", "hit rate", "found in the cache")
 
 
-def thrashing(measured: Measurement) -> Figure:
+def thrashing(rows: Sequence[TableRow]) -> Drawn:
     """Cache thrashing of both engines against the division."""
-    title = "Cache thrashing against the division of the KV memory"
-    again = "share of prompt blocks computed again"
-    what = "had been in the cache, were evicted, and are computed again"
-    return _over_pools(measured, title, "thrashing", again, what)
+    return _over_pools(rows, "Cache thrashing", "thrashing", "evicted and computed again")
 
 
-def _over_pools(measured: Measurement, title: str, name: str, axis: str, what: str) -> Figure:
+def _over_pools(rows: Sequence[TableRow], what: str, name: str, happens: str) -> Drawn:
     """A rate of both engines over the shares, a line for each size of the memory."""
-    engines, memories = distinct(measured, "engine"), distinct(measured, "KV memory")
-    said = []
+    engines = _distinct(rows, "engine")
+    told = []
     for engine in engines:
-        rates = [value(row, name) for row in measured.rows if row["engine"] == engine]
-        said.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
-    reading = f"Over all divisions and sizes, {' and '.join(said)} blocks of prompts {what}."
+        rates = [_value(row, name) for row in _of(rows, "engine", engine)]
+        told.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
     dashes = alt.StrokeDash(
         "KV memory:N",
-        sort=memories,
+        sort=_distinct(rows, "KV memory"),
         title="KV memory, of the deployed",
         legend=alt.Legend(orient="top"),
     )
-    y = alt.Y(f"{name}:Q", title=axis, axis=PERCENT)
-    hue = tint("engine", engines)
-    drawn = alt.layer(
-        chart().mark_line().encode(x=share_axis(), y=y, color=hue, strokeDash=dashes),
-        chart()
-        .mark_point(filled=True, tooltip=ALL_FIELDS)
-        .encode(x=share_axis(), y=y, color=hue, detail="KV memory:N"),
+    base = chart().encode(
+        x=_share_axis(),
+        y=alt.Y(f"{name}:Q", title=f"share of prompt blocks {happens}", axis=PERCENT),
+        color=tint("engine", engines),
     )
-    return figure_of(measured, title, reading, spec(drawn, 260))
+    drawn = alt.layer(  # points of their own: a line with points has no dashes in its legend
+        base.mark_line().encode(strokeDash=dashes),
+        base.mark_point(filled=True, tooltip=ALL_FIELDS).encode(detail="KV memory:N"),
+    )
+    reading = f"Over all divisions, {' and '.join(told)} blocks of prompts are {happens}."
+    return f"{what} against the division of the KV memory", reading, drawn, 260
 
 
-def _listed(what: str, rows: list[TableRow]) -> str:
-    if not rows:
-        return ""
-    said = ", ".join(f"{row['changed']} ({value(row, 'speed'):.2f}x)" for row in rows)
-    return f"{what}: {said}. "
-
-
-def _right(row: TableRow) -> str:
-    """An accuracy with its interval."""
-    share, low, high = (percent(value(row, name)) for name in ("accuracy", "low", "high"))
-    return f"{share} ({low} to {high})"
-
-
-def _seconds(row: TableRow) -> str:
-    found = row["s per problem (median)"]
-    return f"{number(found)} s" if isinstance(found, int | float) else "an unknown time"
-
-
-_UTILISATION, _REQUESTS = "batch utilisation", "requests per step"
-
-
-def memory_by_split(measured: Measurement) -> Figure:
+def memory_by_split(rows: Sequence[TableRow]) -> Drawn:
     """Memory by part against the division of the KV memory."""
-    parts = distinct(measured, "part")
-    first = measured.rows[0][SHARE]
-    here = [row for row in measured.rows if row[SHARE] == first]
-    total = sum(value(row, "MiB") for row in here)
-    pools = sum(value(row, "MiB") for row in here if str(row["part"]).endswith("KV pool"))
+    parts = _distinct(rows, "part")
+    here = [row for row in rows if row[SHARE] == rows[0][SHARE]]
+    total = sum(_value(row, "MiB") for row in here)
+    pools = sum(_value(row, "MiB") for row in here if str(row["part"]).endswith("KV pool"))
     reading = (
         f"Of {number(total)} MiB that the pair takes, {number(pools)} are KV pools, which the "
         "engines divide."
     )
-    drawn = (
-        chart()
-        .mark_area(tooltip=ALL_FIELDS)
-        .encode(
-            x=share_axis(),
-            y=alt.Y("MiB:Q", title="MiB", stack="zero"),
-            color=tint("part", parts).sort(parts),
-        )
+    drawn = chart().mark_area(tooltip=ALL_FIELDS)
+    drawn = drawn.encode(
+        x=_share_axis(),
+        y=alt.Y("MiB:Q", title="MiB", stack="zero"),
+        color=tint("part", parts).sort(parts),
     )
-    return figure_of(measured, "Memory by component", reading, spec(drawn, 260))
+    return "Memory by component", reading, drawn, 260
 
 
-def kv_blocks(measured: Measurement) -> Figure:
+def kv_blocks(rows: Sequence[TableRow]) -> Drawn:
     """KV blocks in use over an engine's steps under two divisions."""
-    engine = measured.rows[0]["engine"]
-    divisions = distinct(measured, "division")
-    said = []
+    engine, divisions = rows[0]["engine"], _distinct(rows, "division")
+    told = []
     for division in divisions:
-        rows = [row for row in measured.rows if row["division"] == division]
-        most = max(value(row, "blocks in use") for row in rows)
-        pool = value(rows[0], "pool")
-        said.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
+        here = _of(rows, "division", division)
+        most, pool = max(_value(row, "blocks in use") for row in here), _value(here[0], "pool")
+        told.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
     legend = alt.Legend(orient="top", columns=1, labelLimit=0)
     hue = alt.Color("division:N", title=None, scale=colour(divisions), legend=legend)
     x = alt.X("step:Q", title="engine step", scale=alt.Scale(nice=False))
+    used = chart().mark_line(interpolate="step-after", tooltip=ALL_FIELDS)
+    pools = chart().mark_line(strokeDash=[2, 4], opacity=0.7)
     drawn = alt.layer(
-        chart()
-        .mark_line(interpolate="step-after", tooltip=ALL_FIELDS)
-        .encode(x=x, y=alt.Y("blocks in use:Q"), color=hue),
-        chart()
-        .mark_line(strokeDash=[2, 4], opacity=0.7)
-        .transform_filter("datum.pool <= 4 * datum['most in use']")
-        .encode(x=x, y=alt.Y("pool:Q", title="blocks in use"), color=hue),
+        used.encode(x=x, y=alt.Y("blocks in use:Q"), color=hue),
+        pools.transform_filter("datum.pool <= 4 * datum['most in use']").encode(
+            x=x, y=alt.Y("pool:Q", title="blocks in use"), color=hue
+        ),
     )
-    reading = f"Most blocks in use on the {engine}: {', '.join(said)}."
-    return figure_of(measured, f"KV blocks in use on the {engine}", reading, spec(drawn, 220))
+    reading = f"Most blocks in use on the {engine}: {', '.join(told)}."
+    return f"KV blocks in use on the {engine}", reading, drawn, 220
 
 
-def batch_utilisation(measured: Measurement) -> Figure:
+def batch_utilisation(rows: Sequence[TableRow]) -> Drawn:
     """How full the batches were, by schedule."""
-    engines = distinct(measured, "engine")
-    said = []
+    engines = _distinct(rows, "engine")
+    told = []
     for engine in engines:
-        rows = sorted(
-            (row for row in measured.rows if row["engine"] == engine),
-            key=lambda row: value(row, _UTILISATION),
+        by_use = sorted(_of(rows, "engine", engine), key=lambda row: _value(row, _USED))
+        least, most = (
+            f"{number(_value(row, _REQUESTS))} ({row['schedule']})"
+            for row in (by_use[0], by_use[-1])
         )
-        least, most = rows[0], rows[-1]
-        said.append(
-            f"A step of the {engine} held {number(value(least, _REQUESTS))} requests "
-            f"({least['schedule']}) to {number(value(most, _REQUESTS))} ({most['schedule']}), "
-            f"{percent(value(most, _UTILISATION))} of its batch."
-        )
-    title = "mean requests per step, of max_batch_size"
-    drawn = (
-        chart()
-        .mark_bar(tooltip=ALL_FIELDS)
-        .encode(
-            y=alt.Y("schedule:N", title=None, sort=None, axis=alt.Axis(labelLimit=240)),
-            yOffset=alt.YOffset("engine:N", sort=engines),
-            x=alt.X(f"{_UTILISATION}:Q", title=title, axis=PERCENT),
-            color=tint("engine", engines),
-        )
+        full = percent(_value(by_use[-1], _USED))
+        told.append(f"A step of the {engine} held {least} to {most} requests, {full} of its batch.")
+    drawn = bars(
+        alt.X(f"{_USED}:Q", title="mean requests per step, of max_batch_size", axis=PERCENT),
+        "schedule",
+        None,
+        yOffset=alt.YOffset("engine:N", sort=engines),
+        color=tint("engine", engines),
     )
-    height = bars_height(len(measured.rows))
-    return figure_of(measured, "Batch utilisation", " ".join(said), spec(drawn, height))
+    return "Batch utilisation", " ".join(told), drawn, bars_height(len(rows))
 
 
-def tokens_per_request(measured: Measurement) -> Figure:
+def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
     """Tokens scheduled per request of both engines."""
-    engines = distinct(measured, "engine")
-    said = []
+    engines = _distinct(rows, "engine")
+    told = []
     for engine in engines:
-        rows = [row for row in measured.rows if row["engine"] == engine]
-        count = sum(value(row, "requests") for row in rows)
-        low, high = value(rows[0], "from tokens"), value(rows[-1], "to tokens")
-        said.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
-    reading = f"Requests by their tokens, prompt and generated ones: {'; '.join(said)}."
-    scale = alt.Scale(type="log")
-    drawn = (
-        chart()
-        .mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("from tokens:Q", bin="binned", title="tokens of a request", scale=scale),
-            x2="to tokens:Q",
-            y=alt.Y("requests:Q", stack=None),
-            color=tint("engine", engines),
-        )
+        here = _of(rows, "engine", engine)
+        count = sum(_value(row, "requests") for row in here)
+        low, high = _value(here[0], "from tokens"), _value(here[-1], "to tokens")
+        told.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
+    x = alt.X(
+        "from tokens:Q", bin="binned", title="tokens of a request", scale=alt.Scale(type="log")
     )
-    return figure_of(measured, "Tokens scheduled per request", reading, spec(drawn, 220))
+    drawn = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
+    drawn = drawn.encode(
+        x=x, x2="to tokens:Q", y=alt.Y("requests:Q", stack=None), color=tint("engine", engines)
+    )
+    reading = f"Requests by their tokens, prompt and generated ones: {'; '.join(told)}."
+    return "Tokens scheduled per request", reading, drawn, 220
 
 
-def by_load(measured: Measurement) -> Figure:
+def by_load(rows: Sequence[TableRow]) -> Drawn:
     """Throughput of an engine over the load in flight."""
-    rows = measured.rows
-    engine, unit = rows[0]["engine"], rows[0]["unit"]
-    best = max(value(row, "tokens/s") for row in rows)
-    point = rows[0]["saturation point"]
+    engine, unit, point = (rows[0][name] for name in ("engine", "unit", "saturation point"))
+    best = max(_value(row, "tokens/s") for row in rows)
     where = (
         f"95% of it from {point:,.0f} {unit} in flight on"
         if isinstance(point, int | float)
         else "no saturation point was seen"
     )
     reading = f"The {engine} alone does {number(best)} tokens/s at best; {where}."
-    x = doubling_axis("in flight", f"{unit} in flight")
-    drawn = alt.layer(
-        chart()
-        .mark_rule(opacity=0.5)
-        .encode(x=x, y=alt.Y("lowest:Q", title="tokens/s"), y2="highest:Q"),
-        chart()
-        .mark_line(point=True, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=x, y=alt.Y("tokens/s:Q", title="tokens/s")),
-    )
-    return figure_of(measured, f"Throughput of the {engine} over load", reading, spec(drawn, 220))
+    x = _doubling_axis("in flight", f"{unit} in flight")
+    drawn = measured(x, "tokens/s", ("lowest", "highest"), title="tokens/s")
+    return f"Throughput of the {engine} over load", reading, drawn, 220
 
 
-FIGURES: Mapping[str, Callable[[Measurement], Figure]] = {
+FIGURES: Mapping[str, Callable[[Sequence[TableRow]], Drawn]] = {
     "memory-by-split": memory_by_split,
     "throughput-by-split": throughput_by_split,
     "kv-blocks-generator": kv_blocks,
@@ -369,4 +293,12 @@ FIGURES: Mapping[str, Callable[[Measurement], Figure]] = {
 def study_figures(measurements: Sequence[Measurement]) -> list[Figure]:
     """A figure for each measurement, in a fixed order."""
     by_name = {measurement.name: measurement for measurement in measurements}
-    return [draw(by_name[name]) for name, draw in FIGURES.items() if name in by_name]
+    figures = []
+    for name, draw in FIGURES.items():
+        if found := by_name.get(name):
+            title, reading, drawn, height = draw(found.rows)
+            chart_ = spec(drawn, height)
+            figures.append(
+                Figure(name, title, reading, found.rows, chart_, found.origin, found.notes)
+            )
+    return figures

@@ -1,10 +1,9 @@
-"""Figures of what a run did: tokens, requests, speculation, trees."""
+"""Figures of what a run did and how long it took: tokens, requests, speculation, trees, load."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 
 import altair as alt
 
@@ -15,12 +14,13 @@ from tts.runs.statistics import logarithmic_histogram, quantile
 from .charts import (
     ALL_FIELDS,
     BLUE,
-    above,
+    VERMILLION,
+    Drawing,
+    bars,
     bars_height,
     chart,
+    equal_bins,
     histogram,
-    histogram_rows,
-    histogram_spec,
     number,
     percent,
     spec,
@@ -28,6 +28,10 @@ from .charts import (
     tint,
 )
 from .figure import Figure, TableRow
+
+_KINDS = ("main", "eager", "speculative", "prefetch", "cancelled", "cached")
+_REASONS = ("dependency", "budget", "no work")
+_LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens"}
 
 
 def token_use(run: MeasuredRun) -> Figure | None:
@@ -44,69 +48,72 @@ def token_use(run: MeasuredRun) -> Figure | None:
     }
     if lost:
         parts["beyond the budget"] = lost
-    rows, drawn = _parts(parts, total, "tokens", "count", "generated tokens")
-    rate = number(useful / run.measures.wall_s) if run.measures.wall_s else "–"
-    return Figure(
+    rate = f": {number(useful / measures.wall_s)} useful tokens per second"
+    return _parts(
         "token-use",
         "What the generated tokens were for",
-        f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion: "
-        f"{rate} useful tokens per second. {percent(unused / total)} were speculated in vain; the "
-        "rest are on paths that were pruned or not finished.",
-        rows,
-        spec(drawn, bars_height(len(rows))),
+        f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion"
+        f"{rate if measures.wall_s else ''}. {percent(unused / total)} were speculated in vain"
+        + (f", {percent(lost / total)} beyond the budget." if lost else "."),
+        parts,
+        ("tokens", "count"),
+        "generated tokens",
     )
 
 
 def tokens_per_problem(run: MeasuredRun) -> Figure | None:
     """The distribution of generated tokens per problem; None without problems."""
     tokens = [float(problem.tokens) for problem in run.measures.problems.values()]
-    parts = histogram(tokens, 25)
-    if not parts:
-        return None
-    return Figure(
+    return histogram(
         "tokens-per-problem",
         "Generated tokens per problem",
-        f"Half of {len(tokens):,} problems took {number(quantile(tokens, 0.5) or 0)} tokens or "
-        f"less, {above(len(tokens), partial(quantile, tokens))}; the mean is "
-        f"{number(sum(tokens) / len(tokens))}.",
-        histogram_rows(parts, "tokens"),
-        histogram_spec("tokens", "generated tokens", "problems"),
+        tokens,
+        equal_bins(tokens, 25),
+        "tokens",
+        of="problems",
+        axis="generated tokens",
+        note="All that were generated for it, whether they were needed or not.",
+    )
+
+
+def latency(run: MeasuredRun) -> Figure | None:
+    """The distribution of the time per problem; None without problems."""
+    seconds = run.measures.latencies_s
+    return histogram(
+        "latency",
+        "Time per problem",
+        seconds,
+        equal_bins(seconds, 25),
+        "s",
+        of="problems",
+        axis="seconds from start to graded answer",
+        note="Problems share the engines, so this time depends on how many run at once.",
     )
 
 
 def requests_by_kind(run: MeasuredRun) -> Figure | None:
     """Requests to each engine by kind; None without requests."""
-    kinds = ["main", "eager", "speculative", "prefetch", "cancelled", "cached"]
-    counts = {engine: Counter(run.measures.requests[engine].kinds) for engine in ENGINES}
-    counts["verifier"]["cached"] = run.measures.run.work.cached_scores
+    asked, work = run.measures.requests, run.measures.run.work
+    counts = {engine: Counter(asked[engine].kinds) for engine in ENGINES}
+    counts["verifier"]["cached"] = work.cached_scores
     rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
         for engine in ENGINES
-        for kind in kinds
+        for kind in _KINDS
         if counts[engine][kind]
     ]
     if not rows:
         return None
-    there = [kind for kind in kinds if any(row["kind"] == kind for row in rows)]
-    drawn = (
-        chart()
-        .mark_bar(tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("requests:Q", title="requests, and scores from the cache"),
-            y=alt.Y("engine:N", title=None, sort=list(ENGINES)),
-            color=tint("kind", there, kinds),
-            order=alt.Order("place:Q"),
-        )
-        .transform_calculate(place=f"indexof({there!r}, datum.kind)")
-    )
-    hits = run.measures.run.work.cache_hit_rate
-    cached = (
-        f"; {percent(hits)} of the scores needed no request, because an equal step had been scored "
-        "before"
-        if hits is not None
-        else ""
-    )
-    asked = run.measures.requests
+    there = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
+    drawn = bars(
+        alt.X("requests:Q", title="requests, and scores from the cache"),
+        "engine",
+        ENGINES,
+        color=tint("kind", there, _KINDS),
+        order=alt.Order("place:Q"),
+    ).transform_calculate(place=f"indexof({there!r}, datum.kind)")
+    hits = work.cache_hit_rate
+    cached = f"; {percent(hits)} of the scores were known of an equal step" if hits else ""
     return Figure(
         "requests-by-kind",
         "Requests by kind",
@@ -123,19 +130,18 @@ def speculation(run: MeasuredRun) -> Figure | None:
     if not ahead.sent:
         return None
     cancelled = sum(ahead.cancelled.values())
-    answered_unused = max(0, ahead.sent - ahead.used - cancelled)
-    parts = {"used": ahead.used, "answered, not needed": answered_unused}
+    parts = {"used": ahead.used, "answered, not needed": ahead.sent - ahead.used - cancelled}
+    parts = {name: max(0, count) for name, count in parts.items()}
     parts |= {f"cancelled: {why}": count for why, count in sorted(ahead.cancelled.items())}
-    rows, drawn = _parts(parts, ahead.sent, "outcome", "requests", "speculative expansions")
-    return Figure(
+    return _parts(
         "speculation",
         "What became of speculation",
         f"{ahead.sent:,} expansions were sent before their search asked for them; "
         f"{percent(ahead.hit_rate)} were asked for in the end. {ahead.unused_tokens:,} tokens were "
         "answered and not needed.",
-        rows,
-        spec(drawn, bars_height(len(rows))),
-        notes=["One that its search asked for may have been cancelled when the search ended."],
+        parts,
+        ("outcome", "requests"),
+        "speculative expansions",
     )
 
 
@@ -149,23 +155,18 @@ def tokens_per_verifier_request(run: MeasuredRun) -> Figure | None:
     return _tokens_per_request(run, "verifier", "prompt tokens")
 
 
-def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure | None:
+def _tokens_per_request(run: MeasuredRun, engine: Engine, axis: str) -> Figure | None:
     tokens = run.measures.requests[engine].scheduled_tokens
-    parts = logarithmic_histogram(tokens, 30)
-    if not parts:
-        return None
-    middle, most = number(quantile(tokens, 0.5) or 0), above(len(tokens), partial(quantile, tokens))
-    return Figure(
+    return histogram(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
-        f"Of {len(tokens):,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
-        f"is {number(sum(tokens) / len(tokens))}.",
-        histogram_rows(parts, "tokens"),
-        histogram_spec("tokens", unit, "requests", logarithmic=True),
-        notes=[
-            "As the client sent them: what an engine finds in its prefix cache it does not "
-            "compute again."
-        ],
+        tokens,
+        logarithmic_histogram(tokens, 30),
+        "tokens",
+        of="requests",
+        axis=axis,
+        note="As the client sent them, whatever an engine finds in its prefix cache.",
+        logarithmic=True,
     )
 
 
@@ -188,15 +189,10 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
         )
     depths = [float(len(shape)) for shape in shapes]
     nodes = sum(map(sum, shapes)) / len(shapes)
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X(
-                "depth:O", title="depth (steps)", axis=alt.Axis(labelOverlap=True, labelAngle=0)
-            ),
-            y=alt.Y("nodes per problem:Q", title="nodes per problem"),
-        )
+    steps = alt.Axis(labelOverlap=True, labelAngle=0)
+    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    drawn = drawn.encode(
+        x=alt.X("depth:O", title="depth (steps)", axis=steps), y="nodes per problem:Q"
     )
     return Figure(
         "tree-shape",
@@ -208,20 +204,105 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
     )
 
 
-def _parts(
-    parts: Mapping[str, int], total: int, names: str, counts: str, title: str
-) -> tuple[list[TableRow], alt.Chart]:
-    """The parts of a total, a row and a bar each; `names` and `counts` are the columns."""
+def in_flight_generator(run: MeasuredRun) -> Figure | None:
+    """Requests in flight on the generator over time."""
+    return _in_flight(run, "generator")
+
+
+def in_flight_verifier(run: MeasuredRun) -> Figure | None:
+    """Prompt tokens in flight on the verifier over time."""
+    return _in_flight(run, "verifier")
+
+
+def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
+    wall, load = run.measures.wall_s, run.measures.in_flight[engine]
+    means, unit = load.means(wall), _LOADS[engine]
+    if not means or not load.total:
+        return None
     rows: list[TableRow] = [
-        {names: name, counts: count, "share": round(count / total, 4)}
-        for name, count in parts.items()
+        {"seconds": round(place * load.width_s, 6), unit: round(mean, 3)}
+        for place, mean in enumerate(means)
     ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X(f"{counts}:Q", title=title),
-            y=alt.Y(f"{names}:N", title=None, sort=list(parts)),
-        )
+    area = chart().mark_area(
+        color=BLUE, opacity=0.7, interpolate="step-after", line={"color": BLUE}
     )
-    return rows, drawn
+    drawn: Drawing = area.encode(
+        x=alt.X("seconds:Q", title="seconds since the run began", scale=alt.Scale(nice=False)),
+        y=alt.Y(f"{unit}:Q", title=f"{unit} in flight"),
+    )
+    used, limits = run.measures.batch_utilization(engine), run.measures.run.limits
+    of_limit = ""
+    if limits is not None and used is not None:
+        limit = limits[ENGINES.index(engine)]
+        of_limit = f", {percent(used)} of the {limit:,} that the policy allows"
+        dashed = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
+        drawn = alt.layer(drawn, dashed.encode(y=alt.YDatum(limit)))
+    return Figure(
+        f"in-flight-{engine}",
+        f"In flight on the {engine}",
+        f"On average {number(load.total / wall)} {unit} were in flight{of_limit}; the busiest "
+        f"{number(load.width_s)} s had {number(max(means))}.",
+        rows,
+        spec(drawn, 160),
+        notes=["The dashed line is what the policy allows."] if of_limit else [],
+    )
+
+
+def idle(run: MeasuredRun) -> Figure | None:
+    """Shares of the time in which an engine had nothing in flight, by why; None without any."""
+    wall, by_engine = run.measures.wall_s, run.measures.idle_s
+    rows: list[TableRow] = [
+        {
+            "engine": engine,
+            "why": why,
+            "seconds": round(seconds, 3),
+            "share": round(seconds / wall, 4),
+        }
+        for engine in ENGINES
+        for why, seconds in sorted(by_engine[engine].items())
+        if wall
+    ]
+    if not rows:
+        return None
+    reasons = list(dict.fromkeys(str(row["why"]) for row in rows))
+    drawn = bars(
+        alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
+        "engine",
+        ENGINES,
+        color=tint("why", reasons, _REASONS),
+    )
+    told = [
+        f"the {engine} had nothing in flight for {percent(sum(by_why.values()) / wall)} of the run"
+        + "".join(f", {percent(seconds / wall)} {why}" for why, seconds in sorted(by_why.items()))
+        for engine, by_why in by_engine.items()
+    ]
+    return Figure(
+        "idle",
+        "Idle time by cause",
+        f"{'; '.join(told).capitalize()}.",
+        rows,
+        spec(drawn, bars_height(3)),
+        notes=[
+            "Dependency: the other engine's answers were awaited; budget: the schedule held work "
+            "back; no work: there was none."
+        ],
+    )
+
+
+def _parts(
+    name: str,
+    title: str,
+    reading: str,
+    parts: Mapping[str, int],
+    columns: tuple[str, str],
+    axis: str,
+) -> Figure:
+    """The parts of a total, a row and a bar each; `columns` hold their names and counts."""
+    names, counts = columns
+    total = sum(parts.values())
+    rows: list[TableRow] = [
+        {names: part, counts: count, "share": round(count / total, 4)}
+        for part, count in parts.items()
+    ]
+    drawn = bars(alt.X(f"{counts}:Q", title=axis), names, list(parts))
+    return Figure(name, title, reading, rows, spec(drawn, bars_height(len(rows))))

@@ -9,8 +9,7 @@
 | page | the page from a title, facts, figures and runs |
 | trees | the tree of each problem, from the log: thoughts, fates, times |
 | packing | trees as text of a page: gzip in base64; which is shown first |
-| assets | the page's scripts and styles, and the policy that allows no others |
-| vendored | third parties' files, and the manifest that says where they are from |
+| assets | scripts and styles, ours and third parties', and the policy that allows no others |
 | of_runs | the page of a run, of a group, of several runs: title, figures, facts, where it lies |
 | export | figures as PDF, SVG and PNG files |
 

@@ -2,6 +2,9 @@
 
 The policy allows the page's own scripts and styles by their hashes, scripts from beside the page
 where trees lie there, and nothing else: no network, no evaluation of text as code.
+
+Third parties' scripts are files of packages from npm; a folder of them has a manifest beside them.
+`scripts/run vendor` writes both.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .vendored import Package, read_manifest
+import msgspec
 
 STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
@@ -23,6 +26,36 @@ SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "pane.js", "viewer
 """The page's own, in the order in which they run."""
 STYLES = ("page.css",)
 THEME = "theme.json"
+
+
+class VendoredFile(msgspec.Struct):
+    """A file of a package, and its copy here."""
+
+    source: str
+    """Where it is in the package's archive."""
+    file: str
+    """Where it is in the folder of the manifest."""
+    sha256: str | None
+    """The hash of the copy, in hexadecimal; None until it is fetched."""
+
+
+class Package(msgspec.Struct, kw_only=True):
+    """A third party's package from npm: the file taken from it, and the hashes to verify it."""
+
+    name: str
+    version: str
+    license: str
+    integrity: str | None
+    """The hash of the package's archive, as npm has it: `sha512-` and base64."""
+    license_file: str
+    adapted: str | None = None
+    """Our changes to it; None if there are none."""
+    files: tuple[VendoredFile, ...]
+
+
+def read_manifest(manifest: Path) -> tuple[Package, ...]:
+    """The packages that a manifest names, in its order."""
+    return msgspec.json.decode(manifest.read_bytes(), type=tuple[Package, ...])
 
 
 @cache

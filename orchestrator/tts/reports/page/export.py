@@ -131,20 +131,9 @@ def _latex(cell: Cell) -> str:
 def printed(figure: Figure) -> Spec:
     """A figure's chart with its data, black on white, at a width of its own."""
     assert figure.chart is not None
-    chart = {**figure.chart, "datasets": {DATA: [dict(row) for row in figure.rows]}}
-    if chart.get("width") == "container":
-        chart["width"] = WIDTH
-    theme = {**chart_theme("black"), "background": "white"}
-    chart["config"] = _merged(theme, figure.chart.get("config", {}))
-    return chart
-
-
-def _merged(config: Spec, other: Spec) -> Spec:
-    merged = {**config}
-    for name, value in other.items():
-        inner = merged.get(name)
-        if isinstance(inner, dict) and isinstance(value, dict):
-            merged[name] = {**inner, **value}
-        else:
-            merged[name] = value
-    return merged
+    return {
+        **figure.chart,
+        "datasets": {DATA: [dict(row) for row in figure.rows]},
+        "width": WIDTH,
+        "config": {**chart_theme("black"), "background": "white"},
+    }

@@ -1,12 +1,16 @@
-"""The page of a run, of a group of runs, or of several side by side: figures and facts."""
+"""The page of a run, of a group of runs, or of several side by side: figures and facts.
+
+That of a run that goes on is written anew every few seconds (`tts report RUN --follow`).
+"""
 
 from __future__ import annotations
 
 import json
 import platform
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,24 +18,29 @@ from typing import Any
 import msgspec
 
 from tts.build import paths
-from tts.build.errors import TtsError
+from tts.build.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
+from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.charts import number
 from tts.reports.figures.comparison import comparison_figures
-from tts.reports.figures.figure import Cell, Figure
-from tts.reports.figures.run import figures_of, right_share
-from tts.reports.runs import warning_of
+from tts.reports.figures.figure import Cell, Figure, TableRow
+from tts.reports.figures.run import figures_of, right_share, warning_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
 from tts.runs.folder import Json, has_finished
+from tts.runs.lock import is_worked_on
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 
-from .page import FILE, Facts, write_page
+from .page import ADVISED, FILE, Facts, write_page
 
+EVERY_S = 5.0
+"""Seconds between two pages, at least."""
+_REST = 4.0
+"""And so many times what the last one took: pages take a fifth of a core at most."""
 _MOST_NAMES = 4
 """Names that a title lists; more are counted."""
 _PLAIN = {
@@ -160,23 +169,66 @@ def _cell(value: Any) -> Cell:
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a page of runs, and where it is written."""
+    """The content of a page, and where it is written."""
 
     file: Path
     title: str
     lead: str
     figures: list[Figure]
     runs: list[Path]
+    advice: Sequence[StudyAdvice] = ()
+    """Of a study."""
+    configuration: Facts = field(default_factory=dict)
+    """Of a study; that of the runs otherwise."""
+
+    @property
+    def tables(self) -> list[Figure]:
+        """The figures, and before them the advice as a table."""
+        rows: list[TableRow] = [
+            {
+                "advice about": each.subject,
+                "advice": each.text,
+                "rests on": self.title_of(each.figure),
+            }
+            for each in self.advice
+        ]
+        return [*([Figure("advice", "Advice", ADVISED, rows)] if rows else []), *self.figures]
+
+    def title_of(self, figure: str) -> str:
+        """The title of a figure by its name."""
+        return next((each.title for each in self.figures if each.name == figure), figure)
 
     def write(self) -> Path:
         """Write the page; raises RunError."""
         facts = facts_of(self.runs)
-        return write_page(self.file, self.title, facts, self.figures, self.runs, lead=self.lead)
+        if self.configuration:
+            others = {name: each for name, each in facts.items() if name != "Configuration"}
+            facts = {**self.configuration, **others}
+        return write_page(
+            self.file,
+            self.title,
+            facts,
+            self.figures,
+            self.runs,
+            lead=self.lead,
+            advice=self.advice,
+        )
 
 
 def report_of(folders: Sequence[Path]) -> Report:
     """The report of folders of runs and groups; raises RunError if one cannot be read."""
     return report_on(compare(folders))
+
+
+def follow(folder: Path) -> Iterator[Path | RunError]:
+    """Write the page of a run while a process works on it: each page, or why there is none yet."""
+    while is_worked_on(folder):
+        began = time.monotonic()
+        try:
+            yield report_of([folder]).write()
+        except RunError as error:  # it has not begun, or its files are being replaced
+            yield error
+        time.sleep(max(EVERY_S, _REST * (time.monotonic() - began)))
 
 
 def report_on(found: Comparison) -> Report:

@@ -12,7 +12,7 @@ from typing import Any
 from tts.search import NodePath
 
 from ..decisions import reason
-from .trees import CancelledRecord, ProblemTree, ThoughtRecord
+from .trees import ProblemTree, ThoughtRecord
 
 _LEVEL = 4  # of gzip: half the time of the usual 6
 
@@ -51,7 +51,16 @@ def pack(tree: ProblemTree) -> PackedTree:
             for done in tree.completions
         ],
         "thoughts": [_thought(record, tree.began) for record in tree.thoughts],
-        "cancelled": [_cancelled(record, tree.began) for record in tree.cancelled],
+        "cancelled": [
+            {
+                "path": _name(event.node),
+                "work": event.work,
+                "why": event.why,
+                "sent": _ms(session + event.sent, tree.began),
+                "done": _ms(session + event.done, tree.began),
+            }
+            for session, event in tree.cancelled
+        ],
     }
     if tree.decision:
         data["why"] = reason(tree.decision)
@@ -133,16 +142,6 @@ def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
         "reused": record.reused,
     }
     return {name: value for name, value in data.items() if value is not None and value is not False}
-
-
-def _cancelled(record: CancelledRecord, began: float) -> dict[str, Any]:
-    return {
-        "path": _name(record.path),
-        "work": record.work,
-        "why": record.why,
-        "sent": _ms(record.sent, began),
-        "done": _ms(record.done, began),
-    }
 
 
 def _name(path: NodePath) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tts.runs.events import AnyEvent, LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.runs.events import AnyEvent, Cancelled, LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.state import ProblemState, RunState, solved_problems
 from tts.search import Decision, Fate, Limit, NodePath, Stop
 
@@ -38,17 +38,6 @@ class ThoughtRecord:
     """When the log first shows its fate; None while it is open."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelledRecord:
-    """A request that was cancelled: to expand or to score a node, or to compute a prompt ahead."""
-
-    path: NodePath
-    work: str
-    why: str | None
-    sent: float
-    done: float
-
-
 @dataclass(slots=True, eq=False)
 class ProblemTree:
     """A problem and its tree; unfinished where `ended` is None."""
@@ -70,7 +59,9 @@ class ProblemTree:
     """Generated for it, whether they were needed or not."""
     thoughts: list[ThoughtRecord] = field(default_factory=list)
     """In the order in which they were written."""
-    cancelled: list[CancelledRecord] = field(default_factory=list)
+    cancelled: list[tuple[float, Cancelled]] = field(default_factory=list)
+    """Requests to expand or to score a node, or to compute a prompt ahead, each with the begin of
+    its session."""
     completions: tuple[LoggedCompletion, ...] = ()
     groups: tuple[LoggedAnswer, ...] = ()
 
@@ -98,12 +89,7 @@ def problem_tree(problem: ProblemState, vote: str) -> ProblemTree:
         began=problem.first_started or 0.0,
         ended=problem.ended,
         tokens=problem.work.generated_tokens,
-        cancelled=[
-            CancelledRecord(
-                event.node, event.work, event.why, began + event.sent, began + event.done
-            )
-            for began, event in problem.cancelled
-        ],
+        cancelled=problem.cancelled,
     )
     if solved := problem.solution:
         tree.level, tree.reference, tree.limit = solved.level, solved.reference, solved.limit

@@ -4,23 +4,17 @@
   const { figures, table } = ttsReport;
   const SHOWN_ROWS = 500;
   const THEME = JSON.parse(document.getElementById("chart-theme").textContent);
-  const LAYOUTS = ["hconcat", "vconcat", "concat", "facet", "repeat", "spec"];
 
   const objects = (figure) => figure.rows.map((row) =>
     Object.fromEntries(figure.columns.map((name, i) => [name, row[i]])));
 
-  function fits(chart) {
-    const { row, column, facet } = chart.encoding ?? {};
-    return !LAYOUTS.some((name) => name in chart) && !row && !column && !facet;
-  }
-
   async function draw(figure, place) {
-    const spec = { ...figure.chart, datasets: { ...figure.chart.datasets, rows: objects(figure) } };
-    if (fits(spec)) {
-      spec.width = "container";
-      spec.autosize = { type: "fit-x", contains: "padding" };
-    }
-    spec.config = vega.mergeConfig({}, THEME, withoutTheme(spec.config ?? {}));
+    const spec = {
+      ...figure.chart,
+      datasets: { rows: objects(figure) },
+      autosize: { type: "fit-x", contains: "padding" },
+      config: THEME,
+    };
     const drawn = place.clientWidth < 520 ? narrowed(spec, place.clientWidth) : spec;
     const { view } = await vegaEmbed(place, drawn, {
       mode: "vega-lite",
@@ -47,12 +41,6 @@
       else made[name] = narrowed(value, width);
     }
     return made;
-  }
-
-  // altair's own default theme sets a fixed size for views, and nothing else
-  function withoutTheme({ view, ...config }) {
-    const { continuousWidth, continuousHeight, ...rest } = view ?? {};
-    return { ...config, view: rest };
   }
 
   function csvCell(cell) {
