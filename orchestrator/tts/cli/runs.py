@@ -41,7 +41,6 @@ class Answers(StrEnum):
 
     text = "text"
     gsm8k = "gsm8k"
-    integer = "integer"
     number = "number"
     decimal_comma = "decimal-comma"
     letter = "letter"
