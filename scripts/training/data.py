@@ -12,6 +12,14 @@ from torch import Tensor
 from tts.datasets import chains
 from tts.datasets.chains import Chain, ChainTask, Op
 
+from .solutions import (
+    STEP_FORMS,
+    first_wrong_step,
+    render_final,
+    render_step,
+    right_steps,
+    training_chain,
+)
 from .text import Codec, random_question, random_solution
 
 IGNORE = -1
@@ -46,9 +54,9 @@ def right_trace(rng: random.Random, chain: Chain) -> Trace:
 def checked_trace(chain: Chain, question: str, steps: Sequence[str]) -> Trace:
     """Any solution attempt, checked exactly; after the first wrong step there is no telling."""
     steps = tuple(steps)
-    wrong = chains.first_wrong_step(chain, steps)
+    wrong = first_wrong_step(chain, steps)
     told = len(steps) if wrong is None else wrong + 1
-    expected = [chains.right_steps(chain, i) if i < told else None for i in range(len(steps))]
+    expected = [right_steps(chain, i) if i < told else None for i in range(len(steps))]
     return Trace(chain, question, steps, tuple(expected))
 
 
@@ -112,17 +120,17 @@ def wrong_trace(
     expected: list[tuple[str, ...] | None] = []
     for i, (op, b) in enumerate(chain.ops):
         right = _try_apply(op, v, b)
-        form = rng.choice(chains.STEP_FORMS)
+        form = rng.choice(STEP_FORMS)
         bad = i == first if first is not None else rng.random() < rate
         written = _wrong_step(rng, task, chain, i, v) if bad or right is None else (op, v, b, right)
-        steps.append(chains.render_step(i + 1, *written, form))
+        steps.append(render_step(i + 1, *written, form))
         expected.append(None if right is None else _forms(i + 1, op, v, b, right))
         v = written[-1]
     last = len(chain.ops)
     bad = last == first if first is not None else rng.random() < rate
     said = _wrong_answer(rng, task, chain, v) if bad else v
-    steps.append(chains.render_final(said))
-    expected.append((chains.render_final(v),))
+    steps.append(render_final(said))
+    expected.append((render_final(v),))
     return Trace(chain, random_question(rng, chain), tuple(steps), tuple(expected))
 
 
@@ -133,7 +141,7 @@ def _wrong_answer(rng: random.Random, task: ChainTask, chain: Chain, v: int) -> 
 
 
 def _forms(number: int, op: Op, a: int, b: int, c: int) -> tuple[str, ...]:
-    return tuple(chains.render_step(number, op, a, b, c, form) for form in chains.STEP_FORMS)
+    return tuple(render_step(number, op, a, b, c, form) for form in STEP_FORMS)
 
 
 def structural_trace(rng: random.Random, chain: Chain, task: ChainTask) -> Trace:
@@ -168,9 +176,9 @@ def structural_trace(rng: random.Random, chain: Chain, task: ChainTask) -> Trace
         number = place + 1
         if place == numbered_wrongly:
             number += rng.choice((-1, 1))
-        steps.append(chains.render_step(number, op, v, b, result, rng.choice(chains.STEP_FORMS)))
+        steps.append(render_step(number, op, v, b, result, rng.choice(STEP_FORMS)))
         v = result
-    steps.append(chains.render_final(v))
+    steps.append(render_final(v))
     return checked_trace(chain, random_question(rng, chain), steps)
 
 
@@ -288,7 +296,7 @@ def solution_batch(
     rows = max(1, tokens // (24 + 11 * operations))
     pairs = []
     for _ in range(rows):
-        chain = task.sample_training_chain(rng, operations)
+        chain = training_chain(task, rng, operations)
         prompt = codec.prompt(random_question(rng, chain))
         pairs.append((prompt, codec.solution(random_solution(rng, chain, forms))))
     width = max(len(p) + len(s) for p, s in pairs)

@@ -36,10 +36,11 @@ from transformers import LlamaForCausalLM
 
 from scripts.training import data, models, text
 from scripts.training.recipes import RECIPES, Recipe
+from scripts.training.solutions import training_chain
 from scripts.training.training import Losses, Schedule, share, train
 from tts.datasets.chains import Chain, ChainTask, level_of
 
-FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of chains.STEP_FORMS in the generator's training data
+FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of solutions.STEP_FORMS in the generator's training data
 GENERATOR_TOKENS = 3072
 SAMPLED_PROBLEMS, SAMPLES_EACH = 6000, 3
 HELD_OUT, HELD_OUT_SEED = 500, 31
@@ -86,7 +87,7 @@ def make_generator(run: Run) -> None:
     model, probe = (models.new_model(run.recipe.generator) for _ in range(2))
     print(f"generator: {model.num_parameters():,} parameters")
     rng = run.rng("validation")
-    held = [task.sample_training_chain(rng, 2 + i % 9) for i in range(180)]
+    held = [training_chain(task, rng, 2 + i % 9) for i in range(180)]
     questions = [task.question_of(chain) for chain in held]
 
     def losses(step: int) -> Losses:
@@ -126,7 +127,7 @@ def make_samples(run: Run) -> None:
     torch.manual_seed(run.seed)
     for at in range(0, SAMPLED_PROBLEMS, 400):
         chains = [
-            task.sample_training_chain(rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
+            training_chain(task, rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
             for _ in range(400)
         ]
         questions = [text.random_question(rng, chain) for chain in chains]
@@ -214,7 +215,7 @@ def _traces(
     """One batch of traces of one operation count."""
     operations = rng.randint(2, 10)
     rows = recipe.verifier_tokens // (22 + 15 * operations)
-    return [make(rng, recipe.task.sample_training_chain(rng, operations)) for _ in range(rows)]
+    return [make(rng, training_chain(recipe.task, rng, operations)) for _ in range(rows)]
 
 
 def grow(run: Run) -> None:

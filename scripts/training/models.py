@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from tts.datasets import chains
 from tts.datasets.chains import Chain
 
+from .solutions import STEP_DELIMITER
 from .text import VOCABULARY, Codec
 
 MAX_POSITIONS = 512
@@ -105,7 +105,7 @@ def sampled(
         written = model.generate(ids, attention_mask=seen, generation_config=config)
         for i, row in zip(part, written[:, width:].tolist(), strict=True):
             said = row[: row.index(codec.eot)] if codec.eot in row else row
-            out[i] = codec.decode(said).split(chains.STEP_DELIMITER)
+            out[i] = codec.decode(said).split(STEP_DELIMITER)
     return [out[i : i + count] for i in range(0, len(out), count)]
 
 

@@ -14,6 +14,13 @@ from tokenizers.processors import TemplateProcessing
 from tts.datasets import chains
 from tts.datasets.chains import ChainTask
 
+from .solutions import (
+    STEP_DELIMITER,
+    STEP_FORMS,
+    solution_steps,
+    training_chain,
+)
+
 VOCABULARY = 768
 BOS, END, PAD, USER, ASSISTANT, EOT = (
     "<|begin_of_text|>",
@@ -73,8 +80,8 @@ def train_tokenizer(task: ChainTask, seed: int, problems: int = 20_000) -> Token
 
 def _sample_texts(task: ChainTask, rng: random.Random) -> list[str]:
     """One question and its solution in random wording."""
-    chain = task.sample_training_chain(rng, rng.choice(range(2, 11)))
-    return [random_question(rng, chain), chains.STEP_DELIMITER.join(random_solution(rng, chain))]
+    chain = training_chain(task, rng, rng.choice(range(2, 11)))
+    return [random_question(rng, chain), STEP_DELIMITER.join(random_solution(rng, chain))]
 
 
 def random_question(rng: random.Random, chain: chains.Chain) -> str:
@@ -89,7 +96,7 @@ def random_solution(
     rng: random.Random, chain: chains.Chain, weights: tuple[float, ...] | None = None
 ) -> tuple[str, ...]:
     """The right solution with the form of each step drawn at random."""
-    return chains.solution_steps(chain, rng.choices(chains.STEP_FORMS, weights, k=len(chain.ops)))
+    return solution_steps(chain, rng.choices(STEP_FORMS, weights, k=len(chain.ops)))
 
 
 class Codec:
@@ -101,7 +108,7 @@ class Codec:
             self._one, (BOS, PAD, USER, ASSISTANT, EOT)
         )
         self.plus, self.minus, self.space = map(self._one, "+- ")
-        self.delimiter = self._one(chains.STEP_DELIMITER)
+        self.delimiter = self._one(STEP_DELIMITER)
         self.digits = [self._one(str(d)) for d in range(10)]
         self._cached = lru_cache(maxsize=1 << 18)(self._encode)
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from tts.datasets import chains, demo
 from tts.datasets.demo import DEMO
+from tts.problem import Problem
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "engines" / "checkpoints"
 
@@ -97,10 +98,6 @@ def test_every_wording_says_the_chain(chain: chains.Chain, surface: chains.Surfa
 def test_answers_are_right_and_problems_held_out(seed: int) -> None:
     for problem in demo.demo_problems(10, seed):
         assert evaluate_question(problem.question) == int(problem.answer)
-        assert problem.steps[-1] == chains.render_final(int(problem.answer))
-        for step in problem.steps[:-1]:
-            left, right = step.partition(": ")[2].split(" = ")
-            assert evaluate_expression(left) == int(right)
 
 
 @given(demo_chains())
@@ -111,9 +108,7 @@ def test_values_stay_small(chain: chains.Chain) -> None:
 
 @given(demo_chains())
 def test_levels_follow_operation_counts(chain: chains.Chain) -> None:
-    problem = demo.problem_of(chain)
-    assert len(chain.ops) in chains.LEVELS[problem.level]
-    assert len(problem.steps) == len(chain.ops) + 1
+    assert len(chain.ops) in chains.LEVELS[demo.problem_of(chain).level]
 
 
 def test_levels_are_cycled() -> None:
@@ -138,11 +133,6 @@ def test_known_problem() -> None:
     problem = demo.problem_of(chain)
     assert chain.key == "37+58-20"
     assert problem.answer == "75"
-    assert problem.steps == (
-        "## Step 1: 37 + 58 = 95",
-        "## Step 2: 95 - 20 = 75",
-        "Therefore, the final answer is: $\\boxed{75}$. I hope it is correct.",
-    )
     assert re.fullmatch(r"demo-[0-9a-f]{16}", problem.id)
 
 
@@ -152,16 +142,14 @@ def test_no_duplicates() -> None:
 
 
 def test_a_problem_has_one_identity_whatever_the_seed() -> None:
-    by_id: dict[str, demo.DemoProblem] = {}
+    by_id: dict[str, Problem] = {}
     for seed in range(6):
         for problem in demo.demo_problems(300, seed, levels=(1,)):
             assert by_id.setdefault(problem.id, problem) == problem
 
 
-@given(seeds, operation_counts)
-def test_the_split_is_clean(seed: int, operations: int) -> None:
-    chain = DEMO.sample_training_chain(random.Random(seed), operations)
-    assert not DEMO.is_held_out(chain.key)
+@given(seeds)
+def test_problems_are_held_out(seed: int) -> None:
     assert all(DEMO.is_held_out(c.key) for c in DEMO.held_out_chains(5, seed))
 
 
@@ -182,45 +170,6 @@ def test_parentheses_only_where_needed() -> None:
     assert text == "Compute ((37 + 58) * 4 - 96) / 2."
 
 
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        ("plain", "## Step 2: 80 / 4 = 20"),
-        ("words", "## Step 2: Divide 80 by 4: 20"),
-        ("terse", "## Step 2: Dividing by 4 gives 20"),
-    ],
-)
-def test_step_forms(form: chains.StepForm, text: str) -> None:
-    assert chains.render_step(2, "/", 80, 4, 20, form) == text
-
-
-@given(demo_chains(), st.data())
-def test_checker_accepts_every_form_and_finds_the_first_slip(
-    chain: chains.Chain, draw: st.DataObject
-) -> None:
-    forms = draw.draw(
-        st.lists(
-            st.sampled_from(chains.STEP_FORMS), min_size=len(chain.ops), max_size=len(chain.ops)
-        )
-    )
-    steps = list(chains.solution_steps(chain, forms))
-    assert chains.first_wrong_step(chain, steps) is None
-    assert chains.first_wrong_step(chain, [step + "\n\n" for step in steps]) is None
-    at = draw.draw(st.integers(0, len(chain.ops) - 1))
-    op, b = chain.ops[at]
-    a, c = chain.values()[at : at + 2]
-    steps[at] = chains.render_step(at + 1, op, a, b, c + 1, forms[at])
-    assert chains.first_wrong_step(chain, steps) == at
-
-
-def test_checker_rejects_early_and_late_endings() -> None:
-    chain = chains.Chain(37, (("+", 58), ("-", 20)))
-    one, two, final = chains.solution_steps(chain)
-    assert chains.first_wrong_step(chain, [one, chains.render_final(95)]) == 1
-    assert chains.first_wrong_step(chain, [one, two, "## Step 3: 75 - 20 = 55"]) == 2
-    assert chains.first_wrong_step(chain, [one, two, final, final]) == 3
-
-
 def test_bad_arguments() -> None:
     assert demo.demo_problems(0, seed=0, levels=()) == []
     with pytest.raises(ValueError, match="negative"):
@@ -231,6 +180,19 @@ def test_bad_arguments() -> None:
         demo.demo_problems(1, seed=0, levels=())
     with pytest.raises(ValueError, match="not a whole number"):
         chains.apply("/", 7, 2)
+
+
+def solution(chain: chains.Chain) -> list[str]:
+    """Steps as the pair writes them."""
+    values = chain.values()
+    steps = [
+        f"## Step {i}: {a} {op} {b} = {c}"
+        for i, (a, (op, b), c) in enumerate(zip(values, chain.ops, values[1:], strict=False), 1)
+    ]
+    return [
+        *steps,
+        f"Therefore, the final answer is: $\\boxed{{{chain.answer}}}$. I hope it is correct.",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -255,24 +217,24 @@ def test_single_tokens(tokenizer: Tokenizer, text: str) -> None:
 
 def test_only_one_token_holds_the_delimiter(tokenizer: Tokenizer) -> None:
     holding = [i for i in range(tokenizer.get_vocab_size()) if "\n\n" in tokenizer.decode([i])]
-    assert holding == encode(tokenizer, chains.STEP_DELIMITER)
+    assert holding == encode(tokenizer, "\n\n")
 
 
-@given(demo_chains(), st.randoms(use_true_random=False))
+@given(demo_chains())
 def test_texts_encode_alike_in_one_go_and_in_pieces(
-    tokenizer: Tokenizer, chain: chains.Chain, rng: random.Random
+    tokenizer: Tokenizer, chain: chains.Chain
 ) -> None:
     question = DEMO.question_of(chain)
-    steps = chains.solution_steps(chain, rng.choices(chains.STEP_FORMS, k=len(chain.ops)))
-    space, delimiter = encode(tokenizer, " "), encode(tokenizer, chains.STEP_DELIMITER)
+    steps = solution(chain)
+    space, delimiter = encode(tokenizer, " "), encode(tokenizer, "\n\n")
     for step in (steps[0], steps[-1]):
         whole = encode(tokenizer, f"{question} {step}")
         assert whole == encode(tokenizer, question) + space + encode(tokenizer, step)
     pieces = encode(tokenizer, steps[0])
     for step in steps[1:]:
         pieces += delimiter + encode(tokenizer, step)
-    assert pieces == encode(tokenizer, chains.STEP_DELIMITER.join(steps))
-    assert tokenizer.decode(pieces) == chains.STEP_DELIMITER.join(steps)
+    assert pieces == encode(tokenizer, "\n\n".join(steps))
+    assert tokenizer.decode(pieces) == "\n\n".join(steps)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
@@ -284,7 +246,7 @@ def test_any_text_encodes(tokenizer: Tokenizer, text: str) -> None:
 def test_dialogues_fit(tokenizer: Tokenizer, chain: chains.Chain) -> None:
     """Each step costs its tokens and five more: <eot>, <assistant>, +, <eot>, <user>."""
     question = encode(tokenizer, DEMO.question_of(chain))
-    steps = [encode(tokenizer, step) for step in chains.solution_steps(chain)]
+    steps = [encode(tokenizer, step) for step in solution(chain)]
     assert len(question) + 5 <= 80
     assert sum(map(len, steps)) + len(steps) <= 160
     assert len(question) + 3 + sum(map(len, steps)) + 5 * len(steps) <= 512

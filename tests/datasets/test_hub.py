@@ -166,7 +166,7 @@ def test_columns_and_answers_are_named_as_for_a_file(hub):
     hub.repositories["some/other"] = {"default/train/0000.parquet": parquet(rows)}
     with pytest.raises(DatasetError, match="problem"):
         load_dataset("some/other")
-    options = DatasetOptions(columns={"problem": "prompt", "answer": "final"}, answers="integer")
+    options = DatasetOptions(columns={"problem": "prompt", "answer": "final"}, answers="number")
     (problem,) = load_dataset("some/other", options=options).problems
     assert (problem.question, problem.answer) == ("1 + 1?", "2")
 

@@ -20,7 +20,7 @@ OPTIONS = {
     "columns": st.dictionaries(
         st.sampled_from(["problem", "answer", "level"]), st.text(min_size=1)
     ),
-    "answers": st.none() | st.sampled_from(["integer", "letter"]),
+    "answers": st.none() | st.sampled_from(["number", "letter"]),
     "per_level": st.none() | st.integers(1, 9),
     "shard": st.none() | st.sampled_from(["1/3", "3/3"]),
 }

@@ -167,7 +167,7 @@ def test_columns_survive_being_written_and_parsed(columns):
 
 @pytest.mark.parametrize("dataset", ["demo", "math-500"])
 def test_a_dataset_that_knows_its_columns_refuses_others(dataset):
-    for options in ({"columns": MAPPED}, {"answers": "integer"}):
+    for options in ({"columns": MAPPED}, {"answers": "number"}):
         with pytest.raises(DatasetError, match="knows its columns and answers"):
             load_problems(dataset, **options)
     with pytest.raises(DatasetError, match="not as 'roman'"):

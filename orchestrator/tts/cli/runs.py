@@ -38,7 +38,7 @@ class Schedule(StrEnum):
 Speculation = Literal["off", "auto", "always"]
 
 
-AnswerKind = Literal["text", "gsm8k", "integer", "number", "decimal-comma", "letter", "index"]
+AnswerKind = Literal["text", "gsm8k", "number", "decimal-comma", "letter", "index"]
 """How answers are written (tts.datasets.answers), here for the same reason."""
 
 

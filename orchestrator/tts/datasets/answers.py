@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from tts.build.input_files import Unreadable
 from tts.grading import extract_gsm8k_answer
 
-AnswerKind = Literal["text", "gsm8k", "integer", "number", "decimal-comma", "letter", "index"]
+AnswerKind = Literal["text", "gsm8k", "number", "decimal-comma", "letter", "index"]
 """How answers are written; the last two are those of multiple choice."""
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -49,15 +49,6 @@ def _after_hashes(text: str) -> str:
     return answer
 
 
-def _integer(text: str) -> str:
-    """The cell as a whole number: AIME writes 33 as 033."""
-    number = _number(text)
-    whole, _, decimals = number.partition(".")
-    if decimals.strip("0"):
-        raise Unreadable(f"is {text!r:.100}; it must be a whole number")
-    return whole
-
-
 def _number(text: str) -> str:
     return _plain(_NUMBER.fullmatch(text.strip()), text, "1,234.5")
 
@@ -67,7 +58,7 @@ def _decimal_comma(text: str) -> str:
 
 
 def _plain(number: re.Match[str] | None, text: str, like: str) -> str:
-    """A number without separators, leading zeros and currency: `1234.5`."""
+    """A number without separators, leading zeros (AIME writes 33 as 033) and currency: `1234.5`."""
     if number is None:
         raise Unreadable(f"is {text!r:.100}; it must be a number such as {like}")
     whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
@@ -92,7 +83,6 @@ def _nth(place: int | None, text: str) -> str:
 READERS: Final[Mapping[AnswerKind, Callable[[str], str]]] = {
     "text": lambda text: text,
     "gsm8k": _after_hashes,
-    "integer": _integer,
     "number": _number,
     "decimal-comma": _decimal_comma,
     "letter": _letter,

@@ -1,4 +1,4 @@
-"""Chains of integer operations: drawn at random, worded, solved step by step, checked exactly.
+"""Chains of integer operations: drawn at random and worded.
 
 A chain is a start value and operations applied to it, left to right; a `ChainTask` says which
 operations and values its chains have. Everything is pure and deterministic: a problem is a function
@@ -16,10 +16,8 @@ from typing import Final, Literal
 
 Op = Literal["+", "-", "*", "/", "%"]
 Surface = Literal["expression", "instructions", "story"]
-StepForm = Literal["plain", "words", "terse"]
 
 SURFACES: Final[tuple[Surface, ...]] = ("expression", "instructions", "story")
-STEP_FORMS: Final[tuple[StepForm, ...]] = ("plain", "words", "terse")
 
 LEVELS: Final[dict[int, tuple[int, ...]]] = {
     1: (2,),
@@ -29,9 +27,6 @@ LEVELS: Final[dict[int, tuple[int, ...]]] = {
     5: (9, 10),
 }
 """Level -> the operation counts of its problems."""
-
-STEP_DELIMITER: Final = "\n\n"
-"""What stands between two steps of a solution."""
 
 NAMES: Final = ("Mia", "Tom", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben")
 THINGS: Final = ("apples", "books", "coins", "stones", "cards", "shells", "pens", "stamps")
@@ -51,20 +46,6 @@ INSTRUCTION: Final[dict[Op, str]] = {
     "*": "Multiply by {}.",
     "/": "Divide by {}.",
     "%": "Keep the remainder modulo {}.",
-}
-_TERSE: Final[dict[Op, str]] = {
-    "+": "Adding {b} gives {c}",
-    "-": "Subtracting {b} gives {c}",
-    "*": "Multiplying by {b} gives {c}",
-    "/": "Dividing by {b} gives {c}",
-    "%": "Modulo {b} that is {c}",
-}
-_WORDS: Final[dict[Op, str]] = {
-    "+": "Add {b} to {a}: {c}",
-    "-": "Subtract {b} from {a}: {c}",
-    "*": "Multiply {a} by {b}: {c}",
-    "/": "Divide {a} by {b}: {c}",
-    "%": "Reduce {a} modulo {b}: {c}",
 }
 
 
@@ -116,12 +97,6 @@ class ChainTask:
             ops.append((op, operand))
             value = apply(op, value, operand)
         return Chain(start, tuple(ops))
-
-    def sample_training_chain(self, rng: random.Random, operations: int) -> Chain:
-        """Like `sample_chain`, but never a held-out one."""
-        while self.is_held_out((chain := self.sample_chain(rng, operations)).key):
-            pass
-        return chain
 
     def _operands(self, op: Op, value: int) -> Sequence[int]:
         """The operands that keep ``value op operand`` in range (empty if there are none)."""
@@ -217,52 +192,6 @@ def expression(chain: Chain) -> str:
         loose = op in "+-"
         text = f"{text} {op} {operand}"
     return text
-
-
-def render_step(number: int, op: Op, a: int, b: int, c: int, form: StepForm = "plain") -> str:
-    """Step ``number`` (from 1), which says that ``a op b`` is ``c``."""
-    if form == "words":
-        body = _WORDS[op].format(a=a, b=b, c=c)
-    elif form == "terse":
-        body = _TERSE[op].format(b=b, c=c)
-    else:
-        body = f"{a} {op} {b} = {c}"
-    return f"## Step {number}: {body}"
-
-
-def render_final(answer: int) -> str:
-    """The closing sentence of a solution."""
-    return f"Therefore, the final answer is: $\\boxed{{{answer}}}$. I hope it is correct."
-
-
-def solution_steps(chain: Chain, forms: Sequence[StepForm] | None = None) -> tuple[str, ...]:
-    """The worked solution; ``forms`` names the form of each operation's step (default plain)."""
-    values = chain.values()
-    steps = [
-        render_step(i + 1, op, values[i], b, values[i + 1], forms[i] if forms else "plain")
-        for i, (op, b) in enumerate(chain.ops)
-    ]
-    return (*steps, render_final(values[-1]))
-
-
-def right_steps(chain: Chain, index: int) -> tuple[str, ...]:
-    """All the right texts of step ``index`` (from 0), given that the steps before it are right."""
-    values = chain.values()
-    if index == len(chain.ops):
-        return (render_final(values[-1]),)
-    if index > len(chain.ops):
-        return ()
-    op, b = chain.ops[index]
-    a, c = values[index], values[index + 1]
-    return tuple(render_step(index + 1, op, a, b, c, form) for form in STEP_FORMS)
-
-
-def first_wrong_step(chain: Chain, steps: Sequence[str]) -> int | None:
-    """The index of the first step that is not a right one, or None: the exact verifier."""
-    for index, step in enumerate(steps):
-        if step.strip() not in right_steps(chain, index):
-            return index
-    return None
 
 
 def level_of(operations: int) -> int:

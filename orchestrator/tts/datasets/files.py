@@ -22,21 +22,14 @@ from .answers import (
 from .rows import USUAL, Columns, Row, choice_columns, column_of, missing_column, read_rows
 
 
-def read_file(
-    file: Path, columns: Columns, answers: AnswerKind | None
+def read_files(
+    files: Sequence[Path], name: str, columns: Columns, answers: AnswerKind | None
 ) -> tuple[list[Problem], str]:
-    """All problems of a file, and a phrase that says which columns they were read from.
+    """All problems of a dataset in some files, and which columns they were read from, as a phrase.
 
     Without a column of answers, in any of its rows, the problems have none; an answer of null is
     none, too. Raises DatasetError naming the file and the line or row.
     """
-    return read_files([file], file.stem, columns, answers)
-
-
-def read_files(
-    files: Sequence[Path], name: str, columns: Columns, answers: AnswerKind | None
-) -> tuple[list[Problem], str]:
-    """Like `read_file`, for a dataset of this name in several files, one after the other."""
     places: dict[str, str] = {}
     problems: list[Problem] = []
     used: dict[str, None] = {}  # by all rows together, in order

@@ -79,7 +79,7 @@ KNOWN: Final[dict[str, KnownDataset]] = {
         156_944,
         30,
         {"problem": "problem", "answer": "answer", "id": "id"},
-        "integer",
+        "number",
     ),
 }
 

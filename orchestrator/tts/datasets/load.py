@@ -24,7 +24,7 @@ from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
 from .demo import demo_problems
-from .files import read_file, read_files
+from .files import read_files
 from .hub import BRANCH, HubName, hub_files
 from .known import KNOWN, known_file
 from .options import DatasetOptions, draw_by_level
@@ -112,14 +112,15 @@ def _load(
         raise DatasetError(f"{dataset!r:.100} names no dataset: {error}.") from error
     file = Path(dataset).expanduser()
     if is_file(file):
-        problems, reading = read_file(file, options.columns, options.answers)
+        problems, reading = read_files([file], file.stem, options.columns, options.answers)
     elif plugin := PLUGINS.find(dataset):
         _refuse_layout(options, dataset)
         given = _from_plugin(plugin, None if of_each else limit, chosen)
         return Dataset(_take(given, limit, of_each, chosen))
     elif known := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
-        problems, reading = read_file(known_file(dataset, known, say), known.columns, known.answers)
+        files = [known_file(dataset, known, say)]
+        problems, reading = read_files(files, dataset, known.columns, known.answers)
     elif (name := HubName.parse(dataset)) and not file.exists():
         found = hub_files(name, say)
         stem = name.repo.partition("/")[2]
@@ -161,7 +162,7 @@ def _demo(limit: int | None, per_level: int | None, seed: int) -> list[Problem]:
         raise DatasetError(
             f"The limit is {count:,}; dataset demo has at most {MAX_DEMO_COUNT:,} problems."
         )
-    return [Problem(p.id, p.question, p.answer, p.level) for p in demo_problems(count, seed)]
+    return demo_problems(count, seed)
 
 
 def _refuse_layout(options: DatasetOptions, dataset: str) -> None:
