@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from tts.build import paths
-from tts.build.draft import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
-from tts.build.draft.values import SYSTEM_PROMPT
+from tts.build.draft import (
+    SYSTEM_PROMPT,
+    Answers,
+    CompiledModel,
+    FunctionModel,
+    Machine,
+    Model,
+    ServedModel,
+)
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.gguf.folder import checkpoint_folder
 from tts.build.hub_tokenizer import names_repository

@@ -114,7 +114,7 @@ def init(
 
     What you leave out has the defaults that suit this machine.
     """
-    from tts.build.draft import as_text, draft
+    from tts.build.draft import as_text, drafted
     from tts.build.errors import ConfigError
     from tts.checks.drafting import this_machine, with_format, with_system_prompt
     from tts.reports.console import say
@@ -148,7 +148,7 @@ def init(
     answers = _answers(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
     answers = with_system_prompt(with_format(answers, base, _format(format_, chosen, judges), said))
-    text = as_text(draft(answers, machine))
+    text = as_text(answers, machine, drafted(answers, machine))
     _write(file, text, force=force)
     _print_end(file, answers)
 

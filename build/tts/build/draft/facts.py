@@ -56,7 +56,7 @@ class ServedModel:
     url: str
     tokenizer: str
     """A folder as the file is to give it, or OWNER/NAME of the hub."""
-    context: int | None = None
+    positions: int | None = None
     """Tokens of a prompt and its output together, if the server said so."""
 
     @property
@@ -93,3 +93,14 @@ class Answers:
     """The text of format prompted."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the engines are for NVIDIA GPUs."""
+        return self.target in ("tensorrt", "llmapi")
+
+    @property
+    def guessed(self) -> bool:
+        """Whether sizes are guesses, as a model that is compiled is of unknown shape."""
+        both = (self.generator, self.verifier)
+        return any(isinstance(each, CompiledModel) and each.positions is None for each in both)
