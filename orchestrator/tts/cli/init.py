@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,7 +30,6 @@ class Target(StrEnum):
 
 _ON_GPUS = (Target.tensorrt, Target.llmapi)
 _DEMO = "demo"
-_Value = TypeVar("_Value")
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
     "that runs already, or demo"
@@ -123,28 +121,19 @@ def init(
     base = file.expanduser().parent
     machine = this_machine()
     say(_machine_line(machine))
-
-    def read_generator(text: str) -> _Named:
-        return _named("generator", text, generator_tokenizer, base)
-
-    writes = _chosen(generator, _GENERATOR, "--generator", _DEMO, read_generator)
-
-    def read_verifier(text: str) -> _Named:
-        return _judge(text, writes, verifier_tokenizer, base)
-
-    judges = _chosen(verifier, _VERIFIER, "--verifier", writes.text, read_verifier)
-
-    def read_target(text: str) -> Target:
-        return _possible(text, writes, judges)
-
-    usual = _usual_target(writes, judges, machine)
-    if target is None and not (writes.is_compiled and judges.is_compiled):
-        target = usual  # the only one that they can have
-    chosen = _chosen(target, _TARGET, "--target", usual.value, read_target)
+    writes = _named(
+        "generator", _DEMO if generator is None else generator, generator_tokenizer, base
+    )
+    judges = _judge(writes.text if verifier is None else verifier, writes, verifier_tokenizer, base)
+    chosen = target or _usual_target(writes, judges, machine)
+    _require_possible(chosen, writes, judges)
     if chosen in _ON_GPUS:
         machine = _with_gpu(machine, gpu)
         if verifier is None and judges == writes:
-            raise ConfigError("--verifier is missing.", hint=_VERIFIER)
+            raise ConfigError(
+                "--verifier is missing.",
+                hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
+            )
     answers = _answers(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
     answers = with_system_prompt(with_format(answers, base, _format(format_, chosen, judges), said))
@@ -169,31 +158,9 @@ class _Named:
         return isinstance(self.model, CompiledModel)
 
 
-_GENERATOR = f"The generator writes steps: {_MODEL}."
-_VERIFIER = "The verifier scores them: the same kinds; or a function FILE.py:NAME."
-_TARGET = "The target: openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs)."
-_GPU = "The kind of GPU: {}."
-_TOKENIZER = "The tokenizer of the model at {}: a folder, or OWNER/NAME on the hub."
-
-
-def _chosen(
-    given: str | None,
-    about: str,
-    option: str,
-    default: str | None,
-    read: Callable[[str], _Value],
-) -> _Value:
-    """The value of an option, or the default; raises ConfigError if there is neither."""
-    from tts.build.errors import ConfigError
-
-    text = default if given is None else given
-    if text is None:
-        raise ConfigError(f"{option} is missing.", hint=about)
-    return read(text)
-
-
 def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
+    from tts.build.errors import ConfigError
     from tts.checks.drafting import ask_server, compiled_model, is_url, served_model
     from tts.reports.console import say
 
@@ -202,11 +169,13 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     server = ask_server(text)
     say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
 
-    def read(named: str) -> Model:
-        return served_model(server, named, base)
-
-    about, option = _TOKENIZER.format(server.url), f"--{role}-tokenizer"
-    return _Named(text, _chosen(tokenizer, about, option, server.tokenizer, read), server)
+    found = server.tokenizer if tokenizer is None else tokenizer
+    if found is None:
+        raise ConfigError(
+            f"--{role}-tokenizer is missing.",
+            hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub.",
+        )
+    return _Named(text, served_model(server, found, base), server)
 
 
 def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Named:
@@ -227,35 +196,25 @@ def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
     return Target.tensorrt if machine.gpu else Target.openvino
 
 
-def _possible(text: str, writes: _Named, judges: _Named) -> Target:
-    """A target by its name; raises ConfigError for one that these models cannot have."""
-    from tts.build.errors import ConfigError, did_you_mean
+def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
+    """Raise ConfigError for a target that these models cannot have."""
+    from tts.build.errors import ConfigError
 
-    if text not in list(Target):
-        names = ", ".join(Target)
-        raise ConfigError(
-            f"There is no target {text!r:.100}; there are {names}.",
-            hint=did_you_mean(text, list(Target)),
-        )
-    compiled = [name for name, each in _both(writes, judges) if each.is_compiled]
-    if text == Target.openai and compiled:
+    both = {"generator": writes, "verifier": judges}
+    compiled = [name for name, each in both.items() if each.is_compiled]
+    if target == Target.openai and compiled:
         raise ConfigError(
             f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
             hint="Name the URL of a server that runs already, or another --target.",
         )
-    if text != Target.openai and not compiled:
+    if target != Target.openai and not compiled:
         raise ConfigError("Nothing is compiled, so the target is openai.")
-    if text in _ON_GPUS and len(compiled) == 1:
+    if target in _ON_GPUS and len(compiled) == 1:
         raise ConfigError(
             f"Beside a {'server' if writes.server or judges.server else 'function'} the "
             f"{compiled[0]} can be compiled for target openvino only.",
             hint=f"Serve it by itself, and give --{compiled[0]} its URL.",
         )
-    return Target(text)
-
-
-def _both(writes: _Named, judges: _Named) -> list[tuple[str, _Named]]:
-    return [("generator", writes), ("verifier", judges)]
 
 
 def _with_gpu(machine: Machine, given: str | None) -> Machine:
@@ -263,18 +222,18 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
     from tts.build.errors import ConfigError, did_you_mean
     from tts.build.tensorrt.gpus import GPUS
 
-    def read(text: str) -> Machine:
-        for kind in GPUS:
-            if kind == text.lower():
-                return machine if kind == machine.gpu else replace(machine, gpu=kind, gpus=0)
-        raise ConfigError(
-            f"{text!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
-            hint=did_you_mean(text, list(GPUS)),
-        )
-
-    if given is None and machine.gpu:
+    if given is None and machine.gpu is None:
+        raise ConfigError("--gpu is missing.", hint=f"The kind of GPU: {', '.join(GPUS)}.")
+    kind = given.lower() if given else machine.gpu
+    if kind == machine.gpu:
         return machine
-    return _chosen(given, _GPU.format(", ".join(GPUS)), "--gpu", None, read)
+    for known in GPUS:
+        if known == kind:
+            return replace(machine, gpu=known, gpus=0)  # there are none of them here
+    raise ConfigError(
+        f"{given!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
+        hint=did_you_mean(given or "", list(GPUS)),
+    )
 
 
 def _format(given: str | None, target: Target, judges: _Named) -> str | None:

@@ -58,6 +58,8 @@ class ServedModel:
     """A folder as the file is to give it, or OWNER/NAME of the hub."""
     positions: int | None = None
     """Tokens of a prompt and its output together, if the server said so."""
+    head: HeadKind = "labels"
+    """Its kind is not known: the fields of one that judges with labels are of use to all."""
 
     @property
     def name(self) -> str:

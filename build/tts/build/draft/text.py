@@ -12,12 +12,18 @@ import yaml
 from ..spec import PRECISIONS, Deployment, Precision, Target
 from ..tensorrt.gpus import gpus_of
 from .facts import Answers, CompiledModel, Machine, ServedModel
-from .values import SYSTEM_PROMPT, shown_labels
+from .values import SYSTEM_PROMPT
 
 WIDTH = 98
 """Columns of a comment, with its indent."""
 _PLAIN = re.compile(r"(\.{0,2}/|[a-z])[\w/.:@-]*(?<!:)", re.ASCII | re.IGNORECASE)
 """Texts that may do without quotation marks, if YAML reads them as texts."""
+_HOW: Mapping[Target, str] = {
+    "openvino": "on this machine's CPU",
+    "tensorrt": "compiled by TensorRT-LLM for NVIDIA GPUs",
+    "llmapi": "on TensorRT-LLM's PyTorch backend",
+    "openai": "on servers that run already",
+}
 _GUESS = "A guess, as no checkpoint is here yet: once it is, `tts init --force` sizes it."
 _SMALLER = "In bf16 the pair would not fit, or have few KV blocks."
 _WHY_PRECISION: Mapping[Target, Mapping[Precision, str]] = {
@@ -51,7 +57,7 @@ def as_text(answers: Answers, machine: Machine, deployment: Deployment) -> str:
     }
     template = files(__package__) / "deployment.yaml.j2"
     text = environment.from_string(template.read_text(encoding="utf-8")).render(
-        title=_title(answers),
+        how=_HOW,
         answers=answers,
         deployment=deployment,
         sections=[
@@ -62,7 +68,6 @@ def as_text(answers: Answers, machine: Machine, deployment: Deployment) -> str:
         precisions=", ".join(PRECISIONS[answers.target]),
         guess=_GUESS if answers.guessed else "",
         why_precision=_WHY_PRECISION[answers.target],
-        labels=shown_labels(answers),
         suggested_system_prompt=SYSTEM_PROMPT,
     )
     return text
@@ -86,7 +91,7 @@ def _comment(text: str, indent: int = 0) -> str:
 def _value(text: str) -> str:
     if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
         return text
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
     quoted: str = yaml.safe_dump(text, default_style='"', width=10**6, allow_unicode=True)
     return quoted.removesuffix("\n")
@@ -99,18 +104,3 @@ def _gpu_note(deployment: Deployment, machine: Machine) -> str:
     if machine.gpus > len(gpus_of(deployment)):
         note += f" `tts simulate --placements --gpus {machine.gpus}` compares ways to use them all."
     return note
-
-
-def _title(answers: Answers) -> str:
-    how = {
-        "openvino": "on this machine's CPU",
-        "tensorrt": "compiled by TensorRT-LLM for NVIDIA GPUs",
-        "llmapi": "on TensorRT-LLM's PyTorch backend",
-        "openai": "on servers that run already",
-    }[answers.target]
-    judge = answers.verifier.name
-    judge = "itself" if judge == answers.generator.name else judge
-    return (
-        f"{answers.generator.name} guided by {judge}, {how}. Written by `tts init`; the fields "
-        "left out have defaults (docs/reference/deployment.md). Relative paths start at this file."
-    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..spec import FORMATS, Deployment, Role
-from .facts import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
+from ..spec import Deployment, Role
+from .facts import Answers, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool
 
 CONTEXT = 4096
@@ -17,8 +17,6 @@ SYSTEM_PROMPT = (
     "Please reason step by step, and put your final answer within \\boxed{}."  # of Qwen2.5-Math
 )
 _TEMPLATE = {"head": "{question}\n\n", "answer": "\n\n", "turn": "{label}\n\n"}
-_LABELLED = ("rlhflow", "math-shepherd", "custom", "prompted")
-"""Formats whose labels are worth seeing."""
 
 
 def drafted(answers: Answers, machine: Machine) -> Deployment:
@@ -40,15 +38,6 @@ def drafted(answers: Answers, machine: Machine) -> Deployment:
     if not deployment.engines() or answers.guessed:
         return deployment
     return fitted(deployment, machine)
-
-
-def shown_labels(answers: Answers) -> tuple[str, str] | None:
-    """The labels, good and bad, that stand in the file."""
-    model = answers.verifier
-    labelled = isinstance(model, ServedModel) or (
-        isinstance(model, CompiledModel) and model.head == "labels"
-    )
-    return FORMATS[answers.format].labels if labelled and answers.format in _LABELLED else None
 
 
 def _length(model: Model, most: int) -> int:
@@ -79,13 +68,10 @@ def _verifier(answers: Answers, machine: Machine) -> dict[str, Any]:
         budget = min(budget, values["max_batch_size"] * length)
     values["in_flight_tokens"] = max(budget, length)
     values["format"] = form
-    labels = shown_labels(answers)
     if form == "prompted":
         values["prompt"] = answers.prompt
     if form == "custom":
-        values["template"] = {**_TEMPLATE, **({} if labels else {"turn": ""})}
-    if labels:
-        values["labels"] = dict(zip(("positive", "negative"), labels, strict=True))
+        values["template"] = {**_TEMPLATE, **({} if model.head == "labels" else {"turn": ""})}
     return values
 
 
