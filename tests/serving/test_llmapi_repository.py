@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 import pytest
 import yaml
+from tests.checks.faults.of_repository import CORRUPTIONS, corrupted
 from tests.serving.facts import unexpected
-from tests.serving.mutations import MUTATIONS, mutants
 
 from tts.build import paths
 from tts.build.errors import ServerError
@@ -90,9 +90,9 @@ def test_every_single_corruption_is_found(
     deployment = llmapi(verifier={"tensorrt": {"gpus": [[4]]}})
     folder = render_repository(deployment)
     missed = [
-        what for what, copy in mutants(folder, tmp_path) if not check_repository(copy, deployment)
+        what for what, copy in corrupted(folder, tmp_path) if not check_repository(copy, deployment)
     ]
-    record_property("mutation score", f"{MUTATIONS - len(missed)} of {MUTATIONS}")
+    record_property("mutation score", f"{CORRUPTIONS - len(missed)} of {CORRUPTIONS}")
     assert missed == []
 
 
