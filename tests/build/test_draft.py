@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tts.build import paths
 from tts.build.draft import (
     SYSTEM_PROMPT,
-    Answers,
+    Choices,
     CompiledModel,
     FunctionModel,
     Machine,
@@ -55,7 +55,7 @@ def served(name="demo-generator", context=None):
 
 def pair(**changes):
     return replace(
-        Answers("mine", "openvino", bundled("generator"), bundled("verifier")), **changes
+        Choices("mine", "openvino", bundled("generator"), bundled("verifier")), **changes
     )
 
 
@@ -95,7 +95,7 @@ function = st.builds(FunctionModel, name=st.sampled_from(["my_prm.py:score", "..
 
 
 @st.composite
-def answers(draw):
+def choices(draw):
     target = draw(st.sampled_from(["openvino", "tensorrt", "llmapi", "openai"]))
     if target == "openai":
         both = (draw(remote), draw(remote | function))
@@ -113,7 +113,7 @@ def answers(draw):
         for name, facts in FORMATS.items()
         if facts.judges[0] == "labels" and (target == "openai" or target in facts.targets)
     ]
-    return Answers(
+    return Choices(
         draw(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True)),
         target,
         *both,
@@ -124,41 +124,41 @@ def answers(draw):
     )
 
 
-def written(answers, machine):
+def written(choices, machine):
     """The deployment and its file; only of models that fit the machine."""
     try:
-        new = drafted(answers, machine)
+        new = drafted(choices, machine)
     except ConfigError:
         assume(False)
-    return new, as_text(answers, machine, new)
+    return new, as_text(choices, machine, new)
 
 
-def file_of(answers, machine=ROOMY):
-    return as_text(answers, machine, drafted(answers, machine))
+def file_of(choices, machine=ROOMY):
+    return as_text(choices, machine, drafted(choices, machine))
 
 
 def words_of(text):
     return " ".join(text.replace("#", "").split())
 
 
-@given(answers(), machines)
-def test_every_file_holds_what_was_drafted(answers, machine):
-    new, text = written(answers, machine)
+@given(choices(), machines)
+def test_every_file_holds_what_was_drafted(choices, machine):
+    new, text = written(choices, machine)
     values = parse_yaml(text)
-    for role, model in (("generator", answers.generator), ("verifier", answers.verifier)):
+    for role, model in (("generator", choices.generator), ("verifier", choices.verifier)):
         if isinstance(model, CompiledModel):
             assert values[role]["checkpoint"] == model.checkpoint
             values[role]["checkpoint"] = model.folder
     assert Deployment.model_validate(values) == new
-    assert (new.name, new.target) == (answers.name, answers.target)
-    assert new.generator.system_prompt == (answers.system_prompt or None)
-    if not isinstance(answers.verifier, FunctionModel):
-        assert new.verifier.format == answers.format
+    assert (new.name, new.target) == (choices.name, choices.target)
+    assert new.generator.system_prompt == (choices.system_prompt or None)
+    if not isinstance(choices.verifier, FunctionModel):
+        assert new.verifier.format == choices.format
 
 
-@given(answers(), machines)
-def test_every_field_stands_below_a_comment(answers, machine):
-    _, text = written(answers, machine)
+@given(choices(), machines)
+def test_every_field_stands_below_a_comment(choices, machine):
+    _, text = written(choices, machine)
     lines = text.replace(_indented(PROMPT), "").splitlines()
     for above, line in itertools.pairwise(lines):
         if re.match(r"\s*\w+:", line):
@@ -169,9 +169,9 @@ def _indented(prompt):
     return "\n".join(f"    {line}".rstrip() for line in prompt.split("\n"))
 
 
-@given(answers(), machines)
-def test_fields_that_are_only_suggested_can_be_set(answers, machine):
-    _, text = written(answers, machine)
+@given(choices(), machines)
+def test_fields_that_are_only_suggested_can_be_set(choices, machine):
+    _, text = written(choices, machine)
     suggested = r"(?m)^( +)# ((?:system_prompt|model|api_key_env): )"
     values = parse_yaml(re.sub(suggested, r"\1\2", text))
     assert "system_prompt" in values["generator"]

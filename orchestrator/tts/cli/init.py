@@ -14,9 +14,9 @@ import typer
 from .options import usable
 
 if TYPE_CHECKING:
-    from tts.build.draft import Answers, FunctionModel, Machine, Model
+    from tts.build.draft import Choices, FunctionModel, Machine, Model
     from tts.build.spec import Role
-    from tts.checks.drafting import Server
+    from tts.checks.drafting import NamedServer
 
 
 class Target(StrEnum):
@@ -134,12 +134,12 @@ def init(
                 "--verifier is missing.",
                 hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
             )
-    answers = _answers(file, chosen, writes, judges)
+    choices = _choices(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
-    answers = with_system_prompt(with_format(answers, base, _format(format_, chosen, judges), said))
-    text = as_text(answers, machine, drafted(answers, machine))
+    choices = with_system_prompt(with_format(choices, base, _format(format_, chosen, judges), said))
+    text = as_text(choices, machine, drafted(choices, machine))
     _write(file, text, force=force)
-    _print_end(file, answers)
+    _print_end(file, choices)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Named:
 
     text: str
     model: Model | FunctionModel
-    server: Server | None = None
+    server: NamedServer | None = None
 
     @property
     def is_compiled(self) -> bool:
@@ -253,15 +253,15 @@ def _format(given: str | None, target: Target, judges: _Named) -> str | None:
     return given
 
 
-def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answers:
-    from tts.build.draft import Answers, FunctionModel
+def _choices(file: Path, target: Target, writes: _Named, judges: _Named) -> Choices:
+    from tts.build.draft import Choices, FunctionModel
     from tts.build.spec import bundled_deployments
 
     name = _name(file)
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
     assert not isinstance(writes.model, FunctionModel)
-    return Answers(name, target.value, writes.model, judges.model)
+    return Choices(name, target.value, writes.model, judges.model)
 
 
 def _name(file: Path) -> str:
@@ -310,36 +310,36 @@ def _write(file: Path, text: str, *, force: bool) -> None:
         raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error
 
 
-def _print_end(file: Path, answers: Answers) -> None:
+def _print_end(file: Path, choices: Choices) -> None:
     """The file that was written, and the next steps, as commands that can be pasted."""
     from tts.reports.console import consoles
 
     named = shlex.quote(str(file))
-    itself = answers.verifier == answers.generator
-    scores = "itself" if itself else answers.verifier.name
-    lines = [f"Written: {file}", f"  {answers.generator.name} with {scores}, {answers.target}"]
-    if downloads := _downloads(file, answers):
+    itself = choices.verifier == choices.generator
+    scores = "itself" if itself else choices.verifier.name
+    lines = [f"Written: {file}", f"  {choices.generator.name} with {scores}, {choices.target}"]
+    if downloads := _downloads(file, choices):
         lines += ["Download first:", *(f"  {command}" for command in downloads)]
-    lines += ["Next:", *(f"  {command}" for command in _next(named, answers))]
+    lines += ["Next:", *(f"  {command}" for command in _next(named, choices))]
     out, _ = consoles()
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
 
 
-def _next(named: str, answers: Answers) -> list[str]:
+def _next(named: str, choices: Choices) -> list[str]:
     """The two commands that come next."""
-    if answers.target == Target.openai:
+    if choices.target == Target.openai:
         return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 
 
-def _downloads(file: Path, answers: Answers) -> list[str]:
+def _downloads(file: Path, choices: Choices) -> list[str]:
     """The checkpoints that are not here."""
     from tts.build.draft import CompiledModel
 
     missing = {
         model.repository: file.expanduser().parent / model.checkpoint
-        for model in (answers.generator, answers.verifier)
+        for model in (choices.generator, choices.verifier)
         if isinstance(model, CompiledModel) and model.repository
     }
     return [

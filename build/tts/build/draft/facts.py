@@ -79,8 +79,8 @@ Model = CompiledModel | ServedModel
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What the user wants."""
+class Choices:
+    """What the user has chosen, and defaults for the rest."""
 
     name: str
     """The name of the deployment."""

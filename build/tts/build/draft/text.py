@@ -11,7 +11,7 @@ import yaml
 
 from ..spec import PRECISIONS, Deployment, Precision, Target
 from ..tensorrt.gpus import gpus_of
-from .facts import Answers, CompiledModel, Machine, ServedModel
+from .facts import Choices, CompiledModel, Machine, ServedModel
 from .values import SYSTEM_PROMPT
 
 WIDTH = 98
@@ -43,8 +43,8 @@ _WHY_PRECISION: Mapping[Target, Mapping[Precision, str]] = {
 }
 
 
-def as_text(answers: Answers, machine: Machine, deployment: Deployment) -> str:
-    """The file of a deployment that was drafted from these answers for this machine."""
+def as_text(choices: Choices, machine: Machine, deployment: Deployment) -> str:
+    """The file of a deployment that was drafted from these choices for this machine."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -58,16 +58,16 @@ def as_text(answers: Answers, machine: Machine, deployment: Deployment) -> str:
     template = files(__package__) / "deployment.yaml.j2"
     text = environment.from_string(template.read_text(encoding="utf-8")).render(
         how=_HOW,
-        answers=answers,
+        choices=choices,
         deployment=deployment,
         sections=[
-            ("generator", answers.generator, deployment.generator),
-            ("verifier", answers.verifier, deployment.verifier),
+            ("generator", choices.generator, deployment.generator),
+            ("verifier", choices.verifier, deployment.verifier),
         ],
         gpu_note=_gpu_note(deployment, machine) if deployment.tensorrt else "",
-        precisions=", ".join(PRECISIONS[answers.target]),
-        guess=_GUESS if answers.guessed else "",
-        why_precision=_WHY_PRECISION[answers.target],
+        precisions=", ".join(PRECISIONS[choices.target]),
+        guess=_GUESS if choices.guessed else "",
+        why_precision=_WHY_PRECISION[choices.target],
         suggested_system_prompt=SYSTEM_PROMPT,
     )
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..spec import Deployment, Role
-from .facts import Answers, FunctionModel, Machine, Model, ServedModel
+from .facts import Choices, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool
 
 CONTEXT = 4096
@@ -19,23 +19,23 @@ SYSTEM_PROMPT = (
 _TEMPLATE = {"head": "{question}\n\n", "answer": "\n\n", "turn": "{label}\n\n"}
 
 
-def drafted(answers: Answers, machine: Machine) -> Deployment:
+def drafted(choices: Choices, machine: Machine) -> Deployment:
     """The deployment of these models on this machine, with absolute paths of checkpoints.
 
     Raises ConfigError if they do not fit it, CheckpointError for a checkpoint that cannot be used.
     """
     values: dict[str, Any] = {
-        "name": answers.name,
-        "target": answers.target,
-        "generator": _generator(answers, machine),
-        "verifier": _verifier(answers, machine),
+        "name": choices.name,
+        "target": choices.target,
+        "generator": _generator(choices, machine),
+        "verifier": _verifier(choices, machine),
     }
-    if answers.on_gpus:
+    if choices.on_gpus:
         values["tensorrt"] = {"gpu": machine.gpu}
-    if answers.target == "openvino" and not machine.triton:
+    if choices.target == "openvino" and not machine.triton:
         values["server"] = {"kind": "embedded"}
     deployment = Deployment.model_validate(values)
-    if not deployment.engines() or answers.guessed:
+    if not deployment.engines() or choices.guessed:
         return deployment
     return fitted(deployment, machine)
 
@@ -44,45 +44,45 @@ def _length(model: Model, most: int) -> int:
     return min(model.positions or _UNKNOWN_CONTEXT, most)
 
 
-def _generator(answers: Answers, machine: Machine) -> dict[str, Any]:
-    length = _length(answers.generator, CONTEXT)
-    if not isinstance(answers.verifier, FunctionModel):  # it has to read all that is written
-        length = min(length, _length(answers.verifier, CONTEXT))
-    values = _model("generator", answers.generator, length, machine, answers)
+def _generator(choices: Choices, machine: Machine) -> dict[str, Any]:
+    length = _length(choices.generator, CONTEXT)
+    if not isinstance(choices.verifier, FunctionModel):  # it has to read all that is written
+        length = min(length, _length(choices.verifier, CONTEXT))
+    values = _model("generator", choices.generator, length, machine, choices)
     values["in_flight_requests"] = values.get("max_batch_size", 64)
-    values["system_prompt"] = answers.system_prompt or None
-    if "checkpoint" in values and answers.on_gpus:
+    values["system_prompt"] = choices.system_prompt or None
+    if "checkpoint" in values and choices.on_gpus:
         values["scheduling_policy"] = "max_utilization"
     return values
 
 
-def _verifier(answers: Answers, machine: Machine) -> dict[str, Any]:
-    model, form = answers.verifier, answers.format
+def _verifier(choices: Choices, machine: Machine) -> dict[str, Any]:
+    model, form = choices.verifier, choices.format
     if isinstance(model, FunctionModel):
         return {"function": model.name}
     length = _length(model, CONTEXT + (_PROMPT if form == "prompted" else 0))
-    values = _model("verifier", model, length, machine, answers)
-    on_gpu = answers.target != "openvino" or "url" in values
+    values = _model("verifier", model, length, machine, choices)
+    on_gpu = choices.target != "openvino" or "url" in values
     budget = 65536 if on_gpu else 8192
     if "checkpoint" in values:
         budget = min(budget, values["max_batch_size"] * length)
     values["in_flight_tokens"] = max(budget, length)
     values["format"] = form
     if form == "prompted":
-        values["prompt"] = answers.prompt
+        values["prompt"] = choices.prompt
     if form == "custom":
         values["template"] = {**_TEMPLATE, **({} if model.head == "labels" else {"turn": ""})}
     return values
 
 
 def _model(
-    role: Role, model: Model, length: int, machine: Machine, answers: Answers
+    role: Role, model: Model, length: int, machine: Machine, choices: Choices
 ) -> dict[str, Any]:
     """What both sections begin with."""
     if isinstance(model, ServedModel):
         return {"url": model.url, "tokenizer": model.tokenizer, "max_seq_len": length}
     generates = role == "generator"
-    if answers.target == "openvino":
+    if choices.target == "openvino":
         batch, step = max(16, min(64, 2 * machine.cores)), 256 if generates else 512
         precision = "int8"
     else:
