@@ -6,26 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tts.build import paths
 from tts.build.draft import (
-    Answers,
+    SYSTEM_PROMPT,
+    Choices,
     CompiledModel,
     FunctionModel,
     Machine,
     ServedModel,
     as_text,
-    draft,
+    drafted,
 )
-from tts.build.draft.values import SYSTEM_PROMPT, deployment_of
 from tts.build.errors import ConfigError
 from tts.build.machine_memory import MemoryLimit
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import FORMATS, Deployment, load_deployment
-from tts.build.spec.field_docs import field_doc
 from tts.build.tensorrt.gpus import GIB, GPUS, kind_of
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.build.yaml_text import parse_yaml
@@ -57,7 +55,7 @@ def served(name="demo-generator", context=None):
 
 def pair(**changes):
     return replace(
-        Answers("mine", "openvino", bundled("generator"), bundled("verifier")), **changes
+        Choices("mine", "openvino", bundled("generator"), bundled("verifier")), **changes
     )
 
 
@@ -90,14 +88,14 @@ remote = st.builds(
     ServedModel,
     url=st.sampled_from(["http://localhost:8000", "https://far.example/base"]),
     tokenizer=texts.filter(lambda text: "\0" not in text and not text.startswith("~")),
-    context=st.none() | st.integers(1, 200_000),
+    positions=st.none() | st.integers(1, 200_000),
 )
 
 function = st.builds(FunctionModel, name=st.sampled_from(["my_prm.py:score", "../my prm.py:A.b"]))
 
 
 @st.composite
-def answers(draw):
+def choices(draw):
     target = draw(st.sampled_from(["openvino", "tensorrt", "llmapi", "openai"]))
     if target == "openai":
         both = (draw(remote), draw(remote | function))
@@ -115,7 +113,7 @@ def answers(draw):
         for name, facts in FORMATS.items()
         if facts.judges[0] == "labels" and (target == "openai" or not facts.not_compiled)
     ]
-    return Answers(
+    return Choices(
         draw(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True)),
         target,
         *both,
@@ -126,30 +124,41 @@ def answers(draw):
     )
 
 
-def drafted(answers, machine):
-    """The draft; only of models that fit the machine."""
+def written(choices, machine):
+    """The deployment and its file; only of models that fit the machine."""
     try:
-        return draft(answers, machine)
+        new = drafted(choices, machine)
     except ConfigError:
         assume(False)
+    return new, as_text(choices, machine, new)
 
 
-@given(answers(), machines)
-def test_every_file_holds_what_was_drafted_and_is_a_deployment(answers, machine):
-    new = drafted(answers, machine)
-    read = parse_yaml(as_text(new))
-    assert read == new.values
-    deployment = Deployment.model_validate(read)
-    assert (deployment.name, deployment.target) == (answers.name, answers.target)
-    if not isinstance(answers.verifier, FunctionModel):
-        assert deployment.verifier.format == answers.format
-    assert deployment.generator.system_prompt == (answers.system_prompt or None)
+def file_of(choices, machine=ROOMY):
+    return as_text(choices, machine, drafted(choices, machine))
 
 
-@given(answers(), machines)
-def test_every_field_stands_below_a_comment(answers, machine):
-    new = drafted(answers, machine)
-    text = as_text(new).replace(new.values["verifier"].get("prompt", "\0"), "")
+def words_of(text):
+    return " ".join(text.replace("#", "").split())
+
+
+@given(choices(), machines)
+def test_every_file_holds_what_was_drafted(choices, machine):
+    new, text = written(choices, machine)
+    values = parse_yaml(text)
+    for role, model in (("generator", choices.generator), ("verifier", choices.verifier)):
+        if isinstance(model, CompiledModel):
+            assert values[role]["checkpoint"] == model.checkpoint
+            values[role]["checkpoint"] = model.folder
+    assert Deployment.model_validate(values) == new
+    assert (new.name, new.target) == (choices.name, choices.target)
+    assert new.generator.system_prompt == (choices.system_prompt or None)
+    if not isinstance(choices.verifier, FunctionModel):
+        assert new.verifier.format == choices.format
+
+
+@given(choices(), machines)
+def test_every_field_stands_below_a_comment(choices, machine):
+    _, text = written(choices, machine)
     lines = text.replace(_indented(PROMPT), "").splitlines()
     for above, line in itertools.pairwise(lines):
         if re.match(r"\s*\w+:", line):
@@ -160,19 +169,17 @@ def _indented(prompt):
     return "\n".join(f"    {line}".rstrip() for line in prompt.split("\n"))
 
 
-@given(answers(), machines)
-def test_fields_that_are_only_suggested_can_be_set(answers, machine):
-    new = drafted(answers, machine)
-    names = "|".join(name for _, name in new.suggested) or "none"
-    text = re.sub(rf"(?m)^( +)# ((?:{names}): )", r"\1\2", as_text(new))
-    read = parse_yaml(text)
-    for (section, name), value in new.suggested.items():
-        assert read[section][name] == value
-    Deployment.model_validate(read)
+@given(choices(), machines)
+def test_fields_that_are_only_suggested_can_be_set(choices, machine):
+    _, text = written(choices, machine)
+    suggested = r"(?m)^( +)# ((?:system_prompt|model|api_key_env): )"
+    values = parse_yaml(re.sub(suggested, r"\1\2", text))
+    assert "system_prompt" in values["generator"]
+    Deployment.model_validate(values)
 
 
 def test_the_bundled_pair_on_a_cpu_is_exact(tmp_path):
-    deployment = loaded(as_text(draft(pair(), ROOMY)), tmp_path)
+    deployment = loaded(file_of(pair()), tmp_path)
     assert {spec.precision for spec in deployment.engines().values()} == {"fp32"}
     assert deployment.generator.max_seq_len == deployment.verifier.max_seq_len == 512
 
@@ -187,7 +194,7 @@ def test_a_cpu_pair_has_the_precision_that_its_machine_has_memory_for(memory, bf
         verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
     )
     machine = Machine(cores=8, memory=memory * GIB, bf16=bf16)
-    deployment = deployment_of(draft(larger, machine), larger)
+    deployment = drafted(larger, machine)
     assert {spec.precision for spec in deployment.engines().values()} == {precision}
     assert plan_host_memory(deployment).needed < MemoryLimit(memory * GIB, "this machine").size
 
@@ -198,7 +205,7 @@ def test_a_pair_that_no_precision_fits_is_refused_with_the_figures():
         verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
     )
     with pytest.raises(ConfigError, match=r"need \d.* GiB .* has 8.00 GiB"):
-        draft(huge, Machine(cores=2, memory=8 * GIB))
+        drafted(huge, Machine(cores=2, memory=8 * GIB))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +224,7 @@ def test_a_gpu_pair_is_planned(generator, gpu, gpus, precision, ranks):
         generator=published(generator),
         verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
     )
-    deployment = deployment_of(draft(asked, Machine(8, gpu=gpu, gpus=gpus)), asked)
+    deployment = drafted(asked, Machine(8, gpu=gpu, gpus=gpus))
     spec = deployment.generator
     assert (spec.precision, spec.placement.tensor_parallel) == (precision, ranks)
     planned = plan_memory(deployment).engines
@@ -232,36 +239,28 @@ def test_a_gpu_pair_that_does_not_fit_is_refused_by_the_plan():
         verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
     )
     with pytest.raises(ConfigError, match=r"do not fit GPU 0"):
-        draft(asked, Machine(8, gpu="rtx4090", gpus=1))
+        drafted(asked, Machine(8, gpu="rtx4090", gpus=1))
 
 
 def test_what_is_not_known_is_said():
     unknown = CompiledModel("checkpoints/x", Path("/nowhere/x"), None, "owner/x")
-    text = as_text(draft(pair(generator=unknown), ROOMY))
-    words = " ".join(text.replace("#", "").split())
+    words = words_of(file_of(pair(generator=unknown)))
     assert "hf download owner/x --local-dir checkpoints/x" in words
     assert words.count("A guess, as no checkpoint is here yet") == 4
-    text = as_text(draft(pair(target="openai", generator=served(), verifier=served()), ROOMY))
-    assert "The server's context is not known" in " ".join(text.replace("#", "").split())
-
-
-def test_descriptions_are_those_of_the_source():
-    text = " ".join(as_text(draft(pair(), ROOMY)).replace("#", "").split())
-    for model in type(load_deployment("demo").generator), type(load_deployment("demo").verifier):
-        for name in ("checkpoint", "precision", "max_batch_size", "max_seq_len"):
-            assert field_doc(name, model) in text
+    served_pair = pair(target="openai", generator=served(), verifier=served())
+    assert "The server's context is not known" in words_of(file_of(served_pair))
 
 
 def test_without_a_triton_server_the_engines_are_embedded(tmp_path):
-    text = as_text(draft(pair(), replace(ROOMY, triton=False)))
+    text = file_of(pair(), replace(ROOMY, triton=False))
     assert loaded(text, tmp_path).server.kind == "embedded"
-    assert "server:" not in as_text(draft(pair(), ROOMY))
+    assert "server:" not in file_of(pair())
 
 
 def test_the_suggested_system_prompt_is_a_comment():
-    text = as_text(draft(pair(), ROOMY))
+    text = file_of(pair())
     assert f"# system_prompt: '{SYSTEM_PROMPT}'" in text
-    assert "system_prompt" not in yaml.safe_load(text)["generator"]
+    assert "system_prompt" not in parse_yaml(text)["generator"]
 
 
 @pytest.mark.parametrize(

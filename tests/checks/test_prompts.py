@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.checks.deployments import LLAMA, changed, checkpoint, serious
 
-from tts.build.spec import load_deployment
-from tts.checks import lint, prompts
+from tts.checks import lint
 
 
 def test_labels_of_an_unknown_verifier_are_doubted_and_noted():
@@ -16,12 +15,6 @@ def test_labels_of_an_unknown_verifier_are_doubted_and_noted():
     (finding,) = serious(deployment)
     assert (finding.severity, finding.where) == ("warning", "verifier.labels")
     assert any("'good' and 'bad' are not known" in f.what for f in lint(deployment))
-
-
-def test_stop_words_that_do_not_fit_the_wire(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(prompts, "delimiter_stop_words", lambda *_: [(1,), ()])
-    (finding,) = serious(load_deployment("demo"))
-    assert "a stop word has no tokens" in finding.what
 
 
 def set_json(file: Path, **fields: Any) -> None:

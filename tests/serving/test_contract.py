@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.bundled import TENSORRT
+from tests.checks.faults.of_repository import CORRUPTIONS, corrupted
 from tests.conftest import write_tokenizer
 from tests.serving.facts import unexpected
-from tests.serving.mutations import MUTATIONS, mutants
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
@@ -216,9 +216,9 @@ def test_every_single_corruption_is_found(
     )
     folder = render_repository(deployment)
     missed = [
-        what for what, copy in mutants(folder, tmp_path) if not check_repository(copy, deployment)
+        what for what, copy in corrupted(folder, tmp_path) if not check_repository(copy, deployment)
     ]
-    score = f"{MUTATIONS - len(missed)} of {MUTATIONS} corruptions found"
+    score = f"{CORRUPTIONS - len(missed)} of {CORRUPTIONS} corruptions found"
     record_property("mutation score", score)
     print(score)
     assert missed == []

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from tts.build import paths
-from tts.build.draft import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
-from tts.build.draft.values import SYSTEM_PROMPT
+from tts.build.draft import (
+    SYSTEM_PROMPT,
+    Choices,
+    CompiledModel,
+    FunctionModel,
+    Machine,
+    Model,
+    ServedModel,
+)
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.gguf.folder import checkpoint_folder
 from tts.build.hub_tokenizer import names_repository
@@ -76,7 +83,7 @@ def is_url(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Server:
+class NamedServer:
     """A server that was named, and what it said of itself."""
 
     url: str
@@ -93,7 +100,7 @@ class Server:
         return name if here or names_repository(name) else None
 
 
-def ask_server(url: str) -> Server:
+def ask_server(url: str) -> NamedServer:
     """A server and its capabilities; raises ConfigError for anything but a URL."""
     from tts.endpoints.openai.server import OpenAIServer
 
@@ -107,16 +114,16 @@ def ask_server(url: str) -> Server:
             return await server.probe()
 
     try:
-        return Server(url, asyncio.run(probed()))
+        return NamedServer(url, asyncio.run(probed()))
     except TtsError as error:
-        return Server(url, None, error.message)
+        return NamedServer(url, None, error.message)
 
 
 def _reason(error: ValidationError) -> str:
     return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
 
 
-def served_model(server: Server, tokenizer: str, base: Path) -> ServedModel:
+def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel:
     """The model of a server, for a file in the folder `base`; raises ConfigError.
 
     `tokenizer` is a folder or GGUF file, or OWNER/NAME of the hub.
@@ -199,33 +206,33 @@ def _say(line: str) -> None:
 
 
 def with_format(
-    answers: Answers, base: Path, given: str | None = None, said: Capabilities | None = None
-) -> Answers:
-    """The answers with the format of the verifier, as far as anything tells it.
+    choices: Choices, base: Path, given: str | None = None, said: Capabilities | None = None
+) -> Choices:
+    """The choices with the format of the verifier, as far as anything tells it.
 
     `given` is the user's choice, `said` what the verifier's server said of itself.
     """
-    verifier = answers.verifier
+    verifier = choices.verifier
     if isinstance(verifier, FunctionModel):
-        return answers
+        return choices
     prompt = paths.deployments_dir() / "prompts" / "right-step.txt"
-    answers = replace(answers, prompt=read_text(prompt).strip())
-    choices = [(given, "")] if given else list(_formats(answers, verifier, said))
-    for form, why in choices:
-        if _can_be_asked(verifier, form, answers.prompt, base):
-            return replace(answers, format=form, why_format=why)
-    form, why = choices[0]
-    return replace(answers, format=form, why_format=why)
+    choices = replace(choices, prompt=read_text(prompt).strip())
+    formats = [(given, "")] if given else list(_formats(choices, verifier, said))
+    for form, why in formats:
+        if _can_be_asked(verifier, form, choices.prompt, base):
+            return replace(choices, format=form, why_format=why)
+    form, why = formats[0]
+    return replace(choices, format=form, why_format=why)
 
 
-def with_system_prompt(answers: Answers) -> Answers:
-    """The answers with a system prompt, where the generator is published as one to talk to."""
-    talks = bool(_INSTRUCT.search(answers.generator.name))
-    return replace(answers, system_prompt=SYSTEM_PROMPT) if talks else answers
+def with_system_prompt(choices: Choices) -> Choices:
+    """The choices with a system prompt, where the generator is published as one to talk to."""
+    talks = bool(_INSTRUCT.search(choices.generator.name))
+    return replace(choices, system_prompt=SYSTEM_PROMPT) if talks else choices
 
 
 def _formats(
-    answers: Answers, verifier: Model, said: Capabilities | None
+    choices: Choices, verifier: Model, said: Capabilities | None
 ) -> Iterator[tuple[str, str]]:
     """Formats that may be the verifier's, the likeliest first, and why."""
     named = Path(verifier.name)
@@ -236,7 +243,7 @@ def _formats(
         guess = "The checkpoint has a head of its own and does not say its format: check it."
         yield _BY_HEAD[head], guess
         yield "custom", guess
-    own = verifier.name == answers.generator.name
+    own = verifier.name == choices.generator.name
     if own and likelihood:
         yield "likelihood", "The generator itself: a larger model of its family judges better."
     if own or (

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tts.build.build_plan import QUESTION, STEP, check_tokenizer
-from tts.build.errors import CheckpointError, RequestError
+from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role
 from tts.build.tokenizer import EOS_FILES, Tokenizer
-from tts.engines import wire
 from tts.prompting.chat import generator_prompt
-from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
+from tts.prompting.stop_words import count_stop_words
 
 from .findings import not_checked, refused
 
@@ -140,7 +139,7 @@ def dialogue(inputs: Inputs) -> Iterator[Finding]:
 
 
 def stop_words(inputs: Inputs) -> Iterator[Finding]:
-    """The step delimiter gives stop words, and their tensor has the layout of the wire."""
+    """The step delimiter gives stop words, and not too many."""
     spec = inputs.deployment.generator
     if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
@@ -161,21 +160,6 @@ def stop_words(inputs: Inputs) -> Iterator[Finding]:
             where,
             f"each is a stop word in every request; at most {MOST_STOP_WORDS:,} are sensible",
             "Set generator.step_delimiter to a shorter text.",
-        )
-        return
-    words = delimiter_stop_words(tokenizer.token_texts, spec.step_delimiter)
-    try:
-        sent = wire.decode_stop_words(wire.encode_stop_words(words))
-    except (RequestError, ValueError) as error:
-        sent, problem = (), str(error)
-    else:
-        problem = "they are read back as others"
-    if sent != tuple(words):
-        yield Finding(
-            f"its {len(words)} stop words do not fit stop_words_list: {problem}",
-            where,
-            "the server answers every request with an error",
-            "Set generator.step_delimiter to another text.",
         )
 
 

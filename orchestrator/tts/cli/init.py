@@ -13,9 +13,9 @@ import typer
 from .options import usable
 
 if TYPE_CHECKING:
-    from tts.build.draft import Answers, FunctionModel, Machine, Model
+    from tts.build.draft import Choices, FunctionModel, Machine, Model
     from tts.build.spec import Role
-    from tts.checks.drafting import Server
+    from tts.checks.drafting import NamedServer
 
 
 Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
@@ -106,7 +106,7 @@ def init(
 
     What you leave out has the defaults that suit this machine.
     """
-    from tts.build.draft import as_text, draft
+    from tts.build.draft import as_text, drafted
     from tts.build.errors import ConfigError
     from tts.checks.drafting import this_machine, with_format, with_system_prompt
     from tts.reports.console import say
@@ -115,21 +115,25 @@ def init(
     base = file.expanduser().parent
     machine = this_machine()
     say(_machine_line(machine))
-
-    named = _DEMO if generator is None else generator
-    writes = _named("generator", named, generator_tokenizer, base)
+    writes = _named(
+        "generator", _DEMO if generator is None else generator, generator_tokenizer, base
+    )
     judges = _judge(writes.text if verifier is None else verifier, writes, verifier_tokenizer, base)
-    chosen = _possible(target or _usual_target(writes, judges, machine), writes, judges)
+    chosen = target or _usual_target(writes, judges, machine)
+    _require_possible(chosen, writes, judges)
     if chosen in _ON_GPUS:
         machine = _with_gpu(machine, gpu)
         if verifier is None and judges == writes:
-            raise ConfigError("--verifier is missing.", hint=_VERIFIER)
-    answers = _answers(file, chosen, writes, judges)
+            raise ConfigError(
+                "--verifier is missing.",
+                hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
+            )
+    choices = _choices(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
-    answers = with_system_prompt(with_format(answers, base, _format(format_, judges), said))
-    text = as_text(draft(answers, machine))
+    choices = with_system_prompt(with_format(choices, base, _format(format_, judges), said))
+    text = as_text(choices, machine, drafted(choices, machine))
     _write(file, text, force=force)
-    _print_end(file, answers)
+    _print_end(file, choices)
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ class _Named:
 
     text: str
     model: Model | FunctionModel
-    server: Server | None = None
+    server: NamedServer | None = None
 
     @property
     def is_compiled(self) -> bool:
@@ -148,19 +152,9 @@ class _Named:
         return isinstance(self.model, CompiledModel)
 
 
-_VERIFIER = "The verifier scores them: the same kinds; or a function FILE.py:NAME."
-
-
-def _required(value: str | None, option: str, about: str) -> str:
-    from tts.build.errors import ConfigError
-
-    if value is None:
-        raise ConfigError(f"{option} is missing.", hint=about)
-    return value
-
-
 def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
+    from tts.build.errors import ConfigError
     from tts.checks.drafting import ask_server, compiled_model, is_url, served_model
     from tts.reports.console import say
 
@@ -169,9 +163,12 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     server = ask_server(text)
     say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
 
-    about = f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
-    given = server.tokenizer if tokenizer is None else tokenizer
-    found = _required(given, f"--{role}-tokenizer", about)
+    found = server.tokenizer if tokenizer is None else tokenizer
+    if found is None:
+        raise ConfigError(
+            f"--{role}-tokenizer is missing.",
+            hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub.",
+        )
     return _Named(text, served_model(server, found, base), server)
 
 
@@ -193,13 +190,12 @@ def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
     return "tensorrt" if machine.gpu else "openvino"
 
 
-def _possible(target: Target, writes: _Named, judges: _Named) -> Target:
-    """The target; raises ConfigError for one that these models cannot have."""
+def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
+    """Raise ConfigError for a target that these models cannot have."""
     from tts.build.errors import ConfigError
 
-    compiled = [
-        role for role, model in (("generator", writes), ("verifier", judges)) if model.is_compiled
-    ]
+    both = {"generator": writes, "verifier": judges}
+    compiled = [name for name, each in both.items() if each.is_compiled]
     if target == "openai" and compiled:
         raise ConfigError(
             f"Target openai compiles nothing, and --{compiled[0]} is no URL.",
@@ -213,7 +209,6 @@ def _possible(target: Target, writes: _Named, judges: _Named) -> Target:
             f"{compiled[0]} can be compiled for target openvino only.",
             hint=f"Serve it by itself, and give --{compiled[0]} its URL.",
         )
-    return target
 
 
 def _with_gpu(machine: Machine, given: str | None) -> Machine:
@@ -221,15 +216,17 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
     from tts.build.errors import ConfigError, did_you_mean
     from tts.build.tensorrt.gpus import GPUS
 
-    if given is None and machine.gpu:
+    if given is None and machine.gpu is None:
+        raise ConfigError("--gpu is missing.", hint=f"The kind of GPU: {', '.join(GPUS)}.")
+    kind = given.lower() if given else machine.gpu
+    if kind == machine.gpu:
         return machine
-    named = _required(given, "--gpu", f"The kind of GPU: {', '.join(GPUS)}.")
-    for kind in GPUS:
-        if kind == named.lower():
-            return machine if kind == machine.gpu else replace(machine, gpu=kind, gpus=0)
+    for known in GPUS:
+        if known == kind:
+            return replace(machine, gpu=known, gpus=0)  # there are none of them here
     raise ConfigError(
-        f"{named!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
-        hint=did_you_mean(named, list(GPUS)),
+        f"{given!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
+        hint=did_you_mean(given or "", list(GPUS)),
     )
 
 
@@ -247,15 +244,15 @@ def _format(given: str | None, judges: _Named) -> str | None:
     return given
 
 
-def _answers(file: Path, target: Target, writes: _Named, judges: _Named) -> Answers:
-    from tts.build.draft import Answers, FunctionModel
+def _choices(file: Path, target: Target, writes: _Named, judges: _Named) -> Choices:
+    from tts.build.draft import Choices, FunctionModel
     from tts.build.spec import bundled_deployments
 
     name = _name(file)
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
     assert not isinstance(writes.model, FunctionModel)
-    return Answers(name, target, writes.model, judges.model)
+    return Choices(name, target, writes.model, judges.model)
 
 
 def _name(file: Path) -> str:
@@ -304,36 +301,36 @@ def _write(file: Path, text: str, *, force: bool) -> None:
         raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error
 
 
-def _print_end(file: Path, answers: Answers) -> None:
+def _print_end(file: Path, choices: Choices) -> None:
     """The file that was written, and the next steps, as commands that can be pasted."""
     from tts.reports.console import consoles
 
     named = shlex.quote(str(file))
-    itself = answers.verifier == answers.generator
-    scores = "itself" if itself else answers.verifier.name
-    lines = [f"Written: {file}", f"  {answers.generator.name} with {scores}, {answers.target}"]
-    if downloads := _downloads(file, answers):
+    itself = choices.verifier == choices.generator
+    scores = "itself" if itself else choices.verifier.name
+    lines = [f"Written: {file}", f"  {choices.generator.name} with {scores}, {choices.target}"]
+    if downloads := _downloads(file, choices):
         lines += ["Download first:", *(f"  {command}" for command in downloads)]
-    lines += ["Next:", *(f"  {command}" for command in _next(named, answers))]
+    lines += ["Next:", *(f"  {command}" for command in _next(named, choices))]
     out, _ = consoles()
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
 
 
-def _next(named: str, answers: Answers) -> list[str]:
+def _next(named: str, choices: Choices) -> list[str]:
     """The two commands that come next."""
-    if answers.target == "openai":
+    if choices.target == "openai":
         return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 
 
-def _downloads(file: Path, answers: Answers) -> list[str]:
+def _downloads(file: Path, choices: Choices) -> list[str]:
     """The checkpoints that are not here."""
     from tts.build.draft import CompiledModel
 
     missing = {
         model.repository: file.expanduser().parent / model.checkpoint
-        for model in (answers.generator, answers.verifier)
+        for model in (choices.generator, choices.verifier)
         if isinstance(model, CompiledModel) and model.repository
     }
     return [

@@ -4,7 +4,13 @@ A kind of fault takes a `Site` and a random generator, damages one place, and sa
 does not apply, as no GPU is named in a deployment for the CPU, it raises `NotHere`.
 """
 
-from tests.checks.faults import of_checkpoints, of_deployment, of_engines, of_manifests
+from tests.checks.faults import (
+    of_checkpoints,
+    of_deployment,
+    of_engines,
+    of_manifests,
+    of_repository,
+)
 from tests.checks.faults.site import Kind
 
 KINDS: list[Kind] = [
@@ -31,12 +37,7 @@ KINDS: list[Kind] = [
     of_engines.engine_file_missing,
     of_engines.another_rank,
     of_engines.repository_file_kind,
-    of_manifests.shared_memory,
+    of_manifests.manifest_value,
     of_manifests.probe,
-    of_manifests.gpu_count,
-    of_manifests.mounts_exchanged,
-    of_manifests.environment,
-    of_manifests.published_port,
-    of_manifests.any_value,
+    *map(of_engines.in_repository, of_repository.KINDS),
 ]
-"""Beside those of a model repository (tests/serving/mutations.py)."""

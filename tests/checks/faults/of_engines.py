@@ -2,17 +2,17 @@
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.checks.faults.site import (
+    Kind,
     Site,
     flipped,
-    need_contract,
     need_gpus,
     not_here,
     other_kind,
 )
-from tests.serving import mutations
 
 
 def engine_files(site: Site, rng: random.Random) -> list[Path]:
@@ -46,12 +46,17 @@ def another_rank(site: Site, rng: random.Random) -> str:
     return f"{file} added"
 
 
-def repository(site: Site, rng: random.Random) -> str:
-    need_contract(site)
-    return mutations.mutate(site.built / "model_repository", rng)
+def in_repository(corrupt: Callable[[Path, random.Random], str]) -> Kind:
+    """A fault of a model repository that is the site's."""
+
+    def kind(site: Site, rng: random.Random) -> str:
+        need_gpus(site)
+        return corrupt(site.built / "model_repository", rng)
+
+    return kind
 
 
 def repository_file_kind(site: Site, rng: random.Random) -> str:
-    need_contract(site)
+    need_gpus(site)
     folder = site.built / "model_repository"
     return other_kind(rng.choice([folder, *sorted(folder.rglob("*"))]))

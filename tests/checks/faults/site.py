@@ -71,12 +71,6 @@ def need_gpus(site: Site) -> None:
         raise NotHere
 
 
-def need_contract(site: Site) -> None:
-    """A model repository all of whose files are compared with what is expected."""
-    if site.data["target"] == "openvino":
-        raise NotHere
-
-
 def flipped(file: Path, rng: random.Random) -> str:
     data = bytearray(file.read_bytes())
     at = rng.randrange(len(data))
@@ -94,3 +88,33 @@ def other_kind(path: Path) -> str:
     path.unlink()
     path.mkdir()
     return f"{path} is a folder"
+
+
+def altered(data: Any, rng: random.Random, kept: tuple[str, ...] = ()) -> str:
+    """Change, remove or exchange any value of nested data, but for those below keys in `kept`."""
+    places = [place for place in places_of(data, ()) if not set(kept) & set(place[2])]
+    parent, key, path = rng.choice(places)
+    old = parent[key]
+    kind = rng.choice(["removed", "changed", "exchanged"])
+    if kind == "exchanged" and key != "name":  # else it may be but another order
+        others = [each for each in places if each[2][-1] == key and each[0][key] != old]
+        if others and not isinstance(old, (dict, list)):
+            other, _, _ = rng.choice(others)
+            parent[key], other[key] = other[key], old
+            return f"{path} exchanged"
+    if kind == "removed" or isinstance(old, (dict, list)):
+        del parent[key]
+        return f"{path} removed"
+    parent[key] = not old if isinstance(old, bool) else f"{old}1" if isinstance(old, str) else 12345
+    return f"{path} changed"
+
+
+def places_of(value: Any, path: tuple[Any, ...]) -> list[tuple[Any, Any, tuple[Any, ...]]]:
+    """Each value in nested data: what holds it, its key there, and the keys that lead to it."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found: list[tuple[Any, Any, tuple[Any, ...]]] = []
+    for key, item in items:
+        found.append((value, key, (*path, key)))
+        if isinstance(item, (dict, list)):
+            found += places_of(item, (*path, key))
+    return found

@@ -5,24 +5,24 @@ config.json of its checkpoints, as they always do.
 
 | module | job |
 |---|---|
-| facts | `Machine`, `CompiledModel`, `ServedModel`, `Answers`: what a draft is made from |
-| values | `draft`: the fields worth setting, and why each has its value |
+| facts | `Machine`, `CompiledModel`, `ServedModel`, `Choices`: what a draft is made from |
+| values | `drafted`: the deployment, with values that suit models and machine |
 | fit | precision, placement and KV pools that fit this machine, by the memory plans |
-| text | `as_text`: the YAML, each field below the description that its model has in the source |
+| text | `as_text`: the file, by deployment.yaml.j2, which explains each field |
 """
 
-from .facts import Answers, CompiledModel, FunctionModel, Machine, Model, ServedModel
+from .facts import Choices, CompiledModel, FunctionModel, Machine, Model, ServedModel
 from .text import as_text
-from .values import Draft, draft
+from .values import SYSTEM_PROMPT, drafted
 
 __all__ = [
-    "Answers",
+    "SYSTEM_PROMPT",
+    "Choices",
     "CompiledModel",
-    "Draft",
     "FunctionModel",
     "Machine",
     "Model",
     "ServedModel",
     "as_text",
-    "draft",
+    "drafted",
 ]

@@ -56,8 +56,10 @@ class ServedModel:
     url: str
     tokenizer: str
     """A folder as the file is to give it, or OWNER/NAME of the hub."""
-    context: int | None = None
+    positions: int | None = None
     """Tokens of a prompt and its output together, if the server said so."""
+    head: HeadKind = "labels"
+    """Its kind is not known: the fields of one that judges with labels are of use to all."""
 
     @property
     def name(self) -> str:
@@ -77,8 +79,8 @@ Model = CompiledModel | ServedModel
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What the user wants."""
+class Choices:
+    """What the user has chosen, and defaults for the rest."""
 
     name: str
     """The name of the deployment."""
@@ -93,3 +95,14 @@ class Answers:
     """The text of format prompted."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the engines are for NVIDIA GPUs."""
+        return self.target in ("tensorrt", "llmapi")
+
+    @property
+    def guessed(self) -> bool:
+        """Whether sizes are guesses, as a model that is compiled is of unknown shape."""
+        both = (self.generator, self.verifier)
+        return any(isinstance(each, CompiledModel) and each.positions is None for each in both)

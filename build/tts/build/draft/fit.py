@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import ConfigError
 from ..openvino.memory import gib, plan_host_memory
-from ..spec import PRECISIONS, Deployment, EngineSpec, GeneratorSpec, Precision
+from ..spec import PRECISIONS, Deployment, EngineSpec, GeneratorSpec, Precision, VerifierSpec
 from ..tensorrt.contract import precision_problem
 from ..tensorrt.placements import Placement, place, placements
 from .facts import Machine
@@ -118,6 +118,8 @@ def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> Engin
         update["kv_cache"] = spec.kv_cache.model_copy(update={"tokens": tokens})
         if isinstance(spec, GeneratorSpec):
             update["in_flight_requests"] = batch
+        if isinstance(spec, VerifierSpec):
+            update["in_flight_tokens"] = min(spec.in_flight_tokens, batch * spec.max_seq_len)
     return spec.model_copy(update=update)
 
 
