@@ -65,11 +65,6 @@ class Solver:
         """Requests in flight now: generator, verifier."""
         return self._drivers.in_flight
 
-    @property
-    def saturation_point(self) -> int | None:
-        """See `Driver.saturation_point`: of the first server that has shown one."""
-        return self._drivers.saturation_point
-
     def stop(self) -> None:
         """End the running searches, each with its result so far; queued ones are left alone."""
         for stop in list(self._stops):
@@ -191,7 +186,7 @@ class Solver:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if not submission.done:
                     raise EndpointUnavailable(lost.result().message, lost.result().hint)
-            return (await submission).result
+            return await submission
         finally:
             self._stops.discard(stop)
             left()
@@ -338,12 +333,6 @@ class Drivers:
         """Requests in flight now on all replicas: generator, verifier."""
         loads = [driver.in_flight for driver in self._drivers.values()]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
-
-    @property
-    def saturation_point(self) -> int | None:
-        """The saturation point of the first driver that has found one."""
-        points = (driver.saturation_point for driver in self._drivers.values())
-        return next((point for point in points if point is not None), None)
 
     async def aclose(self) -> None:
         """Cancel unsolved problems, and wait until nothing is in flight."""
