@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from examples.beam_search_in_one_file import on_endpoints
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.faulty import (
@@ -24,7 +25,6 @@ from tests.search import driving
 
 from tts.build.errors import EndpointUnavailable
 from tts.driver import Driver
-from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
@@ -34,7 +34,7 @@ from tts.runs.folder import EVENTS
 from tts.runs.log import ChecksumChain
 from tts.runs.resume import read_resume_point, resumed_work
 from tts.scheduling import Policy, ScheduleName
-from tts.search import Expand, Fate, Generated, Score, Scored, Stop, Thought, node_seed
+from tts.search import Expand, Fate, Generated, Score, Scored, node_seed
 from tts.session.journal import event_of
 from tts.strategies.catalog import STRATEGIES, new_search
 
@@ -205,41 +205,19 @@ class _Plain:
     """One problem's search, asked and answered without a driver."""
 
     def __init__(self, world, problem):
-        self.world = world
-        self.context = Context.of(world.models, problem)
-        self.search, self.asked = new_search(world.config, world.seed(problem)), []
+        context, seed = Context.of(world.models, problem), world.seed(problem)
+        engines = world.generator, world.verifier
+        write, judge = on_endpoints(world.config, seed, context, engines)
+        self.search, self.asked = new_search(world.config, seed), []
         waiting = []
         while not self.search.done:
             waiting += self.search.ask()
             self.asked.append(work := waiting.pop(0))
             if isinstance(work, Expand):
-                self.search.tell(Generated(work.node, self.generate(work)))
+                thoughts = at_once(write(work.node, work.whole))
+                self.search.tell(Generated(work.node, tuple(thoughts)))
             else:
-                self.search.tell(Scored(work.node, self.score(work.node)))
-
-    def generate(self, work):
-        path, sampling, deployment = work.node, work.sampling, self.world.models.deployment
-        prompt = self.context.generator_ids(path[:-1])
-        room = deployment.generator.max_seq_len - len(prompt)
-        if room <= 0:
-            thoughts = (Thought((), "", Stop.LENGTH),)
-        else:
-            limit = min(sampling.max_tokens, room)
-            how = (work.seed, sampling.temperature, sampling.top_p)
-            call = GenerateCall(prompt, limit, *how, not work.whole)
-            ids = at_once(self.world.generator.generate(call))
-            truncated = len(ids) >= limit
-            thoughts = self.world.models.thoughts(ids, truncated=truncated, whole=work.whole)
-        for thought in thoughts:
-            self.context.add(path, thought)
-            path = (*path, 0)
-        return thoughts
-
-    def score(self, path):
-        ids = self.context.verifier_ids(path)
-        if len(ids) >= self.world.models.deployment.verifier.max_seq_len:
-            return 0.0
-        return at_once(self.world.verifier.score(ScoreCall(ids))).score
+                self.search.tell(Scored(work.node, at_once(judge(work.node))))
 
 
 def at_once(coroutine):
@@ -314,15 +292,15 @@ class Session:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def _solved(self, submission):
-        outcome = await submission
+        await submission
         await asyncio.sleep(self.case.grading_s)
-        outcome.search.tell_all_again()
-        self.searches[outcome.problem.id] = outcome.search
+        submission.search.tell_all_again()
+        self.searches[submission.problem.id] = submission.search
         self.events.append(
             events.ProblemSolved(
                 groups=(),
                 t=0.0,
-                problem=outcome.problem.id,
+                problem=submission.problem.id,
                 answers={},
                 correct=None,
                 any_correct=None,

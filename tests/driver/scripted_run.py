@@ -51,7 +51,8 @@ class Run:
     async def solve(self, problems=PROBLEMS):
         async with self.new_driver():
             for submission in [self.submit(problem) for problem in problems]:
-                self.searches[submission.problem.id] = (await submission).search
+                await submission
+                self.searches[submission.problem.id] = submission.search
         return self
 
     def go(self, problems=PROBLEMS):

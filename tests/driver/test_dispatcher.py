@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.driver.dispatcher import IdleWatch, Load
+from tts.driver.dispatcher import IdleWatch, MeanLoad
 from tts.driver.records import ENGINES
 
 pairs = st.tuples(st.integers(0, 2), st.integers(0, 2))
@@ -35,7 +35,7 @@ def test_idle_stretches_are_the_time_in_which_nothing_was_in_flight(states):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1))
 def test_the_load_is_summed_over_time(states):
-    load, now, area, before = Load(), 0.0, 0.0, 0
+    load, now, area, before = MeanLoad(), 0.0, 0.0, 0
     for seconds, in_flight in states:
         now += seconds
         area += seconds * before

@@ -242,9 +242,7 @@ async def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_avera
     run = Run(tiny_deployment, words, SampleSearchConfig(n=2, max_tokens=30), "decoupled")
     run.generator = released = _Released(run.generator)
     now, learned = [0.0], []
-    monkeypatch.setattr(
-        Scheduler, "learn", lambda _, load, tokens, seconds: learned.append((load, seconds))
-    )
+    monkeypatch.setattr(Scheduler, "learn", lambda *learnt: learned.append((learnt[2], learnt[4])))
 
     driver = Driver(
         run.models,
@@ -290,7 +288,7 @@ async def test_answers_that_come_together_are_seen_by_one_decision(
         for event in released.waiting:
             event.set()
         solved = await submission
-    assert len(solved.result.completions) == 8
+    assert len(solved.completions) == 8
     assert len(decisions) <= 2, "eight answers, and perhaps the end of the problem"
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
-from tts.driver.problem_run import Runtime, Submission
-from tts.driver.speculation import SpeculativeRun, Speculator, Trust
+from tts.driver.problem_run import DriverParts, Submission
+from tts.driver.speculation import SpeculativeRun, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
 from tts.scheduling import Job, Kind
@@ -135,51 +136,97 @@ def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
     assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
 
 
-@pytest.mark.parametrize(("room", "guessed"), [(0, False), (1, True)])
-def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room, guessed):
-    prompt = len(Context.of(Models.load(tiny_deployment), PROBLEMS[0]).generator_ids(()))
-    generator = tiny_deployment.generator.model_copy(
-        update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
-    )
-    models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
-    run = SpeculativeRun(
-        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts={(0,): THOUGHT}), None, None),
-        Context.of(models, PROBLEMS[0]),
-        _Foresees([(0, 0)]),
-        Runtime(None, None, None, None, prefetch=False),
-        Trust(),
-    )
-    assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
-
-
-def test_a_guess_continues_every_thought_above_it(tiny_deployment):
-    """None of which the search has asked for yet: a run that is resumed knows them."""
-    models = Models.load(tiny_deployment)
-    thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
-    context = Context.of(models, PROBLEMS[0])
-    run = SpeculativeRun(
-        Submission(0, PROBLEMS[0], None, 0, ResumedWork(thoughts=thoughts), None, None),
-        context,
-        _Foresees([(0, 0, 0, 0)]),
-        Runtime(None, None, None, None, prefetch=False),
-        Trust(),
-    )
-    (job,) = run.guesses()
-    prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
-    assert context.generator_ids((0, 0, 0)).tolist() == [*prompt, 1, 2, 3]
-    assert job.tokens == len(prompt) + 3
-
-
 class _Foresees:
-    """A search that foresees these nodes."""
+    """A search that foresees these nodes, and can expand those."""
 
-    def __init__(self, nodes):
-        self.nodes = nodes
+    def __init__(self, nodes=(), expandable=()):
+        self.nodes, self.able = nodes, expandable
+        self.done = False
 
     def foresee(self, answered):
         for node in self.nodes:
             if node not in answered:
                 yield Guess(Expand(node, 1, Sampling(0.8, 1.0, 10)), 1, 0.5)
+
+    def expandable(self):
+        return self.able
+
+    def tell(self, result):
+        pass
+
+    def ask(self):
+        return []
+
+    def needs(self):
+        return {}
+
+
+class _Lone:
+    """The run of one problem, with what it has promoted, cancelled and recorded."""
+
+    def __init__(self, models, search, thoughts=None, trust=None):
+        self.promoted, self.cancelled = [], []
+        self.trust = trust or Trust()
+        runtime = DriverParts(
+            SimpleNamespace(promote=self.promoted.append),
+            lambda record: None,
+            lambda: 0.0,
+            lambda job, why: self.cancelled.append(job),
+            prefetch=False,
+        )
+        resumed = ResumedWork(thoughts=thoughts or {})
+        self.run = SpeculativeRun(
+            Submission(0, PROBLEMS[0], None, 0, resumed, None, None),
+            Context.of(models, PROBLEMS[0]),
+            search,
+            runtime,
+            self.trust,
+        )
+
+    def guessed(self):
+        return [job.work.node for job in self.run.guesses()]
+
+    def ask(self, node):
+        """Its search asks for a node that was sent ahead."""
+        self.run._advance([Expand(node, 1, Sampling(0.8, 1.0, 10))], Kind.MAIN)
+
+    def decide(self, chance, outcomes):
+        """Guesses of which a search says the chance, each asked for or not."""
+        for number, used in enumerate(outcomes):
+            job = job_of((number, 0), chance * self.trust.factor)
+            self.run.sent(job)
+            if used:
+                self.ask((number, 0))
+                assert self.promoted.pop() is job
+            else:
+                self.run._advance([], Kind.MAIN)
+                assert self.cancelled.pop() is job
+
+
+@pytest.fixture(scope="module")
+def models(tiny_deployment):
+    return Models.load(tiny_deployment)
+
+
+@pytest.mark.parametrize(("room", "guessed"), [(0, False), (1, True)])
+def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, models, room, guessed):
+    prompt = len(Context.of(models, PROBLEMS[0]).generator_ids(()))
+    generator = tiny_deployment.generator.model_copy(
+        update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
+    )
+    tight = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
+    lone = _Lone(tight, _Foresees([(0, 0)]), {(0,): THOUGHT})
+    assert [job.tokens for job in lone.run.guesses()] == [prompt + 1] * guessed
+
+
+def test_a_guess_continues_every_thought_above_it(models):
+    """None of which the search has asked for yet: a run that is resumed knows them."""
+    thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
+    lone = _Lone(models, _Foresees([(0, 0, 0, 0)]), thoughts)
+    (job,) = lone.run.guesses()
+    prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
+    assert lone.run.context.generator_ids((0, 0, 0)).tolist() == [*prompt, 1, 2, 3]
+    assert job.tokens == len(prompt) + 3
 
 
 def job_of(node, chance=1.0):
@@ -187,61 +234,49 @@ def job_of(node, chance=1.0):
     return Job(0, work, 5, Kind.SPECULATIVE, chance=chance)
 
 
-def test_what_is_in_flight_or_answered_is_not_guessed_again():
-    search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT}, Trust())
+def test_what_is_in_flight_or_answered_is_not_guessed_again(models):
+    search = _Foresees([(0, 0), (0, 1), (1, 0)], expandable={(0,), (1,)})
+    lone = _Lone(models, search, {(0,): THOUGHT, (1,): THOUGHT, (1, 0): THOUGHT})
+    assert lone.guessed() == [(0, 0), (0, 1)]
     flying = job_of((0, 0))
-    assert speculator.idle
-    speculator.sent(flying)
-    assert not speculator.idle
-    assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
-    speculator.keep(flying, THOUGHT)
-    assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
-    assert speculator.known[(0, 0)] == THOUGHT
-    assert not speculator.idle
-    assert speculator.use_answer((0, 0))
-    assert speculator.idle
+    lone.run.sent(flying)
+    assert lone.guessed() == [(0, 1)]
+    lone.run.take_in(flying, THOUGHT)
+    assert lone.guessed() == [(0, 1)]
+    lone.ask((0,))
+    lone.ask((0, 0))
+    assert lone.promoted == lone.cancelled == [], "its answer was told"
+    assert lone.trust._asked_for == 2
 
 
-def decide(speculator, chance, outcomes):
-    """Guesses of which a search says the chance, each asked for or not."""
-    for number, used in enumerate(outcomes):
-        job = job_of((number, 0), chance * speculator.trust)
-        speculator.sent(job)
-        if used:
-            assert speculator.use_request((number, 0)) is job
-        else:
-            assert speculator.drop_lost(expandable=()) == [job]
-
-
-def test_guesses_that_are_never_asked_for_lose_trust():
-    speculator = Speculator({}, Trust())
-    assert speculator.trust == 1
-    decide(speculator, 0.5, [False] * 38)
-    assert speculator.trust == pytest.approx(1 / 20)
+def test_guesses_that_are_never_asked_for_lose_trust(models):
+    lone = _Lone(models, _Foresees())
+    assert lone.trust.factor == 1
+    lone.decide(0.5, [False] * 38)
+    assert lone.trust.factor == pytest.approx(1 / 20)
 
 
 @settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9), chance=st.floats(0.1, 1), share=st.floats(0.1, 1))
-def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, chance, share):
+def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(
+    models, seed, chance, share
+):
     rng = random.Random(seed)
-    speculator = Speculator({}, Trust())
-    decide(speculator, chance, [rng.random() < chance * share for _ in range(2000)])
-    assert speculator.trust == pytest.approx(share, rel=0.4)
+    lone = _Lone(models, _Foresees())
+    lone.decide(chance, [rng.random() < chance * share for _ in range(2000)])
+    assert lone.trust.factor == pytest.approx(share, rel=0.4)
 
 
 @settings(max_examples=amount(25, 100), deadline=None)
 @given(chance=st.floats(0.05, 1), outcomes=st.lists(st.booleans(), max_size=60))
-def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
-    speculator = Speculator({}, Trust())
-    decide(speculator, chance, outcomes)
+def test_trust_is_what_was_asked_for_over_what_was_expected(models, chance, outcomes):
+    lone = _Lone(models, _Foresees())
+    lone.decide(chance, outcomes)
     expected = (1 + sum(outcomes)) / (1 + chance * len(outcomes))
-    assert speculator.trust == pytest.approx(min(1.0, expected))
+    assert lone.trust.factor == pytest.approx(min(1.0, expected))
 
 
 def test_what_one_problem_shows_the_next_one_of_the_same_search_knows(tiny_deployment, words):
-    trust = Trust()
-    decide(Speculator({}, trust), 0.5, [False] * 38)
-    assert Speculator({}, trust).trust == pytest.approx(1 / 20)
     run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", speculation="always").go()
     trusted = {type(search): run.driver._trust[type(search)] for search in run.searches.values()}
     assert run.driver._trust == trusted, "one of all searches of a kind"
@@ -250,28 +285,35 @@ def test_what_one_problem_shows_the_next_one_of_the_same_search_knows(tiny_deplo
 
 @settings(max_examples=amount(50, 200), deadline=None)
 @given(seed=st.integers(0, 10**9))
-def test_every_guess_is_used_lost_or_given_up_once(seed):
+def test_every_guess_is_used_lost_or_given_up_once(models, seed):
     rng = random.Random(seed)
-    speculator, jobs, ends = Speculator({}, Trust()), {}, Counter()
+    search = _Foresees(expandable={(0,), (1,), (2,)})
+    lone = _Lone(models, search, {(root,): THOUGHT for root in range(3)})
+    for root in range(3):
+        lone.ask((root,))
+    jobs, answered, ends = {}, set(), Counter()
     for number in range(30):
         node = (number % 3, number)
         jobs[node] = job_of(node)
-        speculator.sent(jobs[node])
+        lone.run.sent(jobs[node])
         if rng.random() < 0.5:
-            speculator.keep(jobs[node], THOUGHT)
-            assert speculator.use_request(node) is None
-        else:
-            assert not speculator.use_answer(node)
+            lone.run.take_in(jobs[node], THOUGHT)
+            answered.add(node)
         draw = rng.random()
         if draw < 0.3:
-            used = speculator.use_answer(node) or speculator.use_request(node) is jobs[node]
-            assert used
+            lone.ask(node)
+            assert lone.promoted == ([] if node in answered else [jobs[node]])
+            lone.promoted.clear()
             ends[node] += 1
-        elif draw < 0.4 and node not in speculator.known:
-            speculator.give_up(jobs[node])
+        elif draw < 0.4 and node not in answered:
+            lone.run.give_up(jobs[node])
             ends[node] += 1
-    expandable = {(0,)}
+    search.able = {(0,)}
     left = {node for node in jobs if not ends[node]}
-    cancelled = speculator.drop_lost(expandable)
-    assert {job.work.node for job in cancelled} <= {node for node in left if node[0] != 0}
-    assert all(node[0] == 0 for node in speculator.known)
+    lone.run._advance([], Kind.MAIN)
+    lost = {node for node in left - answered if node[0] != 0}
+    assert {job.work.node for job in lone.cancelled} == lost
+    assert set(lone.run._ahead) == {node for node in left if node[0] == 0}
+    assert {node for node in lone.run._known if len(node) == 2} == {
+        node for node in left & answered if node[0] == 0
+    }

@@ -67,8 +67,9 @@ async def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
 
     async def arrive(problem, after, priority):
         await turns(after)
-        solved = await run.submit(problem, priority=priority)
-        run.searches[problem.id] = solved.search
+        submission = run.submit(problem, priority=priority)
+        await submission
+        run.searches[problem.id] = submission.search
 
     async with run.new_driver():
         await asyncio.gather(*map(arrive, PROBLEMS, arrivals, priorities))
@@ -79,10 +80,10 @@ async def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
 async def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
 
-    async with run.new_driver() as driver:
-        for number, problem in enumerate(MANY[:6]):
-            run.submit(problem, priority=number % 3)
-        await driver.drain()
+    async with run.new_driver():
+        await asyncio.gather(
+            *(run.submit(each, priority=number % 3).outcome for number, each in enumerate(MANY[:6]))
+        )
     started = [event.problem for event in run.events_of(events.ProblemStarted)]
     assert started == ["p2", "p5", "p1", "p4", "p0", "p3"]
 
@@ -90,10 +91,11 @@ async def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, w
 async def test_a_problem_without_a_priority_has_that_of_the_others(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
 
-    async with run.new_driver() as driver:
-        for number, problem in enumerate(MANY[:4]):
-            run.submit(problem, **({"priority": 0} if number % 2 else {}))
-        await driver.drain()
+    async with run.new_driver():
+        options = [{}, {"priority": 0}] * 2
+        await asyncio.gather(
+            *(run.submit(each, **given).outcome for each, given in zip(MANY, options, strict=False))
+        )
     started = [event.problem for event in run.events_of(events.ProblemStarted)]
     assert started == ["p0", "p1", "p2", "p3"]
 
@@ -108,7 +110,8 @@ async def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words)
         submissions = [run.submit(problem) for problem in PROBLEMS]
         outcomes = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(outcomes.pop(1), EndpointUnavailable)
-    assert {o.problem.id: o.search.tree.digest() for o in outcomes} == {
+    del submissions[1]
+    assert {each.problem.id: each.search.tree.digest() for each in submissions} == {
         name: digest for name, digest in whole.digests.items() if name != "p1"
     }
     assert run.driver.in_flight == (0, 0)
@@ -132,9 +135,8 @@ async def test_nobody_is_warned_of_a_failure_that_is_not_awaited(tiny_deployment
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
-    async with run.new_driver() as driver:
-        run.submit(Problem("long", "9" * 400))
-        await driver.drain()
+    async with run.new_driver():
+        await asyncio.wait([run.submit(Problem("long", "9" * 400)).outcome])
     gc.collect()
     assert complaints == []
 
@@ -147,7 +149,7 @@ async def test_a_problem_that_is_too_long_fails_alone_and_by_name(tiny_deploymen
         long, solved = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(long, DatasetError)
     assert "Problem long" in str(long)
-    assert solved.problem is PROBLEMS[0]
+    assert solved.tree is submissions[1].search.tree
 
 
 @pytest.mark.parametrize("moment", [0, 1, 5, 30, 80])
@@ -160,7 +162,8 @@ async def test_a_cancelled_problem_leaves_nothing_on_the_engines(tiny_deployment
         await turns(moment)
         doomed.cancel()
         for submission in others:
-            run.searches[submission.problem.id] = (await submission).search
+            await submission
+            run.searches[submission.problem.id] = submission.search
         with pytest.raises(asyncio.CancelledError):
             await doomed
         assert run.driver.in_flight == (0, 0)
@@ -243,7 +246,7 @@ async def test_a_callback_that_fails_ends_its_own_problem_only(tiny_deployment, 
         submissions = [run.submit(PROBLEMS[0], on_result=fail), run.submit(PROBLEMS[1])]
         failed, solved = await asyncio.gather(*submissions, return_exceptions=True)
     assert isinstance(failed, ZeroDivisionError)
-    assert solved.problem is PROBLEMS[1]
+    assert solved.tree is submissions[1].search.tree
 
 
 def test_a_callback_hears_every_result_once(tiny_deployment, words):
@@ -252,7 +255,7 @@ def test_a_callback_hears_every_result_once(tiny_deployment, words):
 
     async def solve():
         async with run.new_driver():
-            return (await run.submit(PROBLEMS[0], on_result=heard.append)).search
+            return await run.submit(PROBLEMS[0], on_result=heard.append)
 
     tree = asyncio.run(solve()).tree
     generated = [result.node for result in heard if isinstance(result, Generated)]
@@ -272,8 +275,9 @@ async def test_what_is_solved_leaves_memory(tiny_deployment, words):
 
         async def one(problem):
             nonlocal most
-            solved = await run.submit(problem)
-            alive.add(solved.search)
+            submission = run.submit(problem)
+            await submission
+            alive.add(submission.search)
             most = max(most, len(alive))
 
         await asyncio.gather(*map(one, MANY))
@@ -312,10 +316,9 @@ async def test_a_search_that_is_stopped_gives_what_it_has(tiny_deployment, words
         solved = await waiting
         driver.stop(waiting)
         assert driver.in_flight == (0, 0)
-        solved = solved
-    assert solved.result.limit == "deadline"
-    assert len(solved.result.tree) >= len(solved.result.completions) > 0
-    assert all(node.thought for node in solved.result.tree)
+    assert solved.limit == "deadline"
+    assert len(solved.tree) >= len(solved.completions) > 0
+    assert all(node.thought for node in solved.tree)
 
 
 class FailsToStop(AsksForNothing):

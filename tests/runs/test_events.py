@@ -107,7 +107,7 @@ EVENTS = st.one_of(
         cpu_s=SECONDS,
         energy_j=st.dictionaries(st.sampled_from("012"), SECONDS),
     ),
-    st.builds(Finished, t=SECONDS, saturation_point=st.none() | COUNTS),
+    st.builds(Finished, t=SECONDS),
 )
 
 
@@ -122,7 +122,7 @@ EVENTS = st.one_of(
         '{"event":"scored","t":0,"problem":"a","node":[],"score":1.5,"cached":true}',
         '{"event":"scored","t":0,"problem":"a","node":[],"score":0,"cached":false,"done":-1}',
         '{"event":"resources","t":0,"cpu_s":0,"energy_j":{"0":-1}}',
-        '{"event":"finished","t":0,"saturation_point":-1}',
+        '{"event":"finished","t":-1}',
     ],
 )
 def test_numbers_that_nothing_wrote_are_refused(line):

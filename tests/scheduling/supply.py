@@ -19,6 +19,16 @@ def speculative(child, *, problem=0, level=1, chance=0.5):
     return Job(problem, work, 5, Kind.SPECULATIVE, level=level, chance=chance)
 
 
+def learn(scheduler, load, tokens, seconds):
+    """The generator took so long for a request at this load."""
+    scheduler.learn(generate(0, 0), load, tokens, seconds)
+
+
+def learn_score(scheduler, load, seconds):
+    """The verifier took so long."""
+    scheduler.learn(score(0, 0, 1), load, 0, seconds)
+
+
 class Supply:
     """Queued problems and guesses, as a driver would supply them."""
 
@@ -45,7 +55,7 @@ def decide(scheduler, supply=NOTHING):
         while (priority := supply.next_priority()) is not None:
             if not scheduler.wants_problem(priority):
                 break
-            scheduler.problem_started()
+            scheduler.problem_started(supply.queued[0], ())
             supply.start_problem()
         if not (jobs := scheduler.take()):
             break

@@ -38,7 +38,7 @@ class World:
             jobs.append(generate(problem, self.child, kind))
         self.open[problem] = self.open.get(problem, 0) + len(jobs)
         if kind is Kind.EAGER:
-            self.scheduler.problem_asked(problem, [job.work for job in jobs])
+            self.scheduler.problem_started(problem, [job.work for job in jobs])
         for job in jobs:
             self.scheduler.add(job)
 

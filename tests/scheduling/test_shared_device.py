@@ -10,6 +10,8 @@ from tests.scheduling.supply import (
     SAMPLING,
     Supply,
     generate,
+    learn,
+    learn_score,
     of_generator,
     of_verifier,
     score,
@@ -77,8 +79,8 @@ def generating(scheduler, count):
 def took(scheduler, *, request_s, step_s):
     """Both engines have shown how long they take, whatever their load."""
     for load in [1, 4] * 20:
-        scheduler.learn(load, 10, request_s)
-        scheduler.learn_score(load, step_s)
+        learn(scheduler, load, 10, request_s)
+        learn_score(scheduler, load, step_s)
 
 
 def test_an_idle_verifier_waits_while_scores_come_sooner_than_a_step_costs():
@@ -108,9 +110,9 @@ def test_no_score_waits_before_both_engines_have_shown_how_long_they_take(learnt
     scheduler = new_scheduler()
     for _ in range(20):
         if learnt == "generator":
-            scheduler.learn(5, 10, 0.1)
+            learn(scheduler, 5, 10, 0.1)
         if learnt == "verifier":
-            scheduler.learn_score(1, 100.0)
+            learn_score(scheduler, 1, 100.0)
     generating(scheduler, 5)
     scheduler.add(score(0, 0, 200))
     assert len(send(scheduler)) == 1
@@ -216,7 +218,7 @@ def start_problems(*, width, whole=False, shared=True):
         jobs = [generate(problem, child, Kind.EAGER) for child in range(width)]
         for job in jobs:
             job.work = Expand(job.work.node, job.work.seed, SAMPLING, whole=whole)
-        scheduler.problem_asked(problem, [job.work for job in jobs])
+        scheduler.problem_started(problem, [job.work for job in jobs])
         for job in jobs:
             scheduler.add(job)
 
@@ -254,7 +256,7 @@ def test_on_a_shared_device_nothing_is_guessed_while_the_verifier_has_more_to_do
 ):
     scheduler = new_scheduler(shared=shared)
     for load in [4, 32] * 20:  # one more request costs next to nothing
-        scheduler.learn(load, 10, 10 * (1 + 1e-6 * load))
+        learn(scheduler, load, 10, 10 * (1 + 1e-6 * load))
     for child in range(3):
         scheduler.add(generate(0, child))
     assert len(send(scheduler)) == 3

@@ -8,6 +8,7 @@ from tests.scheduling.supply import (
     Supply,
     decide,
     generate,
+    learn,
     of_generator,
     score,
     send,
@@ -102,7 +103,7 @@ def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, 
     scheduler = Scheduler(Policy("decoupled", 512, 100))
     assert not scheduler.pays(1.0), "nothing is known yet"
     for load in [4, 32] * 20:
-        scheduler.learn(load, 10, 10 * (fixed + each * load))
+        learn(scheduler, load, 10, 10 * (fixed + each * load))
     guesses = [speculative(child, chance=chance) for child in range(512)]
     admitted = len(send(scheduler, Supply(guesses=guesses)))
 
@@ -119,7 +120,7 @@ def test_a_guess_on_a_shared_device_costs_the_verifier_as_much_while_it_computes
 ):
     scheduler = Scheduler(Policy("decoupled", 512, 1000, shared=shared))
     for load in [4, 32] * 20:
-        scheduler.learn(load, 10, 10 * (14 + load))  # at a load of 6 the share is 0.3
+        learn(scheduler, load, 10, 10 * (14 + load))  # at a load of 6 the share is 0.3
     for child in range(5 - scores):
         scheduler.add(generate(0, child))
     for child in range(scores):
@@ -132,10 +133,10 @@ def test_a_guess_on_a_shared_device_costs_the_verifier_as_much_while_it_computes
 def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_loads():
     scheduler = Scheduler(Policy("decoupled", 64, 100))
     for load in [60, 61, 62, 63] * 100:
-        scheduler.learn(load, 10, 10.0)
+        learn(scheduler, load, 10, 10.0)
     guesses = [speculative(child, chance=0.1) for child in range(99)]
     assert send(scheduler, Supply(guesses=guesses)) == []
     for load in [16] * 20:
-        scheduler.learn(load, 10, 10.0)
+        learn(scheduler, load, 10, 10.0)
     assert scheduler.pays(0.1), "no request was slower for being one of more"
     assert len(send(scheduler, Supply(guesses=guesses))) == 64

@@ -4,31 +4,11 @@ import random
 
 from hypothesis import given, settings
 from tests.amounts import amount
-from tests.search.driving import answer, beam_configs, build, drive, worlds
+from tests.search.driving import beam_configs, build, drive, worlds
 
-from tts.search import BeamSearchConfig, Fate, Generated, Score, Scored, Stop, Thought, node_seed
+from tts.search import BeamSearchConfig, Fate, Generated, Scored, Stop, Thought, node_seed
 from tts.search.beam_search import UNREACHABLE, BeamSearch
-from tts.search.candidates import State
-
-
-@settings(max_examples=amount(50, 200), deadline=None)
-@given(beam_configs, worlds)
-def test_beam_search_keeps_its_best(config, world):
-    if config.finish == "eos" or config.filter_duplicates:
-        return
-    search = build(config)
-    drive(search, world)
-    for depth in range(1, config.num_iterations + 1):
-        nodes = [node for node in search.tree if len(node.path) == depth and min(node.path) >= 0]
-        expanded = [node for node in nodes if node.fate is Fate.EXPANDED]
-        assert len(expanded) <= config.n // config.beam_width
-        for node in nodes:  # one that was pruned without a score would have had this one
-            search.tree.lock_score(node.path, answer(Score(node.path), world).score)
-        scores = {n.path: search.tree.path_score(n.path, config.agg_strategy) for n in nodes}
-        if expanded:
-            worst_kept = min(scores[node.path] for node in expanded)
-            pruned = [node for node in nodes if node.fate is Fate.PRUNED]
-            assert all(scores[node.path] <= worst_kept for node in pruned)
+from tts.search.candidates import CandidateState
 
 
 def test_ties_are_broken_by_path_not_by_arrival():
@@ -52,9 +32,9 @@ def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
     for work in search.ask():
         search.tell(Generated(work.node, step))
     assert len(search.ask()) == 4
-    assert search.unwanted() == []
+    assert search.needs() == {(0, 0): True}
     search.tell(Scored((0, 0), 1.0))  # min along the path: 0.5, which no sibling can beat
-    assert search.unwanted() == [(0, 1), (0, 2), (0, 3)]
+    assert search.needs() == {(0, child): False for child in (1, 2, 3)}
     assert [search.tree[0, child].fate for child in range(4)] == [
         Fate.EXPANDED,
         *[Fate.PRUNED] * 3,
@@ -72,7 +52,7 @@ def test_siblings_that_tie_at_their_parents_minimum_rank_by_their_own_score():
             search.tell(Generated(work.node, step))
         for work, score in zip(search.ask(), scores, strict=True):
             search.tell(Scored(work.node, score))
-            assert search.unwanted() == [], "any of the others may still have the better score"
+            assert all(search.needs().values()), "any of the others may still have the better score"
     assert [search.tree.path_score((0, child), "min") for child in range(4)] == [0.5] * 4
     assert {work.node[:2] for work in search.ask()} == {(0, 1)}
 
@@ -84,7 +64,7 @@ def test_no_active_beam_is_scored_once_enough_chains_have_ended():
     search.tell(Generated((1,), (Thought((1,), "a\n\n", Stop.STEP),)))
     assert [work.node for work in search.ask()] == [(0,), (1,)]
     search.tell(Scored((0,), 0.5))
-    assert search.unwanted() == [], "one completion is missing: the other beam goes on"
+    assert all(search.needs().values()), "one completion is missing: the other beam goes on"
     search.tell(Scored((1,), 0.5))
     assert [work.node for work in search.ask()] == [(1, 0), (1, 1)]
     search.tell(Generated((1, 0), (Thought((1,), "a", Stop.END),)))
@@ -99,7 +79,16 @@ def test_no_active_beam_is_scored_once_enough_chains_have_ended():
 class LooksAtAll(BeamSearch):
     """Beam search that after every step and score compares every candidate with the cutoff."""
 
-    def _outranked(self, pool, latest):
+    def _pruned_below(self, pool, lowest):
+        return None
+
+    def _advanced(self, candidate):
+        pool = candidate.pool
+        for outranked in list(self._all_outranked(pool)):
+            self._withdraw(outranked)
+        super()._advanced(candidate)
+
+    def _all_outranked(self, pool):
         ranked = [candidate.end for candidate in pool.ranked if candidate.active]
         kept = [self._rank(node) for node in self._keep(ranked)]
         cutoff = kept[-1] if len(kept) == self._kept else None
@@ -108,7 +97,7 @@ class LooksAtAll(BeamSearch):
         return [
             candidate
             for candidate in pool.candidates
-            if candidate.state is State.SCORING
+            if candidate.state is CandidateState.SCORING
             and candidate.active
             and cutoff is not None
             and candidate.best_rank > cutoff

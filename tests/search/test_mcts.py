@@ -8,17 +8,17 @@ from tests.amounts import amount
 from tests.search.driving import build, drive, mcts_configs, worlds
 
 from tts.search import Expand, Fate, Generated, MctsConfig, Score, Scored, Stop, Thought
-from tts.search.mcts import Place, Yield, best_child
+from tts.search.mcts import NodeVisits, Yield, best_child
 from tts.search.tree import Node
 
 
 def places(*scores, visits=1):
     """Children of one node, each visited so often, with its score as their mean."""
     children = [
-        Place(Node((index,), score=score), visits=visits, total=visits * score)
+        NodeVisits(Node((index,), score=score), visits=visits, total=visits * score)
         for index, score in enumerate(scores)
     ]
-    return Place(Node(()), children=children)
+    return NodeVisits(Node(()), children=children)
 
 
 def test_equal_children_are_visited_in_the_order_of_their_paths():

@@ -89,7 +89,7 @@ def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, worl
         search = build(config)
         asked = drive(search, world)
         assert not any(work.need_open for work in asked if isinstance(work, Score))
-        assert search.needed() == []
+        assert search.needs() == {}
 
 
 def drive_in_a_crowd(search: Search, world: int, order: random.Random):
@@ -107,24 +107,24 @@ def drive_in_a_crowd(search: Search, world: int, order: random.Random):
                 held[work.node] = work
             else:
                 pending.append(work)
-        dropped = search.unwanted()
-        withdrawn += dropped
-        pending = [w for w in pending if not (isinstance(w, Score) and w.node in dropped)]
-        for node in dropped:
-            held.pop(node, None)
-        for node in search.needed():
-            needed.append(node)
-            pending.append(held.pop(node))
+        for node, need in search.needs().items():
+            if need:
+                needed.append(node)
+                pending.append(held.pop(node))
+            else:
+                withdrawn.append(node)
+                held.pop(node, None)
+                pending = [w for w in pending if not (isinstance(w, Score) and w.node == node)]
         if not pending:
             pending.append(held.pop(min(held)))
         search.tell(answer(pending.pop(order.randrange(len(pending))), world))
-    assert search.needed() == []
+    assert search.needs() == {}
     return needed, withdrawn
 
 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
 @given(st.one_of(beam_configs, dvts_configs), worlds, st.integers(0, 10**6))
-def test_needed_names_only_what_waits_and_the_tree_is_the_same(config, world, shuffle):
+def test_needs_names_only_what_waits_and_the_tree_is_the_same(config, world, shuffle):
     """Taking a node from `held` fails if it was not asked for, is answered or was withdrawn."""
     plain, crowded = build(config), build(config)
     drive(plain, world)

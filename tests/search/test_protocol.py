@@ -27,7 +27,7 @@ class Least(Search):
 def test_ask_tell_and_result_are_all_that_a_search_needs():
     search = Least()
     assert (search.done, search.tree) == (False, None)
-    assert search.unwanted() == search.needed() == []
+    assert search.needs() == {}
     assert list(search.foresee({})) == []
     assert (0,) not in search.expandable()
     search.tell("anything")

@@ -45,7 +45,7 @@ DRAWN = {
     ("_open", "GROWING"),
     ("GROWING", "SCORING"),
     ("SCORING", "READY"),
-    ("SCORING", "_outranked"),
+    ("SCORING", "_withdraw"),
     ("READY", "_decide"),
 }
 """The arrows that are drawn at the top of step_search and of pruning."""
@@ -69,12 +69,12 @@ def taken(monkeypatch):
 
         return watching
 
-    def withdraw(search, node, original=PruningSearch._withdraw_score):
-        seen.add((search._awaiting_score[node].state.name, "_outranked"))
-        original(search, node)
+    def withdraw(search, candidate, original=PruningSearch._withdraw):
+        seen.add((candidate.state.name, "_withdraw"))
+        original(search, candidate)
 
     monkeypatch.setattr(Candidate, "__setattr__", set_attribute)
-    monkeypatch.setattr(PruningSearch, "_withdraw_score", withdraw)
+    monkeypatch.setattr(PruningSearch, "_withdraw", withdraw)
     for strategy in (BeamSearch, DvtsSearch, RebaseSearch, ParticleSearch):
         monkeypatch.setattr(strategy, "_decide", watched(strategy._decide))
     return seen

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.search.thought import AGGREGATE_DIGITS, Fate, Stop, Thought, aggregate, quantise
-from tts.search.tree import Tree
+from tts.search.tree import Tree, completions_so_far
 
 AGGREGATIONS = ["last", "min", "prod", "mean"]
 scores = st.integers(1, 10**4).map(lambda units: quantise(units * 1e-4))
@@ -103,3 +103,14 @@ def test_the_digest_of_a_tree_is_what_it_was_in_every_version():
     tree.add((2,))
     tree.lock_score((0, 0), 0.25)  # nor are scores
     assert tree.digest() == "c6668dc682538f8195bee80b354433e9a1147f5f6706e1e5e11cd4fb5876a96c"
+
+
+def test_a_completed_chain_from_which_another_goes_on_is_no_end():
+    tree = Tree()
+    for path, stop in (((0,), Stop.STEP), ((0, 0), Stop.END)):
+        node = tree.add(path)
+        node.thought, node.score = Thought((1,), "a", stop), 0.5
+    tree[(0,)].fate = Fate.COMPLETED
+    completions = completions_so_far(tree)
+    assert [done.node for done in completions] == [(0, 0)]
+    assert tree[(0,)].fate is Fate.EXPANDED

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tts.build.spec import Role
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
 from tts.engines.wire import Guide
@@ -15,7 +16,7 @@ from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import Expand, Score, quantise
 
 from .problem_run import ProblemRun
-from .records import ENGINES, Answer, CancelReason, Engine, Idle, Request, TakeRecord
+from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
 
 
 class Dispatcher:
@@ -29,7 +30,7 @@ class Dispatcher:
         *,
         record: TakeRecord,
         clock: Callable[[], float],
-        on_end: Callable[[Job, Answer | Exception], None],
+        on_end: Callable[[Job, JobAnswer | Exception], None],
     ) -> None:
         self._generator = generator
         self._verifier = verifier
@@ -37,14 +38,12 @@ class Dispatcher:
         self._record = record
         self._clock = clock
         self._on_end = on_end
-        self._loads = (Load(), Load())
+        self._loads = (MeanLoad(), MeanLoad())
         self._idle = IdleWatch(record)
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
         """The jobs in flight, with their tasks, by the number of their problem."""
-        self._cancelled: dict[Job, CancelReason] = {}
-        """Cancellation reasons of jobs whose tasks are still ending."""
-        self._leaving: set[asyncio.Task[None]] = set()
-        """The tasks of these jobs."""
+        self._leaving: dict[Job, tuple[asyncio.Task[None], CancelReason]] = {}
+        """The jobs that were cancelled and whose tasks are still ending."""
 
     def send(self, run: ProblemRun, job: Job) -> None:
         """Start a request."""
@@ -55,9 +54,8 @@ class Dispatcher:
         """Cancel a request that was sent; its budget is returned at once."""
         task = self._in_flight[job.problem][job]
         self._give_back(job)
-        self._cancelled[job] = why
-        self._leaving.add(task)
-        task.add_done_callback(partial(self._left, job))  # it may never have begun
+        self._leaving[job] = task, why
+        task.add_done_callback(lambda _: self._leaving.pop(job))  # it may never have begun
         task.cancel()
 
     def cancel_all(self, problem: int) -> None:
@@ -73,7 +71,9 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """Cancel all requests and wait until they have ended."""
-        while tasks := self._leaving.union(*(jobs.values() for jobs in self._in_flight.values())):
+        while tasks := {task for task, _ in self._leaving.values()}.union(
+            *(jobs.values() for jobs in self._in_flight.values())
+        ):
             await asyncio.wait(tasks)
         self._idle.end(self._clock())
 
@@ -82,41 +82,33 @@ class Dispatcher:
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
         area = self._loads[engine].update(sent, in_flight[engine])
-        ended = partial(Request, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
+        ended = partial(EndedRequest, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
+        reply: Any = None
         error: Exception | None = None
         try:
             reply = await self._call(run, job.work)
         except asyncio.CancelledError:
             if self._give_back(job):
                 raise  # not by us: the event loop is shutting down
-            wanted = False
         except Exception as failure:
             error = failure
-            wanted = self._give_back(job)
-        else:
-            wanted = self._give_back(job)
-        done = self._clock()
+        wanted, done = self._give_back(job), self._clock()
         if not wanted:
-            self._record(ended(done, cancelled=self._cancelled[job]))
+            self._record(ended(done, cancelled=self._leaving[job][1]))
             return
-        answer: Answer = None
+        answer: JobAnswer = None
         if error is None:
             if done > sent:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
-                self._learn(job.work, area / (done - sent), reply, done - sent)
+                if not isinstance(job.work, Prefetch):
+                    tokens = len(reply) if job.generates else 0
+                    self._scheduler.learn(job, area / (done - sent), tokens, done - sent)
             try:
                 answer, tokens = _answer(run, job.work, reply)
                 self._record(ended(done, answer, tokens))
             except Exception as failure:  # not what a verifier or a generator may answer
                 error = failure
         self._on_end(job, error or answer)
-
-    def _learn(self, work: Expand | Score | Prefetch, load: float, reply: Any, took: float) -> None:
-        """How long a request took in seconds beside others, `load` in all on average."""
-        if isinstance(work, Expand):
-            self._scheduler.learn(load, len(reply), took)
-        elif isinstance(work, Score):
-            self._scheduler.learn_score(load, took)
 
     async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
         """The endpoint's reply: token ids, a VerifierResult, or anything to a prefetch."""
@@ -149,13 +141,8 @@ class Dispatcher:
         self._scheduler.ended(job)
         return True
 
-    def _left(self, job: Job, task: asyncio.Task[None]) -> None:
-        """The task of a job that was cancelled is over."""
-        self._leaving.discard(task)
-        del self._cancelled[job]
 
-
-def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tuple[Answer, int]:
+def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
     """A reply as the search takes it, and the tokens that were generated for it."""
     if isinstance(work, Expand):
         truncated = len(reply) >= _limit(run, work)
@@ -182,9 +169,9 @@ class IdleWatch:
     """Reports every period in which nothing was in flight on an engine."""
 
     def __init__(self, record: TakeRecord) -> None:
-        """`record` takes an `Idle` when a stretch ends, or its reason changes."""
+        """`record` takes an `IdleEngine` when a stretch ends, or its reason changes."""
         self._record = record
-        self._idle: dict[Engine, tuple[float, str]] = {}
+        self._idle: dict[Role, tuple[float, str]] = {}
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
         """Take in what is in flight and pending on both engines as of `now`, generator first."""
@@ -192,26 +179,23 @@ class IdleWatch:
             why = None
             if not in_flight[place]:
                 why = reason(pending[place], in_flight[1 - place])
-            self._set(now, engine, why)
+            if engine in self._idle and self._idle[engine][1] != why:
+                self._report(engine, now)
+            if why:
+                self._idle.setdefault(engine, (now, why))
 
     def end(self, now: float) -> None:
         """End the run."""
-        for engine in ENGINES:
-            self._set(now, engine, None)
+        for engine in list(self._idle):
+            self._report(engine, now)
 
-    def _set(self, now: float, engine: Engine, why: str | None) -> None:
-        since, before = self._idle.get(engine, (now, None))
-        if why == before:
-            return
-        if before is not None and since < now:
-            self._record(Idle(engine, since, now, before))
-        if why is None:
-            self._idle.pop(engine, None)
-        else:
-            self._idle[engine] = (now, why)
+    def _report(self, engine: Role, now: float) -> None:
+        since, why = self._idle.pop(engine)
+        if since < now:
+            self._record(IdleEngine(engine, since, now, why))
 
 
-class Load:
+class MeanLoad:
     """Requests in flight on an engine, averaged over any period."""
 
     def __init__(self) -> None:

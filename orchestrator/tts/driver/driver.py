@@ -28,8 +28,8 @@ from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
-from .problem_run import ProblemRun, Runtime, Solved, Submission
-from .records import Answer, TakeRecord
+from .problem_run import DriverParts, ProblemRun, Submission
+from .records import JobAnswer, TakeRecord
 from .speculation import SpeculativeRun, Trust
 
 
@@ -64,7 +64,7 @@ class Driver:
             clock=clock,
             on_end=self._on_end,
         )
-        self._runtime = Runtime(
+        self._parts = DriverParts(
             self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
         )
         self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
@@ -73,7 +73,7 @@ class Driver:
         """A heap: the highest priority first, then the oldest."""
         self._running: dict[int, SpeculativeRun] = {}
         self._submitted = 0
-        self._unfinished: set[asyncio.Future[Solved]] = set()
+        self._unfinished: set[asyncio.Future[SearchResult]] = set()
         self._due: asyncio.Handle | None = None
         """A pump that is about to be made for what was submitted or answered."""
 
@@ -96,11 +96,6 @@ class Driver:
         """Number of requests in flight now: of the generator, of the verifier."""
         return self._scheduler.in_flight
 
-    @property
-    def saturation_point(self) -> int | None:
-        """Requests in flight beyond which the generator gained little; None if not observed."""
-        return self._scheduler.saturation_point
-
     def submit(
         self,
         problem: Problem,
@@ -119,7 +114,7 @@ class Driver:
         each result that the search receives.
         """
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Solved] = loop.create_future()
+        outcome: asyncio.Future[SearchResult] = loop.create_future()
         number = self._submitted
         self._submitted += 1
         submission = Submission(
@@ -137,14 +132,8 @@ class Driver:
     def stop(self, submission: Submission) -> None:
         """End a running search with its result so far; a queued one is left alone."""
         if submission.search is not None and not submission.done:
-            if result := self._stop_search(submission, submission.search):
-                self._solved(submission, submission.search, result)
+            self._end(submission, self._stopped(submission, submission.search))
             self._pump()
-
-    async def drain(self) -> None:
-        """Wait until every submission has ended: solved, failed or cancelled."""
-        while self._unfinished:
-            await asyncio.wait(self._unfinished)
 
     def _pump_soon(self) -> None:
         """Pump once for all that is submitted or answered together."""
@@ -180,7 +169,6 @@ class Driver:
                 return
             heapq.heappop(self._queued)
             if not submission.done:
-                self._scheduler.problem_started()
                 self._start(submission)
 
     def _start(self, submission: Submission) -> None:
@@ -188,10 +176,9 @@ class Driver:
             context = Context.of(self._models, submission.problem)
             submission.search = submission.new_search()
             trust = self._trust[type(submission.search)]
-            run = SpeculativeRun(submission, context, submission.search, self._runtime, trust)
+            run = SpeculativeRun(submission, context, submission.search, self._parts, trust)
         except Exception as error:
-            self._scheduler.problem_ended(submission.number)
-            self._fail(submission, error)
+            self._end(submission, error)
             return
         self._running[submission.number] = run
         self._advance(run, run.start)
@@ -204,20 +191,19 @@ class Driver:
     def _send(self, job: Job) -> None:
         run = self._running[job.problem]
         if job.kind is Kind.SPECULATIVE:
-            run.speculator.sent(job)
+            run.sent(job)
         self._dispatcher.send(run, job)
 
     def _give_up(self, job: Job) -> None:
         """Cancel speculation whose slot is wanted for main or eager work."""
-        self._running[job.problem].speculator.give_up(job)
+        self._running[job.problem].give_up(job)
         self._dispatcher.cancel(job, "slot")
 
-    def _on_end(self, job: Job, answer: Answer | Exception) -> None:
+    def _on_end(self, job: Job, answer: JobAnswer | Exception) -> None:
         """A request is over: tell its search, or end it if the request failed."""
         run = self._running[job.problem]
         if isinstance(answer, Exception):
-            self._close(job.problem)
-            self._fail(run.submission, answer)
+            self._end(run.submission, answer)
         else:
             self._advance(run, partial(run.take_in, job, answer))
         self._pump_soon()
@@ -228,27 +214,28 @@ class Driver:
             step()
             result = run.search.result()
         except Exception as error:  # of a strategy or a callback that the user has written
-            self._close(run.number)
-            self._fail(run.submission, error)
+            self._end(run.submission, error)
             return
         if result:
-            self._close(run.number)
-            self._solved(run.submission, run.search, result)
+            self._end(run.submission, result)
 
-    def _stop_search(self, submission: Submission, search: Search) -> SearchResult | None:
-        """End a search now; returns its results so far, or None if that fails, which is then its
-        outcome.
-        """
+    def _stopped(self, submission: Submission, search: Search) -> SearchResult | Exception:
+        """End a search now; its results so far, or the error that this was."""
         self._close(submission.number)
         try:
             return replace(search.stop(), limit="deadline")
         except Exception as error:  # of a strategy that the user has written
-            self._fail(submission, error)
-            return None
+            return error
 
-    def _solved(self, submission: Submission, search: Search, result: SearchResult) -> None:
-        if not submission.done:
-            submission.outcome.set_result(Solved(submission.problem, search, result))
+    def _end(self, submission: Submission, end: SearchResult | Exception) -> None:
+        """A problem has come to its end."""
+        self._close(submission.number)
+        if submission.done:
+            return
+        if isinstance(end, Exception):
+            submission.outcome.set_exception(end)
+        else:
+            submission.outcome.set_result(end)
 
     def _close(self, number: int) -> None:
         """A problem runs no more: cancel and forget what it still wanted."""
@@ -256,25 +243,20 @@ class Driver:
             self._scheduler.problem_ended(number)
             self._dispatcher.cancel_all(number)
 
-    def _fail(self, submission: Submission, error: Exception) -> None:
-        if not submission.done:
-            submission.outcome.set_exception(error)
-
     def _expire(self, submission: Submission, deadline_s: float) -> None:
-        search = submission.search
-        if search and (result := self._stop_search(submission, search)) and result.completions:
-            self._solved(submission, search, result)
-        self._pump()
-        self._fail(
-            submission,
-            DeadlineExceeded(
-                f"Problem {submission.problem.id} was not solved within {deadline_s:g} s.",
-                hint="Give it more time, or a smaller n.",
-            ),
+        end: SearchResult | Exception = DeadlineExceeded(
+            f"Problem {submission.problem.id} was not solved within {deadline_s:g} s.",
+            hint="Give it more time, or a smaller n.",
         )
+        if submission.search:
+            stopped = self._stopped(submission, submission.search)
+            if isinstance(stopped, Exception) or stopped.completions:
+                end = stopped
+        self._end(submission, end)
+        self._pump()
 
     def _finish(
-        self, number: int, timer: asyncio.TimerHandle | None, outcome: asyncio.Future[Solved]
+        self, number: int, timer: asyncio.TimerHandle | None, outcome: asyncio.Future[SearchResult]
     ) -> None:
         """A submission has its outcome: a result, an error, or its caller has cancelled it."""
         if timer:
@@ -290,8 +272,7 @@ class Driver:
         """A search that wants nothing and is not done would wait for ever."""
         if self._scheduler.in_flight == (0, 0) and self._scheduler.pending == (0, 0):
             for run in list(self._running.values()):
-                self._close(run.number)
-                self._fail(
+                self._end(
                     run.submission,
                     SearchError(
                         f"The search of problem {run.problem_id} "

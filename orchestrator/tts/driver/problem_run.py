@@ -6,9 +6,13 @@
                             ├─ equal to a pending one ─► waits for that answer
                             └─ else ────────────────► job ─► scheduler
 
-Token ids come from the problem's context, and shared scores from its cache. The scheduler says when
-a job goes, the dispatcher sends it, and the driver hands its answer to `take_in`. What speculation
-adds is in `speculation`.
+Token ids come from the problem's context. The verifier scores each distinct chain once: the key of
+a score is what it alone depends on, the dialogue's token ids, so identical siblings share one. A
+score is locked at its first write. The scheduler says when a job goes, the dispatcher sends it, and
+the driver hands its answer to `take_in`.
+
+Two differences stand beside it: `PrefixGate` holds requests back until the prefix that they share
+is in an engine's cache, and `speculation` adds what is sent before the search asks for it.
 """
 
 from __future__ import annotations
@@ -35,15 +39,14 @@ from tts.search import (
     Work,
 )
 
-from .records import Answer, CancelReason, SharedScore, Started, TakeRecord
-from .score_cache import ScoreCache
+from .records import CancelReason, JobAnswer, SharedScore, Started, TakeRecord
 
 FULL = (Thought((), "", Stop.LENGTH),)
 """The answer to a prompt that fills the engine's context."""
 
 
 @dataclass(frozen=True)
-class Runtime:
+class DriverParts:
     """The objects that all problems of a driver share."""
 
     scheduler: Scheduler
@@ -52,16 +55,7 @@ class Runtime:
     cancel: Callable[[Job, CancelReason], None]
     """Cancel a job that was sent, for this reason."""
     prefetch: bool
-    """Whether prompts are sent ahead of the siblings that begin with them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A finished search; its result names the limit that ended it, if any."""
-
-    problem: Problem
-    search: Search
-    result: SearchResult
+    """Whether what several requests begin with is sent ahead of them (`PrefixGate`)."""
 
 
 @dataclass(eq=False)
@@ -79,11 +73,11 @@ class Submission:
     priority: int
     resumed: ResumedWork
     on_result: Callable[[Generated | Scored], None] | None
-    outcome: asyncio.Future[Solved]
+    outcome: asyncio.Future[SearchResult]
     search: Search | None = field(default=None, init=False)
     """The search; None until the problem is started."""
 
-    def __await__(self) -> Generator[Any, None, Solved]:
+    def __await__(self) -> Generator[Any, None, SearchResult]:
         return self.outcome.__await__()
 
     @property
@@ -96,11 +90,54 @@ class Submission:
         self.outcome.cancel()
 
 
+@dataclass(slots=True)
+class _Pending:
+    """A score that is asked for and not answered, and the nodes that wait for it."""
+
+    job: Job
+    nodes: list[NodePath]
+
+
+class PrefixGate:
+    """Lets one job of an engine go alone, because it fills the prefix cache for those behind it.
+
+    In simulation (two H100, a 1B generator, an 8B verifier) 32 problems at a time take 8% less time
+    with it, those of one GPU with 8 at a time 5% less; one problem at a time takes 1% more.
+    """
+
+    def __init__(self) -> None:
+        self._leader: Job | None = None
+        self._followers: list[Job] = []
+
+    def admit(self, job: Job, *, leads: bool) -> bool:
+        """Whether a job may go now; `leads`: what it begins with is not in the cache yet."""
+        if self._leader:
+            self._followers.append(job)
+            return False
+        if leads:
+            self._leader = job
+        return True
+
+    def withhold(self, job: Job) -> bool:
+        """Forget a job that waits for the leader; False if it does not: it may have been sent."""
+        if job not in self._followers:
+            return False
+        self._followers.remove(job)
+        return True
+
+    def follow(self, job: Job) -> list[Job]:
+        """A job was answered or dropped; the jobs to admit now, if it was the leader."""
+        if job is not self._leader:
+            return []
+        followers, self._leader, self._followers = self._followers, None, []
+        return followers
+
+
 class ProblemRun:
     """A started problem."""
 
     def __init__(
-        self, submission: Submission, context: Context, search: Search, runtime: Runtime
+        self, submission: Submission, context: Context, search: Search, parts: DriverParts
     ) -> None:
         self.submission = submission
         self.number = submission.number
@@ -108,13 +145,14 @@ class ProblemRun:
         self.search = search
         self._known = dict(submission.resumed.thoughts)
         """Thoughts that the search may ask for and that need no request."""
-        self._priority = submission.priority
         self._resumed = submission.resumed
-        self._on_result = submission.on_result
-        self._runtime = runtime
-        self._scores = ScoreCache(leader_first=runtime.prefetch)
-        self._first_asks: list[Work] = []
-        """The first work, while it waits for the problem's prompt to be prefetched."""
+        self._parts = parts
+        self._scores: dict[bytes, float] = {}
+        """The locked scores by key."""
+        self._pending: dict[bytes, _Pending] = {}
+        """The scores that have been asked for, by key."""
+        self._gates = {True: PrefixGate(), False: PrefixGate()}
+        """Of the generator (True) and of the verifier."""
 
     @property
     def problem_id(self) -> str:
@@ -123,22 +161,19 @@ class ProblemRun:
 
     def start(self) -> None:
         """Ask the search for its first work."""
-        runtime = self._runtime
-        runtime.record(Started(runtime.clock(), self.context.problem))
+        parts = self._parts
+        parts.record(Started(parts.clock(), self.context.problem))
         asks = self.search.ask()
-        runtime.scheduler.problem_asked(self.number, asks)
-        if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
-            self._first_asks = asks
+        parts.scheduler.problem_started(self.number, asks)
+        if parts.prefetch and not self._resumed.thoughts and len(asks) > 1:
             self._add(Prefetch(len(asks)), len(self.context.generator_ids(())), Kind.EAGER)
-        else:
-            self._advance(asks, Kind.EAGER)
+        self._advance(asks, Kind.EAGER)
 
-    def take_in(self, job: Job, answer: Answer) -> None:
+    def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Give a job's answer to the search."""
         work = job.work
         if isinstance(work, Prefetch):
-            asks, self._first_asks = self._first_asks, []
-            self._advance(asks, Kind.EAGER)
+            self._release(job)
             return
         if isinstance(work, Expand):
             assert isinstance(answer, tuple)
@@ -158,11 +193,11 @@ class ProblemRun:
                 else:
                     self._ask_score(work, kind)
             asks = self.search.ask()
-        for node in self.search.unwanted():
-            self._drop_score(node)
-        for node in self.search.needed():
-            if job := self._scores.job(self.context.score_key(node)):
-                self._runtime.scheduler.needed(job)
+        for node, needed in self.search.needs().items():
+            if not needed:
+                self._drop_score(node)
+            elif pending := self._pending.get(self.context.score_key(node)):
+                self._parts.scheduler.needed(pending.job)
 
     def _ask_expand(self, work: Expand, kind: Kind) -> None:
         node = work.node
@@ -174,49 +209,67 @@ class ProblemRun:
             self._add(work, len(self.context.generator_ids(node[:-1])), kind)
 
     def _ask_score(self, work: Score, kind: Kind) -> None:
-        node, cache = work.node, self._scores
+        node = work.node
         if work.own_turn:
             self.context.give_own_turn(node)
         key = self.context.score_key(node)
-        score = cache.get(key)
+        score = self._scores.get(key)
         if score is None:
             score = self._resumed.scores.get(node)
         if score is None and not self.context.can_be_scored(node):
             score = 0.0  # ranks below every chain that can be
         if score is not None:
-            self._tell_scored(node, cache.lock(key, score))
-        elif not cache.join(key, node):
-            tokens = self.context.score_tokens(node)
-            job = Job(self.number, work, tokens, kind, self._priority)
-            self._add_all(cache.ask(key, node, job))
+            self._tell_scored(node, self._scores.setdefault(key, score))
+        elif pending := self._pending.get(key):
+            pending.nodes.append(node)
+        else:
+            job = self._job(work, self.context.score_tokens(node), kind)
+            self._pending[key] = _Pending(job, [node])
+            self._admit(job)
 
     def _drop_score(self, node: NodePath) -> None:
-        """A score is no longer wanted; drop or cancel its job if no other search waits for it."""
-        job = self._scores.leave(self.context.score_key(node), node)
-        if job is None:
+        """A score is no longer wanted; drop or cancel its job if no other node waits for it."""
+        key = self.context.score_key(node)
+        pending = self._pending.get(key)
+        if pending is None or node not in pending.nodes:
             return
-        if not self._scores.withhold(job) and not self._runtime.scheduler.drop(job):
-            self._runtime.cancel(job, "pruned")
+        pending.nodes.remove(node)
+        if pending.nodes:
+            return
+        del self._pending[key]
+        job = pending.job
+        if not self._gates[False].withhold(job) and not self._parts.scheduler.drop(job):
+            self._parts.cancel(job, "pruned")
         self._release(job)
 
     def _share_score(self, node: NodePath, score: float) -> None:
         """Lock a fresh score and give it to every node that waits for it."""
-        for waiting in self._scores.answer(self.context.score_key(node), score):
+        key = self.context.score_key(node)
+        self._scores[key] = score
+        for waiting in self._pending.pop(key).nodes:
             if waiting == node:
                 self._tell(Scored(node, score))
             else:
                 self._tell_scored(waiting, score)
 
-    def _release(self, job: Job) -> None:
-        """If this was the leader, the scores that begin with its prefix may go."""
-        self._add_all(self._scores.follow(job))
+    def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: Kind) -> Job:
+        return Job(self.number, work, tokens, kind, self.submission.priority)
 
     def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
-        self._runtime.scheduler.add(Job(self.number, work, tokens, kind, self._priority))
+        self._admit(self._job(work, tokens, kind))
 
-    def _add_all(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            self._runtime.scheduler.add(job)
+    def _admit(self, job: Job) -> None:
+        """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""
+        if self._parts.prefetch:
+            leads = isinstance(job.work, Prefetch) if job.generates else not self._scores
+            if not self._gates[job.generates].admit(job, leads=leads):
+                return
+        self._parts.scheduler.add(job)
+
+    def _release(self, job: Job) -> None:
+        """If this was the leader, those that begin with its prefix may go."""
+        for follower in self._gates[job.generates].follow(job):
+            self._admit(follower)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node
@@ -228,11 +281,11 @@ class ProblemRun:
     def _tell_scored(self, node: NodePath, score: float) -> None:
         """Tell a score that took no request of its own."""
         if node not in self._resumed.scores:
-            now = self._runtime.clock()
-            self._runtime.record(SharedScore(now, self.problem_id, node, score))
+            now = self._parts.clock()
+            self._parts.record(SharedScore(now, self.problem_id, node, score))
         self._tell(Scored(node, score))
 
     def _tell(self, result: Generated | Scored) -> None:
         self.search.tell(result)
-        if self._on_result:
-            self._on_result(result)
+        if self.submission.on_result:
+            self.submission.on_result(result)

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tts.build.spec import Role
 from tts.problem import Problem
 from tts.scheduling import Kind, Prefetch
 from tts.search import Expand, NodePath, Score, Thought
 
-Answer = tuple[Thought, ...] | float | None
+JobAnswer = tuple[Thought, ...] | float | None
 """The result of a request: thoughts, a score, or nothing for a prefetch."""
 
-Engine = Literal["generator", "verifier"]
-ENGINES: tuple[Engine, Engine] = ("generator", "verifier")
+ENGINES: tuple[Role, Role] = ("generator", "verifier")
 
 CancelReason = Literal["ended", "pruned", "slot"]
 """Its search has ended or wants it no longer, or its slot was needed for work that is certain."""
@@ -32,7 +32,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EndedRequest:
     """A request that an engine was sent has been answered or cancelled."""
 
     problem: str
@@ -44,7 +44,7 @@ class Request:
     """Requests on the generator and the verifier when it was sent, itself included."""
     sent: float
     done: float
-    answer: Answer = None
+    answer: JobAnswer = None
     tokens: int = 0
     """Generated tokens."""
     cancelled: CancelReason | None = None
@@ -61,7 +61,7 @@ class SharedScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedGuess:
     """A search asked for an expansion that had been sent ahead."""
 
     at: float
@@ -70,15 +70,15 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleEngine:
     """Nothing was in flight on an engine."""
 
-    engine: Engine
+    engine: Role
     since: float
     until: float
     why: str
 
 
-Record = Started | Request | SharedScore | Used | Idle
+Record = Started | EndedRequest | SharedScore | UsedGuess | IdleEngine
 TakeRecord = Callable[[Record], None]
 """Takes each record as it comes; it must not raise."""

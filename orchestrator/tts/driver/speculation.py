@@ -12,23 +12,16 @@ request is discarded and, if needed later, generated from the start.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import tee
 
 from tts.prompting import Context
 from tts.scheduling import Job, Kind
-from tts.search import (
-    Expand,
-    Generated,
-    Guess,
-    NodePath,
-    Scored,
-    Search,
-    Thought,
-    Work,
-)
+from tts.search import Expand, Generated, Guess, NodePath, Scored, Search, Work
 
-from .problem_run import ProblemRun, Runtime, Submission
-from .records import Answer, Used
+from .problem_run import DriverParts, ProblemRun, Submission
+from .records import JobAnswer, UsedGuess
 
 
 class Trust:
@@ -52,111 +45,14 @@ class Trust:
         self._asked_for += hit
 
 
-class Foreseen:
-    """What a search foresees, looked at again and again as long as it stays the same.
+@dataclass(slots=True)
+class _SentAhead:
+    """An expansion that was sent ahead."""
 
-    A driver asks all its problems after every event, which has changed one of them.
-    """
-
-    def __init__(self, guesses: Iterator[Guess]) -> None:
-        self._rest = guesses
-        self._seen: list[Guess] = []
-
-    def __iter__(self) -> Iterator[Guess]:
-        yield from self._seen
-        for guess in self._rest:
-            self._seen.append(guess)
-            yield guess
-
-
-class Speculator:
-    """The expansions sent ahead for one problem, and how many of them were used."""
-
-    def __init__(self, known: dict[NodePath, tuple[Thought, ...]], trust: Trust) -> None:
-        """`known`: thoughts that the search may ask for, to which answered guesses are added.
-
-        `trust` is shared by all problems with the same kind of search.
-        """
-        self.known = known
-        self._answered: dict[NodePath, None] = {}
-        """The known nodes that were sent ahead, in the order of their answers."""
-        self._in_flight: dict[NodePath, Job] = {}
-        self._chances: dict[NodePath, float] = {}
-        """By node that is in flight or answered: the chance that the search gave it."""
-        self._trust = trust
-        self._foreseen: Foreseen | None = None
-
-    @property
-    def trust(self) -> float:
-        """The factor by which a chance that the search gives is multiplied."""
-        return self._trust.factor
-
-    def guesses(self, search: Search) -> Iterator[Guess]:
-        """Expansions that could be sent ahead now, best first."""
-        if self._foreseen is None:
-            self._foreseen = Foreseen(search.foresee(self.known))
-        for guess in self._foreseen:
-            if guess.work.node not in self._in_flight:
-                yield guess
-
-    def changed(self) -> None:
-        """The search was told something, or more is known: it may foresee other work now."""
-        self._foreseen = None
-
-    def sent(self, job: Job) -> None:
-        """A guess is in flight; its chance is the search's, times `trust`."""
-        self._in_flight[job.work.node] = job
-        self._chances[job.work.node] = job.chance / self.trust
-
-    def keep(self, job: Job, thoughts: tuple[Thought, ...]) -> None:
-        """A guess was answered before its search asked for it."""
-        del self._in_flight[job.work.node]
-        self._answered[job.work.node] = None
-        self.known[job.work.node] = thoughts
-        self.changed()
-
-    def give_up(self, job: Job) -> None:
-        """A guess in flight was cancelled for its slot."""
-        del self._in_flight[job.work.node], self._chances[job.work.node]
-
-    def use_answer(self, node: NodePath) -> bool:
-        """The search asks for a node; returns whether a guess for it was answered."""
-        if node not in self._answered:
-            return False
-        self._forget_answer(node)
-        self._count(node, hit=True)
-        return True
-
-    def use_request(self, node: NodePath) -> Job | None:
-        """The search asks for a node; returns the guess in flight for it, now main work."""
-        job = self._in_flight.pop(node, None)
-        if job:
-            self._count(node, hit=True)
-        return job
-
-    def drop_lost(self, expandable: Container[NodePath]) -> list[Job]:
-        """Forget guesses below nodes that can no longer be expanded; returns the jobs to cancel."""
-        jobs: list[Job] = []
-        for node in (*self._in_flight, *self._answered):
-            if not any(node[:depth] in expandable for depth in range(1, len(node))):
-                self._count(node, hit=False)
-                if node in self._answered:
-                    self._forget_answer(node)
-                else:
-                    jobs.append(self._in_flight.pop(node))
-        return jobs
-
-    @property
-    def idle(self) -> bool:
-        """Whether the search has asked for everything that was sent ahead."""
-        return not (self._in_flight or self._answered)
-
-    def _forget_answer(self, node: NodePath) -> None:
-        del self._answered[node], self.known[node]
-
-    def _count(self, node: NodePath, *, hit: bool) -> None:
-        """A guess was asked for, or never will be."""
-        self._trust.add(self._chances.pop(node), hit=hit)
+    job: Job
+    chance: float
+    """The chance that the search gave it."""
+    answered: bool = False
 
 
 class SpeculativeRun(ProblemRun):
@@ -167,17 +63,26 @@ class SpeculativeRun(ProblemRun):
         submission: Submission,
         context: Context,
         search: Search,
-        runtime: Runtime,
+        parts: DriverParts,
         trust: Trust,
     ) -> None:
-        super().__init__(submission, context, search, runtime)
-        self.speculator = Speculator(self._known, trust)
+        """`trust` is shared by all problems with the same kind of search."""
+        super().__init__(submission, context, search, parts)
+        self._trust = trust
+        self._ahead: dict[NodePath, _SentAhead] = {}
+        """What was sent ahead and has not been asked for; the answers are in `_known`, too."""
+        self._foreseen: Iterator[Guess] | None = None
+        """What the search foresees, from the best on, as long as nothing changes."""
 
     def guesses(self) -> Iterator[Job]:
         """Expansions that may be sent ahead now, best first, as speculative jobs."""
-        trust = self.speculator.trust
-        for guess in self.speculator.guesses(self.search):
+        # a driver asks all its problems after every event, which has changed one of them
+        foreseen = self.search.foresee(self._known) if self._foreseen is None else self._foreseen
+        self._foreseen, guesses = tee(foreseen)
+        for guess in guesses:
             parent = guess.work.node[:-1]
+            if guess.work.node in self._ahead:
+                continue
             self._learn(parent)
             if self.context.room(parent) > 0:
                 yield Job(
@@ -185,39 +90,60 @@ class SpeculativeRun(ProblemRun):
                     guess.work,
                     len(self.context.generator_ids(parent)),
                     Kind.SPECULATIVE,
-                    self._priority,
+                    self.submission.priority,
                     guess.level,
-                    trust * guess.chance,
+                    self._trust.factor * guess.chance,
                 )
 
-    def take_in(self, job: Job, answer: Answer) -> None:
+    def sent(self, job: Job) -> None:
+        """A guess is in flight."""
+        self._ahead[job.work.node] = _SentAhead(job, job.chance / self._trust.factor)
+
+    def give_up(self, job: Job) -> None:
+        """A guess in flight was cancelled for its slot."""
+        del self._ahead[job.work.node]
+
+    def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Keep the answer to a guess until the search asks for it."""
         if job.kind is Kind.SPECULATIVE:
             assert isinstance(answer, tuple)
-            self.speculator.keep(job, answer)
+            self._ahead[job.work.node].answered = True
+            self._known[job.work.node] = answer
+            self._foreseen = None
         else:
             super().take_in(job, answer)
 
     def _advance(self, asks: list[Work], kind: Kind) -> None:
         super()._advance(asks, kind)
-        if not self.speculator.idle and not self.search.done:
-            for job in self.speculator.drop_lost(self.search.expandable()):
-                self._runtime.cancel(job, "pruned")
+        if self._ahead and not self.search.done:
+            self._drop_lost()
+
+    def _drop_lost(self) -> None:
+        """Forget guesses below nodes that can no longer be expanded."""
+        expandable = self.search.expandable()
+        for node, ahead in list(self._ahead.items()):
+            if any(node[:depth] in expandable for depth in range(1, len(node))):
+                continue
+            self._count(node, hit=False)
+            if ahead.answered:
+                del self._known[node]
+            else:
+                self._parts.cancel(ahead.job, "pruned")
 
     def _ask_expand(self, work: Expand, kind: Kind) -> None:
-        node, speculator = work.node, self.speculator
-        thoughts = self._known.get(node)
-        if thoughts and speculator.use_answer(node):
-            self._record_used(node)
-            self._tell_generated(node, thoughts)
-        elif sent_ahead := speculator.use_request(node):
-            self._runtime.scheduler.promote(sent_ahead)
-            self._record_used(node)
-        else:
+        node = work.node
+        if node not in self._ahead:
             super()._ask_expand(work, kind)
+            return
+        ahead = self._count(node, hit=True)
+        self._parts.record(UsedGuess(self._parts.clock(), self.problem_id, node))
+        if ahead.answered:
+            self._tell_generated(node, self._known.pop(node))
+        else:
+            self._parts.scheduler.promote(ahead.job)
 
     def _tell(self, result: Generated | Scored) -> None:
-        self.speculator.changed()
+        self._foreseen = None
         super()._tell(result)
 
     def _learn(self, node: NodePath) -> None:
@@ -226,5 +152,8 @@ class SpeculativeRun(ProblemRun):
             self._learn(node[:-1])
             self.context.add(node, self._known[node][0])
 
-    def _record_used(self, node: NodePath) -> None:
-        self._runtime.record(Used(self._runtime.clock(), self.problem_id, node))
+    def _count(self, node: NodePath, *, hit: bool) -> _SentAhead:
+        """A guess was asked for, or never will be."""
+        ahead = self._ahead.pop(node)
+        self._trust.add(ahead.chance, hit=hit)
+        return ahead

@@ -204,13 +204,7 @@ class Resources(Event, frozen=True, kw_only=True, tag="resources"):
 
 
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
-    """The run is complete.
-
-    `saturation_point`: requests in flight beyond which the generator gained little; None where the
-    run has not shown it.
-    """
-
-    saturation_point: LoggedCount | None = None
+    """The run is complete."""
 
 
 AnyEvent = (

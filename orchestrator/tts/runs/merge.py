@@ -48,7 +48,6 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     limits = [first.limits for first in firsts if first.limits]
     first = min(firsts, key=lambda session: session.began)
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
-    saturation: list[int] = []
     used: dict[str, Resources] = {}
     last = 0.0
     chain = ChecksumChain()
@@ -66,14 +65,12 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
             for source, event in heapq.merge(*streams, key=lambda found: found[1].t):
                 last = max(last, event.t)
                 if isinstance(event, Finished):
-                    saturation += [event.saturation_point] if event.saturation_point else []
                     continue
                 if isinstance(event, Resources):
                     used[source] = event
                     event = _summed(event, used)
                 file.write(chain.seal(encode(event)))
-            finished = Finished(t=last, saturation_point=saturation[0] if saturation else None)
-            file.write(chain.seal(encode(finished)))
+            file.write(chain.seal(encode(Finished(t=last))))
 
 
 def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str, Event]]:

@@ -6,7 +6,7 @@
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
 | open_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
-| load_curve | throughput over load, its saturation point, the cost of one more request |
+| load_curve | how long an engine takes over its load, and what one more request costs |
 """
 
 from .queue import Job, Kind, Prefetch

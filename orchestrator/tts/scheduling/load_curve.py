@@ -1,19 +1,12 @@
-"""The saturation point of an engine: the load beyond which throughput gains little.
+"""What load costs an engine, learnt from finished requests. Pure: no clock, no IO.
 
-It is the smallest load in flight that reaches a share of the best throughput, once a load at least
-twice as large has been seen: until then the effect of more load is unknown. Between two loads the
-time per unit of work is taken to be linear in 1/load, which is exact for an engine whose steps take
-t0 + t1 * load. Pure: no clock, no IO.
+A step of the engine is taken to take t0 + t1 * load, so the time per unit of work is linear in the
+load: the share of the engine's limit that a load reaches, and the seconds that a request takes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-SHARE = 0.9
-ROOM = 2.0
-"""How many times the saturation point the largest measured load must be, at least."""
 
 SPREAD = 1.5
 """How many times the smallest load the largest must be, at least, to tell what load costs."""
@@ -24,41 +17,14 @@ _ENOUGH = 8  # samples until a bucket counts
 _FORGET = 4096  # samples in all after which a bucket that saw none of them no longer counts
 
 
-def find_saturation_point(
-    points: Sequence[tuple[float, float]], share: float = SHARE
-) -> float | None:
-    """The saturation point of (load, throughput) points, all positive, in the order of their load.
-
-    None if they do not show one.
-
-    Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
-    the share saturates there.
-    """
-    if not points:
-        return None
-    enough = share * max(throughput for _, throughput in points)
-    place = next(place for place, point in enumerate(points) if point[1] >= enough)
-    load, throughput = points[place]
-    if points[-1][0] < ROOM * load:
-        return None
-    if place == 0:
-        return load
-    load_before, throughput_before = points[place - 1]
-    slow, fast = 1 / throughput_before, 1 / throughput
-    part = (1 / enough - fast) / (slow - fast)
-    return 1 / (1 / load + part * (1 / load_before - 1 / load))
-
-
 class LoadCurve:
-    """An engine's throughput over load, learnt from finished requests, in constant memory.
+    """An engine's time per unit of work over load, in constant memory.
 
-    By Little's law, L requests in flight that each take s seconds for w tokens give a throughput of
-    L * w / s. Loads are kept by powers of two, as moving averages, so that the curve follows an
-    engine whose work changes; a load that no longer occurs is forgotten.
+    Loads are kept by powers of two, as moving averages, so that the curve follows an engine whose
+    work changes; a load that no longer occurs is forgotten.
     """
 
-    def __init__(self, share: float = SHARE) -> None:
-        self._share = share
+    def __init__(self) -> None:
         self._seen = 0
         self._buckets: list[_Bucket | None] = [None] * _BUCKETS
 
@@ -67,8 +33,7 @@ class LoadCurve:
 
         `load` is what was in flight, itself included, on average while it ran; in requests or
         tokens. The first request of a burst is sent to an empty engine, yet shares it with all the
-        others: the load when it was sent would make small loads look slow, and the saturation point
-        too large.
+        others: the load when it was sent would make small loads look slow.
         """
         if load < 1 or work <= 0 or seconds <= 0:
             return
@@ -78,17 +43,6 @@ class LoadCurve:
         if bucket is None or self._seen - bucket.last > _FORGET:
             bucket = self._buckets[place] = _Bucket()
         bucket.add(load, work, seconds, self._seen)
-
-    def saturation_point(self) -> int | None:
-        """The load that reaches the curve's share of the best throughput.
-
-        None until enough loads have been observed.
-        """
-        points = [
-            (bucket.load, bucket.load * bucket.work / bucket.seconds) for bucket in self._counting()
-        ]
-        found = find_saturation_point(points, self._share)
-        return None if found is None else math.ceil(found)
 
     def share(self, load: float) -> float | None:
         """The throughput at this load as a share of the engine's limit, in [0, 1].

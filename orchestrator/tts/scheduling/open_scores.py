@@ -13,11 +13,9 @@ step of the verifier stops the generator, and whether emptier steps pay differs 
 
 from __future__ import annotations
 
-import heapq
 import math
+from bisect import insort
 from dataclasses import dataclass, field
-
-from tts.search import NodePath
 
 from .queue import Job
 
@@ -35,11 +33,12 @@ class _Share:
     """One problem's scores."""
 
     problem: int
-    used: int = 0
-    """Tokens of the jobs that were let go and have not ended."""
-    held: list[tuple[NodePath, int, Job]] = field(default_factory=list)
-    """A heap by path."""
+    held: list[Job] = field(default_factory=list)
+    """Those held back, by path."""
     held_tokens: int = 0
+    let_go: set[Job] = field(default_factory=set)
+    """Those that were let go and have not ended."""
+    used: int = 0
     """Tokens of these."""
 
 
@@ -54,11 +53,8 @@ class OpenScores:
         self._tokens = math.inf if step_tokens is None else STEPS * step_tokens
         self._crowd = math.inf if step_tokens is None or shared else CROWD * step_tokens
         self._shares: dict[int, _Share] = {}
-        self._let_go: set[Job] = set()
-        """The jobs that count in `used`."""
         self._needed: dict[Job, None] = {}
         """The jobs held back that are needed, the first to be so first."""
-        self._count = 0
         self.held = 0
         """Jobs held back."""
 
@@ -67,15 +63,14 @@ class OpenScores:
         return sum(
             self._waiting(share)
             for share in self._shares.values()
-            if share.held and share.held[0][-1].priority >= priority
+            if share.held and share.held[0].priority >= priority
         )
 
     def add(self, job: Job) -> None:
         """Hold a job back until it is released."""
         share = self._shares.setdefault(job.problem, _Share(job.problem))
-        heapq.heappush(share.held, (job.work.node, self._count, job))
+        insort(share.held, job, key=lambda each: each.work.node)
         share.held_tokens += job.tokens
-        self._count += 1
         self.held += 1
         if job.needed:
             self._needed[job] = None
@@ -84,7 +79,7 @@ class OpenScores:
         """A score that might not have been needed is; it may be asked for later."""
         job.needed = True
         share = self._shares.get(job.problem)
-        if share and any(entry[-1] is job for entry in share.held):
+        if share and job in share.held:
             self._needed[job] = None
 
     def release(self, load: int) -> list[Job]:
@@ -95,26 +90,24 @@ class OpenScores:
         """
         jobs: list[Job] = []
         while self.held and load < self._crowd and (share := self._turn()):
-            job = heapq.heappop(share.held)[-1]
-            self.held -= 1
-            share.held_tokens -= job.tokens
+            job = share.held[0]
+            share.let_go.add(job)
             share.used += job.tokens
-            self._needed.pop(job, None)
-            self._let_go.add(job)
+            self.drop_job(job)
             load += job.tokens
             jobs.append(job)
         if self._needed and load >= self._crowd:
-            needed, self._needed = self._needed, {}
+            needed = list(self._needed)
             for job in needed:
-                self._forget(self._shares[job.problem], job)
+                self.drop_job(job)
             jobs += needed
         return jobs
 
     def ended(self, job: Job) -> None:
         """A released job has ended or was dropped."""
-        if job in self._let_go:
-            self._let_go.remove(job)
-            share = self._shares[job.problem]
+        share = self._shares.get(job.problem)
+        if share and job in share.let_go:
+            share.let_go.remove(job)
             share.used -= job.tokens
             self._tidy(share)
 
@@ -122,14 +115,20 @@ class OpenScores:
         """Forget one problem."""
         if share := self._shares.pop(problem, None):
             self.held -= len(share.held)
-            for *_, job in share.held:
+            for job in share.held:
                 self._needed.pop(job, None)
-            self._let_go = {job for job in self._let_go if job.problem != problem}
 
     def drop_job(self, job: Job) -> bool:
-        """Forget one job; False if it is not held."""
+        """Hold one job back no longer; False if it is not held."""
         share = self._shares.get(job.problem)
-        return share is not None and self._forget(share, job)
+        if share is None or job not in share.held:
+            return False
+        share.held.remove(job)
+        share.held_tokens -= job.tokens
+        self.held -= 1
+        self._needed.pop(job, None)
+        self._tidy(share)
+        return True
 
     def _turn(self) -> _Share | None:
         """The problem whose turn it is, of those whose next job fits their share.
@@ -138,33 +137,20 @@ class OpenScores:
         """
         return min(
             (share for share in self._shares.values() if share.held and self._fits(share)),
-            key=lambda share: (-share.held[0][-1].priority, share.used, share.problem),
+            key=lambda share: (-share.held[0].priority, share.used, share.problem),
             default=None,
         )
 
     def _fits(self, share: _Share) -> bool:
-        return not share.used or share.used + share.held[0][-1].tokens <= self._tokens
+        return not share.used or share.used + share.held[0].tokens <= self._tokens
 
     def _waiting(self, share: _Share) -> int:
         """Tokens of the jobs that would go if the verifier were not crowded."""
         if not self._fits(share):
             return 0
-        return int(min(share.held_tokens, max(share.held[0][-1].tokens, self._tokens - share.used)))
-
-    def _forget(self, share: _Share, job: Job) -> bool:
-        """Hold a job back no longer; False if it is not held."""
-        kept = [entry for entry in share.held if entry[-1] is not job]
-        if len(kept) == len(share.held):
-            return False
-        heapq.heapify(kept)
-        share.held = kept
-        self.held -= 1
-        share.held_tokens -= job.tokens
-        self._needed.pop(job, None)
-        self._tidy(share)
-        return True
+        return int(min(share.held_tokens, max(share.held[0].tokens, self._tokens - share.used)))
 
     def _tidy(self, share: _Share) -> None:
         """Drop a share that holds nothing and has nothing in use."""
-        if not share.held and not share.used:
+        if not share.held and not share.let_go:
             self._shares.pop(share.problem, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -149,21 +150,12 @@ class Queue:
         else:
             self.used -= job.cost
 
-    def drop(self, problem: int) -> None:
-        """Forget the pending jobs of one problem."""
-        self._keep([entry for entry in self._heap if entry[-1].problem != problem])
-
-    def drop_job(self, job: Job) -> bool:
-        """Forget one pending job; False if it is not pending."""
-        kept = [entry for entry in self._heap if entry[-1] is not job]
+    def drop(self, unwanted: Callable[[Job], bool]) -> bool:
+        """Forget the pending jobs that are `unwanted`; False if none is."""
+        kept = [entry for entry in self._heap if not unwanted(entry[-1])]
         if len(kept) == len(self._heap):
             return False
-        self._keep(kept)
+        heapq.heapify(kept)
+        self._heap = kept
+        self.pending_cost = sum(entry[-1].cost for entry in kept)
         return True
-
-    def _keep(self, entries: list[tuple[int, int, int, int, Job]]) -> None:
-        if len(entries) == len(self._heap):
-            return
-        heapq.heapify(entries)
-        self._heap = entries
-        self.pending_cost = sum(entry[-1].cost for entry in entries)

@@ -52,9 +52,8 @@ class Scheduler:
             policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
             shared=policy.shared,
         )
-        self._running = 0
         self._widths: dict[int, int] = {}
-        self._width = 0
+        """The steps that the search of each running problem asked for at first."""
         self._speculative: set[Job] = set()
 
     @property
@@ -67,28 +66,26 @@ class Scheduler:
         """The backlog, jobs that wait to be sent: generator, verifier."""
         return self._generator.pending, self._verifier.pending + self._open.held
 
-    @property
-    def saturation_point(self) -> int | None:
-        """Requests in flight beyond which the generator gains little; None if not yet known."""
-        return self._generator.curve.saturation_point()
-
     def wants_problem(self, priority: int) -> bool:
         """Whether a queued problem of this priority should start now."""
         most = self._policy.problems
-        if most is not None and self._running >= most:
+        if most is not None and len(self._widths) >= most:
             return False
         self._verifier.held_cost = self._open.crowded_out(priority)
         return self._schedule.wants_problem(
             self._generator,
             self._verifier,
-            running=self._running,
-            width=self._width,
+            widths=self._widths.values(),
             priority=priority,
         )
 
-    def problem_started(self) -> None:
-        """A problem starts: its first work follows at once."""
-        self._running += 1
+    def problem_started(self, problem: int, first: Iterable[Work]) -> None:
+        """A problem has started, and its search asks for this first.
+
+        A search that works step by step will keep asking for about as many steps at once; one that
+        asks for whole chains asks for nothing more.
+        """
+        self._widths[problem] = sum(isinstance(work, Expand) and not work.whole for work in first)
 
     def take(self) -> list[Job]:
         """Jobs to send now; they are charged to their budgets until they have `ended`."""
@@ -143,7 +140,7 @@ class Scheduler:
         """Forget a job that has not been sent; False if it has been."""
         if self._open.drop_job(job):
             return True
-        if not self._queue(job).drop_job(job):
+        if not self._queue(job).drop(lambda each: each is job):
             return False
         self._open.ended(job)
         self._release()
@@ -161,32 +158,17 @@ class Scheduler:
         job.kind = Kind.MAIN
         self._generator.started(job)
 
-    def problem_asked(self, problem: int, first: Iterable[Work]) -> None:
-        """A problem has started, and its search asks for this first.
-
-        A search that works step by step will keep asking for about as many steps at once; one that
-        asks for whole chains asks for nothing more.
-        """
-        width = sum(isinstance(work, Expand) and not work.whole for work in first)
-        self._widths[problem] = width
-        self._width += width
-
     def problem_ended(self, problem: int) -> None:
-        """A started problem has ended; its pending jobs are dropped."""
-        self._running -= 1
-        self._width -= self._widths.pop(problem, 0)
-        self._generator.drop(problem)
-        self._verifier.drop(problem)
+        """A problem has ended; its pending jobs are dropped."""
+        self._widths.pop(problem, None)
+        for queue in (self._generator, self._verifier):
+            queue.drop(lambda job: job.problem == problem)
         self._open.drop(problem)
         self._release()
 
-    def learn(self, load: float, tokens: int, seconds: float) -> None:
-        """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
-        self._generator.curve.add(load, tokens, seconds)
-
-    def learn_score(self, load: float, seconds: float) -> None:
-        """The verifier has answered a request; `load`: mean requests in flight."""
-        self._verifier.curve.add(load, 1, seconds)
+    def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
+        """An engine has answered a request with `tokens`; `load`: mean requests in flight."""
+        self._queue(job).curve.add(load, tokens if job.generates else 1, seconds)
 
     def pays(self, chance: float) -> bool:
         """Whether one more request pays, given the chance that it is of use.

@@ -7,6 +7,7 @@ before eager work, and eager before speculative work.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Literal, Protocol
 
 from .queue import Job, Queue
@@ -25,12 +26,12 @@ class Schedule(Protocol):
     """The state of one schedule. Only `take` changes it."""
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
+        self, generator: Queue, verifier: Queue, *, widths: Collection[int], priority: int
     ) -> bool:
         """Whether a queued problem should be started now.
 
-        `running` counts the problems that run, and `width` the steps that their searches asked for
-        at first; `priority` is that of the problem that would start.
+        `widths` has the number of steps that the search of each running problem asked for at first;
+        `priority` is that of the problem that would start.
         """
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
@@ -55,11 +56,11 @@ class Phased:
         self._scoring = False
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
+        self, generator: Queue, verifier: Queue, *, widths: Collection[int], priority: int
     ) -> bool:
         """See Schedule."""
         if not self._batched:
-            return running == 0
+            return not widths
         if generator.jobs or verifier.jobs or (self._scoring and not verifier.empty):
             return False  # in the middle of a phase
         batch = verifier if generator.empty else generator
@@ -87,7 +88,7 @@ class Alternating:
         self._scored_last = True
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
+        self, generator: Queue, verifier: Queue, *, widths: Collection[int], priority: int
     ) -> bool:
         """See Schedule."""
         if generator.jobs or verifier.jobs:
@@ -125,7 +126,7 @@ class Decoupled:
         self._shared = shared
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
+        self, generator: Queue, verifier: Queue, *, widths: Collection[int], priority: int
     ) -> bool:
         """See Schedule.
 
@@ -137,7 +138,7 @@ class Decoupled:
             generator.used < generator.budget
             and generator.outranked_by(priority)
             and (verifier.backlog < verifier.budget or verifier.outranked_by(priority))
-            and not (self._shared and width >= ENOUGH * generator.budget)
+            and not (self._shared and sum(widths) >= ENOUGH * generator.budget)
         )
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:

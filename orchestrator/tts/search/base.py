@@ -79,10 +79,10 @@ def check_width(n: int, beam_width: int) -> None:
         raise ValueError(f"n is {n}, which is not a multiple of beam_width ({beam_width})")
 
 
-Config = TypeVar("Config", bound=SearchConfig)
+AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
 
 
-class TreeSearch(Search, Generic[Config]):
+class TreeSearch(Search, Generic[AnyConfig]):
     """Base of the built-in strategies: collects what is asked, and builds the result.
 
     A strategy defines `tell`, which appends to `_asks` and finally calls `_end`.
@@ -90,7 +90,7 @@ class TreeSearch(Search, Generic[Config]):
 
     tree: Tree
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: AnyConfig) -> None:
         self.config = config
         self.tree = Tree()
         self._asks: list[Work] = []

@@ -23,9 +23,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .base import StepConfig, check_width
-from .candidates import Candidate, Pool, State
+from .candidates import Candidate, Pool
 from .protocol import Search
-from .pruning import PruningSearch, best_first
+from .pruning import PruningSearch
 from .thought import Fate, NodePath, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
@@ -96,39 +96,14 @@ class BeamSearch(PruningSearch[BeamSearchConfig]):
         last_kept = next(islice(self._eligible(active), self._kept - 1, None), None)
         return self._rank(last_kept) if last_kept else None
 
-    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
-        """Active candidates that cannot reach the cutoff; ended ones are completions.
-
-        The cutoff only gets better, so each candidate is looked at twice at most: when the cutoff
-        passes it, and when its own steps are complete.
-        """
-        cutoff = self._cutoff(pool) if self._can_outrank(pool) else None
-        if cutoff is None:
-            return []
-        if pool.within_reach is None:
-            pool.within_reach = sorted(pool.candidates, key=best_first)
-        passed = [latest]
-        while pool.within_reach and pool.within_reach[-1].best_rank > cutoff:
-            candidate = pool.within_reach.pop()
-            if candidate is not latest:
-                passed.append(candidate)
-        return [
-            candidate
-            for candidate in reversed(passed)
-            if candidate.state is State.SCORING
-            and candidate.active
-            and candidate.best_rank > cutoff
-        ]
-
-    def _may_be_outranked(self, candidate: Candidate) -> bool:
-        return candidate.active
-
-    def _can_outrank(self, pool: Pool) -> bool:
-        """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
-        if self._enough(pool.ended):
-            return True
+    def _pruned_below(self, pool: Pool, lowest: float) -> Rank | None:
+        """The cutoff, once it may be out of reach of any candidate."""
         ranked, last = pool.ranked_active, self._kept - 1
-        return len(ranked) > last and ranked[last].expected_score >= pool.min_upper_bound
+        reached = len(ranked) > last and ranked[last].expected_score >= lowest
+        return self._cutoff(pool) if reached or self._enough(pool.ended) else None
+
+    def _may_be_pruned(self, candidate: Candidate) -> bool:
+        return candidate.active  # ended ones are completions
 
     def _enough(self, ended: int = 0) -> bool:
         """Whether no beam is kept once `ended` more chains have ended."""

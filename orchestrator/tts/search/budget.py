@@ -55,8 +55,7 @@ class BudgetedSearch(Search):
         self._held: deque[Expand] = deque()
         """Expansions that were asked for and have not gone out, oldest first."""
         self._asks: list[Work] = []
-        self._unwanted: list[NodePath] = []
-        self._needed: list[NodePath] = []
+        self._needs: dict[NodePath, bool] = {}
         self._lost = 0
         """Tokens of answers that did not become part of the tree."""
         self._late: set[NodePath] = set()
@@ -96,15 +95,12 @@ class BudgetedSearch(Search):
         self._asks.clear()
         return self._result
 
-    def unwanted(self) -> list[NodePath]:
+    def needs(self) -> dict[NodePath, bool]:
         """See Search."""
-        nodes, self._unwanted = self._unwanted, []
-        return nodes
-
-    def needed(self) -> list[NodePath]:
-        """See Search."""
-        nodes, self._needed = self._needed, []
-        return [node for node in nodes if (True, node) in self._asked]
+        needs, self._needs = self._needs, {}
+        return {
+            node: need for node, need in needs.items() if not need or (True, node) in self._asked
+        }
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """See Search; nothing is foreseen once the budget is spent."""
@@ -159,10 +155,10 @@ class BudgetedSearch(Search):
         """Collect what the search wants after what it was told last, in its order."""
         self._result = self._inner.result()
         self.tree = self._inner.tree
-        self._needed += self._inner.needed()
-        for node in self._inner.unwanted():
-            self._withdraw((True, node))
-            self._unwanted.append(node)
+        for node, needed in self._inner.needs().items():
+            self._needs[node] = needed
+            if not needed:
+                self._withdraw((True, node))
         for work in self._inner.ask():
             if isinstance(work, Expand) and not self._left:
                 continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from .thought import MAX_SCORE, NodePath, Thought
+from .thought import MAX_SCORE, Thought
 from .tree import Node, Rank
 
 
-class State(Enum):
+class CandidateState(Enum):
     """A candidate's state; `step_search` draws the transitions."""
 
     GROWING = auto()
@@ -40,10 +40,6 @@ class Pool:
     """The ready candidates that are active, in rank order."""
     ended: int = 0
     """Number of candidates that are known to be inactive."""
-    min_upper_bound: float = 0.0
-    """The smallest of the candidates' upper bounds."""
-    within_reach: list[Candidate] | None = None
-    """Candidates not yet ruled out, best possible rank first; None until there is a cutoff."""
 
     @property
     def ends(self) -> list[Node]:
@@ -64,18 +60,13 @@ class Candidate:
     """The most that its path can score."""
     prior: float
     """Expected score of its path while it is unscored: the score of the path above."""
-    state: State = State.GROWING
+    state: CandidateState = CandidateState.GROWING
     active: bool = True
     """Whether its chain can be expanded; known once it is generated."""
     unscored: int = 0
     """Number of scores that have been asked for and not been told."""
     rank: Rank | None = None
     """Its rank, once it is ready."""
-
-    @property
-    def group(self) -> NodePath:
-        """The node below which it grows; its siblings are the other candidates there."""
-        return self.end.path[: self.start - 1]
 
     @property
     def best_rank(self) -> Rank:

@@ -21,7 +21,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .base import StepConfig, check_width
-from .candidates import Candidate, Pool, State
+from .candidates import Candidate, CandidateState, Pool
 from .protocol import Search
 from .pruning import PruningSearch
 from .thought import Fate, SeedOf
@@ -85,20 +85,20 @@ class DvtsSearch(PruningSearch[DvtsConfig]):
         """The rank of the best candidate so far: only a better one will be expanded."""
         return pool.ranked[0].rank if pool.ranked else None
 
-    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
-        """All candidates that are not ready, once none can outrank a best one that goes on.
+    def _pruned_below(self, pool: Pool, lowest: float) -> Rank | None:
+        """The rank of the best candidate, once none can outrank it and it goes on.
 
         While another may win, and end the subtree, each is a completion and needs its score.
         """
-        if not pool.ranked or pool.ranked[0].expected_score < pool.min_upper_bound:
-            return []
+        if not pool.ranked or pool.ranked[0].expected_score < lowest:
+            return None
         best = pool.ranked[0]
-        rest = [candidate for candidate in pool.candidates if candidate.state is not State.READY]
-        outranked = best.active and all(
-            candidate.state is State.SCORING and candidate.best_rank > best.best_rank
-            for candidate in rest
+        settled = best.active and all(
+            each.state is CandidateState.READY
+            or (each.state is CandidateState.SCORING and each.best_rank > best.best_rank)
+            for each in pool.candidates
         )
-        return rest if outranked else []
+        return best.best_rank if settled else None
 
-    def _may_be_outranked(self, candidate: Candidate) -> bool:
+    def _may_be_pruned(self, candidate: Candidate) -> bool:
         return True

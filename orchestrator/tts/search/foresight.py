@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .base import StepConfig
-from .candidates import Candidate, Pool, State, goes_on
+from .candidates import Candidate, CandidateState, Pool, goes_on
 from .protocol import Expand, Guess
 from .thought import NodePath, Thought
 from .tree import Rank
@@ -43,7 +43,7 @@ def expandable(pool: Pool, cutoff: Rank | None) -> Iterator[Candidate]:
     `cutoff` is the rank that they must reach, if it is known.
     """
     for candidate in pool.candidates:
-        complete = candidate.state is not State.GROWING
+        complete = candidate.state is not CandidateState.GROWING
         if complete and candidate.active and (cutoff is None or candidate.best_rank <= cutoff):
             yield candidate
 

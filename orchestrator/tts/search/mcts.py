@@ -57,7 +57,7 @@ class MctsConfig(StepConfig):
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class NodeVisits:
     """Statistics of a node: the value of the chains through it, and its children."""
 
     node: Node
@@ -71,14 +71,14 @@ class Place:
     """Sum of the values of these simulations."""
     under_way: int = 0
     """Simulations that go through it and have not ended; each counts as a visit of value 0."""
-    children: list[Place] = field(default_factory=list)
+    children: list[NodeVisits] = field(default_factory=list)
     opening: int = 0
     """Children that are awaited."""
     spent: bool = False
     """Whether a simulation has ended there; none goes there again."""
 
 
-Simulation = list[Place]
+Simulation = list[NodeVisits]
 """The nodes on a simulation's way, from the root to where it stands."""
 
 
@@ -88,14 +88,14 @@ class MctsSearch(StepSearch[MctsConfig]):
     def __init__(self, config: MctsConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample."""
         super().__init__(config, seed)
-        self._root = Place(Node(()))
+        self._root = NodeVisits(Node(()))
         self._begun = 0
         """Number of simulations that have begun."""
         self._under_way: list[Simulation] = []
         """Simulations that have not ended, in the order of their numbers."""
         self._expansions = 0
         """How many there were; each has its number as the key of its pool."""
-        self._expanding: dict[int, Place] = {}
+        self._expanding: dict[int, NodeVisits] = {}
         """The nodes whose children are awaited, by the keys of the pools."""
         self._ready: list[Pool] = []
         """The pools of this wave whose candidates wait for those of others."""
@@ -113,9 +113,6 @@ class MctsSearch(StepSearch[MctsConfig]):
         """A later simulation may turn to any node that has no children yet."""
         return super().expandable() | self._unexpanded.keys()
 
-    def _foreseeable(self) -> list[Pool]:
-        return [*self._ready, *super()._foreseeable()]
-
     def _shares(self, scores: Sequence[float]) -> list[int]:
         """The best of the new children gets the next child, most of the time."""
         return [1 if rank == 0 else 0 for rank in range(len(scores))]
@@ -123,11 +120,12 @@ class MctsSearch(StepSearch[MctsConfig]):
     def _decide(self, pool: Pool) -> None:
         """The children of one node are ready; the last ones of a wave let the next begin."""
         self._ready.append(pool)
+        self._undecided[pool.key] = pool
         place = self._expanding.pop(pool.key)
         place.opening = 0
         for candidate in pool.candidates:
             value = self._path_score(candidate.end)
-            child = Place(candidate.end, pool, ended=not candidate.active, total=value)
+            child = NodeVisits(candidate.end, pool, ended=not candidate.active, total=value)
             place.children.append(child)
             if child.ended:
                 self._ends.append(candidate.end)
@@ -143,6 +141,7 @@ class MctsSearch(StepSearch[MctsConfig]):
         """
         for pool in sorted(self._ready, key=lambda pool: pool.key):  # not as timing had it
             self._learn(pool)
+            del self._undecided[pool.key]
         self._ready.clear()
         walking, self._under_way = self._under_way, []
         for simulation in walking:
@@ -163,7 +162,7 @@ class MctsSearch(StepSearch[MctsConfig]):
     def _learn(self, pool: Pool) -> None:
         """Add what the children of an expansion scored to what new children are worth."""
         for candidate in pool.candidates:
-            above = candidate.group
+            above = candidate.end.path[: candidate.start - 1]
             parent = self._path_score(self.tree[above]) if above else MAX_SCORE
             self._yield.see(self._path_score(candidate.end), parent)
 
@@ -178,7 +177,7 @@ class MctsSearch(StepSearch[MctsConfig]):
         simulation[-1].opening += 1
         self._under_way.append(simulation)
 
-    def _choose(self, place: Place) -> Place | None:
+    def _choose(self, place: NodeVisits) -> NodeVisits | None:
         """The child to walk on to; None for a new one."""
         score = self._path_score(place.node) if place.pool else MAX_SCORE
         full = len(place.children) + place.opening >= self.config.width
@@ -196,7 +195,7 @@ class MctsSearch(StepSearch[MctsConfig]):
             place.visits += 1
             place.total += value
 
-    def _expand(self, place: Place) -> None:
+    def _expand(self, place: NodeVisits) -> None:
         """Ask for as many new children of a node as there are simulations that stand at it."""
         place.node.fate = Fate.EXPANDED
         self._unexpanded.pop(place.node.path, None)
@@ -236,7 +235,7 @@ class Yield:
         return significant(self.children / self.parents)
 
 
-def best_child(place: Place, exploration: float, prospect: float | None) -> Place | None:
+def best_child(place: NodeVisits, exploration: float, prospect: float | None) -> NodeVisits | None:
     """The best child by PUCT among those that are not spent; None if a new one is better.
 
     Of children that N visits went to in all, one with n visits of mean value q is worth
@@ -250,7 +249,7 @@ def best_child(place: Place, exploration: float, prospect: float | None) -> Plac
     def worth(mean: float, own: int) -> float:
         return significant(mean + exploration * math.sqrt(visits) / (1 + own))
 
-    def order(child: Place) -> Rank:
+    def order(child: NodeVisits) -> Rank:
         assert child.node.score is not None
         own = child.visits + child.under_way
         return -worth(child.total / own, own), -child.node.score, child.node.path

@@ -41,8 +41,8 @@ class Score:
 
     The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
     last step is a turn even without text. Such a node need not have been generated. `need_open`
-    says that the score may turn out not to be needed (`Search.unwanted`), because siblings may
-    outrank the node whatever its score is.
+    says that the score may turn out not to be needed (`Search.needs`), because siblings may outrank
+    the node whatever its score is.
     """
 
     node: NodePath
@@ -116,10 +116,9 @@ class SearchResult:
 class Search(ABC):
     """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional.
 
-    The optional parts let a search be watched (`tree`), be ended before its end (`stop`), drop
-    scores that it no longer needs (`unwanted`), say which it needs first (`needed`), and name
-    expansions that idle engines may begin before they are asked for (`foresee`, `expandable`). The
-    last four never change the result.
+    The optional parts let a search be watched (`tree`), be ended before its end (`stop`), say which
+    scores it needs after all (`needs`), and name expansions that idle engines may begin before they
+    are asked for (`foresee`, `expandable`). The last three never change the result.
     """
 
     tree: Tree | None = None
@@ -162,20 +161,15 @@ class Search(ABC):
         """Whether there is a result."""
         return self.result() is not None
 
-    def unwanted(self) -> list[NodePath]:
-        """Nodes whose requested score can no longer change anything; each is returned once.
+    def needs(self) -> dict[NodePath, bool]:
+        """Nodes whose requested score had an open need, and whether it is needed.
 
-        Such a node is pruned without a score. The default is none.
+        False: it can no longer change anything, and the node is pruned without it. True: the search
+        is not likely to do without it, so where the verifier is crowded it goes before the others.
+        What was returned once is not returned again, unless True has become False. The default is
+        none.
         """
-        return []
-
-    def needed(self) -> list[NodePath]:
-        """Nodes whose requested scores it is not likely to do without, of those with `need_open`.
-
-        Where the verifier is crowded they go before the others. Each is returned once at most, and
-        none that is `unwanted`; the default is none.
-        """
-        return []
+        return {}
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """Expansions that may be asked for later, best first: shallow, then by chance.

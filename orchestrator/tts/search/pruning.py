@@ -1,6 +1,6 @@
 """Pools whose candidates are pruned as soon as their score can change nothing: fewer scores.
 
-    SCORING ──► _outranked: its end is PRUNED, without a score
+    SCORING ──► _withdraw: its end is PRUNED, without a score
 
 A candidate is pruned without a score once as many as are kept outrank the best that it can reach.
 So nothing can spare a pool the scores of its first candidates, by the best rank that each could
@@ -12,81 +12,60 @@ needed; those of the others are not, if enough contenders reach their best rank.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from .candidates import Candidate, Pool, State
-from .protocol import Score
-from .step_search import Config, StepSearch
+from .candidates import Candidate, CandidateState, Pool
+from .step_search import AnyStepConfig, StepSearch
 from .thought import Completion, Fate, NodePath, SeedOf
+from .tree import Rank
 
 
-class PruningSearch(StepSearch[Config]):
+class PruningSearch(StepSearch[AnyStepConfig]):
     """Base of the tree strategies that keep a fixed number of a pool's candidates."""
 
-    def __init__(self, config: Config, seed: SeedOf, kept: int) -> None:
+    def __init__(self, config: AnyStepConfig, seed: SeedOf, kept: int) -> None:
         """`kept`: how many candidates of a pool are kept at most."""
         super().__init__(config, seed)
         self._kept = kept
-        self._contenders: dict[int, Contenders] = {}
+        self._contests: dict[int, Contest] = {}
         """Of each undecided pool."""
-        self._unwanted: list[NodePath] = []
-        self._needed: list[NodePath] = []
+        self._needs: dict[NodePath, bool] = {}
 
     @abstractmethod
-    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
-        """Candidates in state SCORING that will be pruned whatever their score is.
+    def _pruned_below(self, pool: Pool, lowest: float) -> Rank | None:
+        """The rank that candidates must be able to reach: others are pruned whatever they score.
 
-        It is asked for after every step and score, that of `latest`, so it must be cheap.
+        None while that is not known. `lowest` is the least that any of them could score at best. It
+        is asked for after every step and score, so it must be cheap.
         """
 
-    @abstractmethod
-    def _may_be_outranked(self, candidate: Candidate) -> bool:
-        """Whether a candidate that waits for its score may be pruned without it."""
-
-    def unwanted(self) -> list[NodePath]:
-        """Nodes that were pruned after their score was asked for; each is returned once."""
-        nodes, self._unwanted = self._unwanted, []
-        return nodes
-
-    def needed(self) -> list[NodePath]:
-        """See Search; each node is returned once, unless it was answered or pruned before."""
-        nodes, self._needed = self._needed, []
-        return [node for node in nodes if node in self._awaiting_score]
-
-    def _open(
-        self,
-        starts: Iterable[NodePath],
-        *,
-        after: Pool | None = None,
-        key: int | None = None,
-        whole: bool = False,
-    ) -> Pool:
-        pool = super()._open(starts, after=after, key=key, whole=whole)
-        self._contenders[pool.key] = Contenders(pool.candidates, self._kept)
-        return pool
+    def needs(self) -> dict[NodePath, bool]:
+        """See Search; nodes that were answered meanwhile are left out."""
+        if not self._needs:
+            return {}
+        needs, self._needs = self._needs, {}
+        return {n: need for n, need in needs.items() if not need or n in self._awaiting_score}
 
     def _end(self, completions: tuple[Completion, ...]) -> None:
         super()._end(completions)
-        self._contenders.clear()
-        self._unwanted.clear()
-        self._needed.clear()
-
-    def _score(self, candidate: Candidate, node: NodePath) -> Score:
-        return Score(node, need_open=self._may_be_outranked(candidate))
+        self._contests.clear()
+        self._needs.clear()
 
     def _advanced(self, candidate: Candidate) -> None:
         """Prune what is outranked before the pool is decided, and say which scores are needed."""
         pool = candidate.pool
-        for outranked in self._outranked(pool, candidate):
-            outranked.end.fate = Fate.PRUNED
-            pool.candidates.remove(outranked)
-            pool.unready -= 1
-            self._withdraw_score(outranked.end.path)
-        for contender in self._contenders[pool.key].after(candidate):
-            if self._may_be_outranked(contender):
-                self._needed += self._awaited(contender)
+        contest = self._contests.get(pool.key)
+        if contest is None:
+            contest = self._contests[pool.key] = Contest(pool, self._kept)
+        if rank := self._pruned_below(pool, contest.lowest):
+            for outranked in contest.outranked(rank, candidate):
+                if self._may_be_pruned(outranked):
+                    self._withdraw(outranked)
+        for contender in contest.contenders(candidate):
+            if self._may_be_pruned(contender):
+                self._needs.update(dict.fromkeys(self._awaited(contender), True))
         if not pool.unready:
-            del self._contenders[pool.key]
+            del self._contests[pool.key]
         super()._advanced(candidate)
 
     def _awaited(self, candidate: Candidate) -> Iterator[NodePath]:
@@ -96,32 +75,64 @@ class PruningSearch(StepSearch[Config]):
             if self._awaiting_score.get(end[:depth]) is candidate:
                 yield end[:depth]
 
-    def _withdraw_score(self, node: NodePath) -> None:
-        """The score of `node` is not needed any more."""
+    def _withdraw(self, candidate: Candidate) -> None:
+        """Prune a candidate: its score is not needed any more."""
+        node = candidate.end.path
+        candidate.end.fate = Fate.PRUNED
+        candidate.pool.candidates.remove(candidate)
+        candidate.pool.unready -= 1
         del self._awaiting_score[node]
         asks = [work for work in self._asks if work.node != node]
         if len(asks) == len(self._asks):
-            self._unwanted.append(node)  # it has been handed out
+            self._needs[node] = False  # it has been handed out
         self._asks = asks
 
 
-class Contenders:
-    """The contenders of one pool."""
+class Contest:
+    """The candidates of one pool by the best rank that each could reach when it was opened.
 
-    def __init__(self, candidates: Sequence[Candidate], kept: int) -> None:
-        """`candidates` have not grown yet; `kept`: how many of them the pool keeps at most."""
-        self._order = sorted(candidates, key=best_first)
+    Contenders come in from the front; from the back those go that have fallen out of reach. So each
+    candidate is looked at a few times, however many events the pool sees.
+    """
+
+    def __init__(self, pool: Pool, kept: int) -> None:
+        """`kept`: how many candidates the pool keeps at most."""
+        self._order = sorted(pool.candidates, key=lambda each: (-each.upper_bound, each.end.path))
         self._places = {candidate: place for place, candidate in enumerate(self._order)}
         self._count = min(kept, len(self._order))
+        """Contenders so far."""
         self._out: set[Candidate] = set()
+        """Contenders that have let another one in."""
+        self._within_reach = len(self._order)
+        """Candidates not yet ruled out."""
+        self.lowest = self._order[-1].upper_bound if self._order else 0.0
+        """The least that any candidate could score at best."""
 
-    def after(self, latest: Candidate) -> list[Candidate]:
-        """After a step or score of `latest`: contenders that have come to wait for their scores."""
+    def outranked(self, rank: Rank, latest: Candidate) -> list[Candidate]:
+        """Candidates in state SCORING that cannot reach this rank; `latest` got a step or a score.
+
+        The rank only gets better, so each candidate is looked at twice at most: when the rank
+        passes it, and when its own steps are complete.
+        """
+        passed = [latest]
+        while self._within_reach and self._order[self._within_reach - 1].best_rank > rank:
+            self._within_reach -= 1
+            candidate = self._order[self._within_reach]
+            if candidate is not latest:
+                passed.append(candidate)
+        return [
+            each
+            for each in reversed(passed)
+            if each.state is CandidateState.SCORING and each.best_rank > rank
+        ]
+
+    def contenders(self, latest: Candidate) -> list[Candidate]:
+        """Those that have come to wait for their scores after a step or score of `latest`."""
         waiting: list[Candidate] = []
         entered = [latest] if self._places[latest] < self._count else []
         while entered:
             candidate = entered.pop()
-            if candidate.state is State.SCORING:
+            if candidate.state is CandidateState.SCORING:
                 waiting.append(candidate)
             if _is_out(candidate) and candidate not in self._out:
                 self._out.add(candidate)
@@ -131,12 +142,9 @@ class Contenders:
         return waiting
 
 
-def best_first(candidate: Candidate) -> tuple[float, NodePath]:
-    """Sort key by which the candidates of a pool could rank at best."""
-    return -candidate.upper_bound, candidate.end.path
-
-
 def _is_out(candidate: Candidate) -> bool:
     """Whether it does not outrank all candidates after it: it has ended, or has a lower score."""
-    missed = candidate.state is State.READY and candidate.expected_score < candidate.upper_bound
+    missed = (
+        candidate.state is CandidateState.READY and candidate.expected_score < candidate.upper_bound
+    )
     return missed or not candidate.active

@@ -2,7 +2,7 @@
 
 A pool is a set of candidates that are decided together. A candidate is one new step at the end of a
 chain, or with `finish="eos"` in the last iteration the rest of the chain; then it gets a score. Its
-states (`candidates.State`):
+states (`candidates.CandidateState`):
 
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
                                                   COMPLETED or SURPLUS
@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 
 from . import foresight
 from .base import StepConfig, TreeSearch
-from .candidates import Candidate, Pool, State, goes_on
+from .candidates import Candidate, CandidateState, Pool, goes_on
 from .protocol import Expand, Generated, Guess, Score, Scored
 from .thought import MAX_SCORE, Completion, Fate, NodePath, SeedOf, Thought, aggregate
 from .tree import Node, Rank
@@ -33,22 +33,23 @@ from .tree import Node, Rank
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
 
-Config = TypeVar("Config", bound=StepConfig)
+AnyStepConfig = TypeVar("AnyStepConfig", bound=StepConfig)
 
 
-class StepSearch(TreeSearch[Config], Generic[Config]):
+class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
     """Base of the tree strategies.
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
     the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
-    choose. Optional: `_is_active` for chains that end in ways of their own; `_shares`, `_cutoff`
-    and `_foreseeable` for foresight.
+    choose. Optional: `_is_active` for chains that end in ways of their own; `_shares` and `_cutoff`
+    for foresight; `_may_be_pruned` and `_advanced` for `pruning`.
     """
 
-    def __init__(self, config: Config, seed: SeedOf) -> None:
+    def __init__(self, config: AnyStepConfig, seed: SeedOf) -> None:
         super().__init__(config)
         self._seed, self._sampling = seed, config.sampling
         self._undecided: dict[int, Pool] = {}
+        """The pools whose candidates may yet be expanded, by key."""
         self._awaiting_step: dict[NodePath, Candidate] = {}
         self._awaiting_score: dict[NodePath, Candidate] = {}
 
@@ -60,10 +61,6 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """How many children the candidates of one pool with these scores, best first, would get."""
         return [0] * len(scores)
 
-    def _foreseeable(self) -> list[Pool]:
-        """The pools whose candidates may be expanded next."""
-        return list(self._undecided.values())
-
     def _cutoff(self, pool: Pool) -> Rank | None:
         """The rank that a candidate must reach to be expanded, as far as it is known."""
         return None
@@ -71,6 +68,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         return not pool.last and goes_on(node.thought)
+
+    def _may_be_pruned(self, candidate: Candidate) -> bool:
+        """Whether a candidate that waits for its score may be pruned without it."""
+        return False
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
@@ -85,7 +86,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Expansions that may be asked for later, best first; see the module foresight."""
         prospects = [
             prospect
-            for pool in self._foreseeable()
+            for pool in self._undecided.values()
             for prospect in foresight.prospects(pool, self._cutoff(pool), self._shares)
         ]
         return foresight.foresee(prospects, answered, self.config, self._request, self._shares)
@@ -94,7 +95,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Nodes that await their pool's decision and may yet be expanded."""
         return {
             candidate.end.path
-            for pool in self._foreseeable()
+            for pool in self._undecided.values()
             for candidate in foresight.expandable(pool, self._cutoff(pool))
         }
 
@@ -128,7 +129,6 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             self._awaiting_step[path] = candidate
             self._asks.append(self._request(path, whole))
         pool.unready = len(pool.candidates)
-        pool.min_upper_bound = min((bound for bound, _ in scores.values()), default=0.0)
         self._undecided[pool.key] = pool
         return pool
 
@@ -186,7 +186,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             path = (*path, 0)
         candidate.active = self._is_active(pool, candidate.end)
         pool.ended += not candidate.active
-        candidate.state = State.SCORING
+        candidate.state = CandidateState.SCORING
         self._ask_scores(candidate)
         self._advanced(candidate)
 
@@ -196,7 +196,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         every_step = candidate.pool.whole and self.config.agg_strategy != "last"
         for depth in range(candidate.start if every_step else len(end), len(end) + 1):
             self._awaiting_score[end[:depth]] = candidate
-            self._asks.append(self._score(candidate, end[:depth]))
+            self._asks.append(Score(end[:depth], need_open=self._may_be_pruned(candidate)))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:
@@ -204,17 +204,13 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         if candidate.unscored:
             return
         candidate.rank = self._rank(candidate.end)
-        candidate.state = State.READY
+        candidate.state = CandidateState.READY
         pool = candidate.pool
         pool.unready -= 1
         insort(pool.ranked, candidate, key=BY_RANK)
         if candidate.active:
             insort(pool.ranked_active, candidate, key=BY_RANK)
         self._advanced(candidate)
-
-    def _score(self, candidate: Candidate, node: NodePath) -> Score:
-        """The request for a score that the candidate waits for."""
-        return Score(node)
 
     def _advanced(self, candidate: Candidate) -> None:
         """A candidate has got its step or its score: decide once the whole pool is ready."""

@@ -92,12 +92,6 @@ class Drivers:
         loads = [driver.in_flight for driver in self._drivers.values()]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
 
-    @property
-    def saturation_point(self) -> int | None:
-        """The saturation point of the first driver that has found one."""
-        points = (driver.saturation_point for driver in self._drivers.values())
-        return next((point for point in points if point is not None), None)
-
     def _share(self) -> Policy:
         """The policy of one of several servers: problems in flight are those of all."""
         problems, servers = self._policy.problems, len(self.replicas)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from tts.build.errors import TtsError
-from tts.driver import Idle, Record, Request, SharedScore, Started, Used
+from tts.driver import EndedRequest, IdleEngine, Record, SharedScore, Started, UsedGuess
 from tts.runs import events
 from tts.runs.log import RunLog
 from tts.runs.resume import resumed_work
@@ -90,7 +90,7 @@ class Journal:
         if isinstance(record, Started) and state and state.keeps_events:
             if state.started is not None:
                 return
-        elif isinstance(record, Request) and record.answer is not None:
+        elif isinstance(record, EndedRequest) and record.answer is not None:
             self.answers += 1
         if state:
             state.apply(event)
@@ -115,7 +115,7 @@ class Journal:
 def event_of(record: Record, server: str = "") -> events.Event:
     """The log's event for what the driver of a `server` reports; no name where there is one."""
     match record:
-        case Request():
+        case EndedRequest():
             return _request_event(record, server)
         case Started(at, problem):
             return events.ProblemStarted(
@@ -125,15 +125,15 @@ def event_of(record: Record, server: str = "") -> events.Event:
             return events.Scored(
                 t=at, problem=problem, node=node, score=score, cached=True, server=server
             )
-        case Used(at, problem, node):
+        case UsedGuess(at, problem, node):
             return events.Used(t=at, problem=problem, node=node)
-        case Idle(engine, since, until, why):
+        case IdleEngine(engine, since, until, why):
             return events.Idle(
                 t=until, engine=engine, since=since, until=until, why=why, server=server
             )
 
 
-def _request_event(request: Request, server: str) -> events.Event:
+def _request_event(request: EndedRequest, server: str) -> events.Event:
     """The event of a request that was answered or cancelled."""
     work = request.work
     common: dict[str, Any] = {

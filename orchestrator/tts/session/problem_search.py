@@ -116,7 +116,7 @@ class ProblemSearch:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if not submission.done:
                     raise EndpointUnavailable(lost.result().message, lost.result().hint)
-            return (await submission).result
+            return await submission
 
     def _begin(self) -> Search:
         """The driver starts it, perhaps once more after another one."""

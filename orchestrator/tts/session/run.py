@@ -159,7 +159,7 @@ async def execute(
                     )
             finally:
                 opened.discard(drivers)
-        _end(log, drivers.saturation_point)
+        _end(log)
     _summarise(run)
 
 
@@ -173,8 +173,8 @@ def complete(run: OpenRun) -> None:
     _summarise(run)
 
 
-def _end(log: RunLog, saturation_point: int | None = None) -> None:
-    log.write(Finished(t=log.clock(), saturation_point=saturation_point))
+def _end(log: RunLog) -> None:
+    log.write(Finished(t=log.clock()))
     log.sync()
 
 

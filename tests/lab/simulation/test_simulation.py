@@ -73,8 +73,8 @@ def without_time(plain):
         policy = Policy("decoupled", 64, 10**6)
         async with Driver(models, AtOnce(), AtOnce(), policy, record=lambda event: None) as driver:
             for problem in to_solve:
-                solved = await driver.submit(problem, partial(search_of, plain, problem))
-                trees[problem.id] = solved.search.tree.digest()
+                result = await driver.submit(problem, partial(search_of, plain, problem))
+                trees[problem.id] = result.tree.digest()
 
     asyncio.run(solve())
     return digest_of(trees)

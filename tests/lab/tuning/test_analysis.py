@@ -7,9 +7,11 @@ from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.build.spec import load_deployment
 from tts.lab.tuning.analysis import (
+    ROOM,
     SHARE,
     SaturationPoint,
     analyse,
+    find_saturation_point,
     levels,
     propose,
     saturation_point,
@@ -74,3 +76,60 @@ def test_an_engine_with_fewer_than_two_levels_gets_no_proposal():
         assert analyse(Measured("generator", 64, samples), spec).proposal is None
     result = analyse(Measured("generator", 64, samples_of(1.0, 1.0, LOADS, (1.0, 1.0))), spec)
     assert result.proposal == propose("generator", result.saturation, 64, spec)
+
+
+POWERS = [2**power for power in range(9)]
+positive = st.floats(1e-3, 1e3)
+
+
+def throughput(load, step_s, each_s):
+    return load / (step_s + each_s * load)
+
+
+def formula(step_s, each_s, share, largest):
+    """The load whose throughput is a share of the largest load's; the curve always rises."""
+    wanted = share * throughput(largest, step_s, each_s)
+    return wanted * step_s / (1 - wanted * each_s)
+
+
+@given(positive, positive, st.floats(0.5, 0.97))
+def test_the_saturation_point_is_where_the_formula_says(step_s, each_s, share):
+    found = find_saturation_point(
+        [(load, throughput(load, step_s, each_s)) for load in POWERS], share
+    )
+    expected = formula(step_s, each_s, share, POWERS[-1])
+    if found is None:
+        assert expected > POWERS[-1] / ROOM / 2  # the next larger load has too little beyond it
+    else:
+        assert found == pytest.approx(max(expected, 1), rel=1e-6)
+        assert found <= POWERS[-1] / ROOM
+
+
+@given(st.lists(positive, min_size=1, max_size=9), positive)
+def test_points_scaled_by_a_common_factor_have_the_same_saturation_point(heights, factor):
+    points = list(zip(POWERS, heights, strict=False))
+    found = find_saturation_point(points)
+    scaled = find_saturation_point([(load, factor * height) for load, height in points])
+    assert scaled == (None if found is None else pytest.approx(found, rel=1e-6))
+    if found is not None:
+        assert found <= points[-1][0] / ROOM
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [],
+        [(8, 100.0)],
+        [(load, float(load)) for load in POWERS],
+        [(1, 10.0), (2, 19.0), (4, 35.0), (8, 60.0)],
+        [(1, 10.0), (2, 100.0), (3, 100.0)],
+    ],
+    ids=["nothing", "one load", "straight", "still rising", "too little beyond"],
+)
+def test_no_saturation_point_was_seen(points):
+    assert find_saturation_point(points) is None
+
+
+def test_an_engine_that_gains_nothing_has_its_saturation_point_at_the_smallest_load():
+    assert find_saturation_point([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
+    assert find_saturation_point([(2, 50.0), (4, 60.0), (8, 60.0)], share=1.0) == 4

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
-from tts.driver import Driver, Record, Request, Started, Submission, Used, policy_of
+from tts.driver import Driver, EndedRequest, Record, Started, Submission, UsedGuess, policy_of
 from tts.engines.simulated import (
     Affine,
     Sharing,
@@ -134,21 +134,21 @@ class _Observed:
     started: dict[str, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
     trees: dict[str, str] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[EndedRequest] = field(default_factory=list)
     used: int = 0
 
     def record(self, record: Record) -> None:
-        self.used += isinstance(record, Used)
+        self.used += isinstance(record, UsedGuess)
         if isinstance(record, Started):
             self.started[record.problem.id] = record.at
-        elif isinstance(record, Request) and not isinstance(record.work, Prefetch):
+        elif isinstance(record, EndedRequest) and not isinstance(record.work, Prefetch):
             self.requests.append(record)
 
     async def solve(self, submission: Submission) -> None:
-        solved = await submission
-        name = solved.problem.id
+        result = await submission
+        name = submission.problem.id
         self.latencies.append(asyncio.get_running_loop().time() - self.started[name])
-        self.trees[name] = solved.result.tree.digest()
+        self.trees[name] = result.tree.digest()
 
 
 async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> SimulationOutcome:
@@ -220,8 +220,8 @@ async def _solve(
     await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
 
 
-def _waiting(requests: Sequence[Request]) -> float:
-    iterations: dict[tuple[str, int], list[Request]] = defaultdict(list)
+def _waiting(requests: Sequence[EndedRequest]) -> float:
+    iterations: dict[tuple[str, int], list[EndedRequest]] = defaultdict(list)
     for request in requests:
         iterations[request.problem, len(request.work.node)].append(request)
     own = present = 0.0

@@ -11,12 +11,13 @@ from statistics import median
 
 from tts.build.deployment_edit import Field
 from tts.build.spec import Deployment, Role
-from tts.scheduling.load_curve import find_saturation_point
 
 from .measure import LoadSample, Measured
 
 SHARE = 0.95
 """The share of the best throughput that is reached at the saturation point."""
+ROOM = 2.0
+"""How many times the saturation point the largest measured load must be, at least."""
 LEAST_REPEATS = 2
 """Samples that a load needs to count."""
 RESAMPLES = 1000
@@ -125,6 +126,34 @@ def saturation_point(samples: Iterable[LoadSample], seed: int = 0) -> Saturation
     )
 
 
+def find_saturation_point(
+    points: Sequence[tuple[float, float]], share: float = SHARE
+) -> float | None:
+    """The saturation point of (load, throughput) points, all positive, in the order of their load.
+
+    It is the smallest load that reaches a share of the best throughput. None if they do not show
+    one: until a load ROOM times as large was measured, the effect of more load is unknown. Between
+    two loads the time per unit of work is taken to be linear in 1/load, which is exact for an
+    engine whose steps take t0 + t1 * load.
+
+    Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
+    the share saturates there.
+    """
+    if not points:
+        return None
+    enough = share * max(throughput for _, throughput in points)
+    place = next(place for place, point in enumerate(points) if point[1] >= enough)
+    load, throughput = points[place]
+    if points[-1][0] < ROOM * load:
+        return None
+    if place == 0:
+        return load
+    load_before, throughput_before = points[place - 1]
+    slow, fast = 1 / throughput_before, 1 / throughput
+    part = (1 / enough - fast) / (slow - fast)
+    return 1 / (1 / load + part * (1 / load_before - 1 / load))
+
+
 def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deployment) -> Proposal:
     """The in-flight budget: the upper end of the saturation point's interval, within limits.
 
@@ -157,7 +186,7 @@ def _by_load(samples: Iterable[LoadSample]) -> Mapping[int, Sequence[LoadSample]
 
 
 def _point_of(rates: Mapping[int, float]) -> float:
-    found = find_saturation_point(list(rates.items()), SHARE)
+    found = find_saturation_point(list(rates.items()))
     return math.inf if found is None else found
 
 
