@@ -51,15 +51,10 @@ def check_inputs(folder: Path) -> None:
         raise _cannot_read(folder, error) from error
     for name in (CONFIG, PROBLEMS):
         then, found = first.files.get(name), now.get(name)
-        if then and not found:
-            raise RunDamaged(
-                f"{folder / name} is missing, and was there when its log began.",
-                hint="Bring the file back.",
-            )
         if then != found:
             raise RunDamaged(
-                f"{folder / name} is not the file that was there when its log began"
-                + (f": it had {then}, and has {found}." if then else "."),
+                f"{folder / name} is not the file that was there when its log began: it had "
+                f"{then or 'nothing'}, and has {found or 'nothing'}.",
                 hint="Bring it back as it was: what was computed with it is not what it says now.",
             )
 
