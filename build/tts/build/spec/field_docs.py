@@ -1,4 +1,4 @@
-"""What the source says about a field: for reference pages and for new deployment files."""
+"""What the source says about a field: for reference pages and descriptions of models."""
 
 from __future__ import annotations
 
