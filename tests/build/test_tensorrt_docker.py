@@ -18,10 +18,10 @@ def test_docker_mounts_what_a_checkpoint_links_to(tmp_path: Path) -> None:
     (snapshot / "model.safetensors").symlink_to("../blobs/1")
     step = Step("convert", ("python3",), (1, 2), reads=(snapshot,))
     command = docker_command(step, WORK, "26.07", "name")
-    assert f'type=bind,"source={snapshot}","target={snapshot}",readonly' in command
-    assert f"type=bind,source={blobs},target={blobs},readonly" in command
-    assert command[command.index("--gpus") + 1] == '"device=1,2"'
-    assert command[command.index("--network") + 1] == "none"
+    assert f'--mount=type=bind,"src={snapshot}","dst={snapshot}",readonly' in command
+    assert f"--mount=type=bind,src={blobs},dst={blobs},readonly" in command
+    assert '--gpus="device=1,2"' in command
+    assert "--network=none" in command
 
 
 def test_a_printed_command_can_be_pasted() -> None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.serving.facts import LAUNCH
 
 from tts.build import paths
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.serving.command.container import Docker, image
 from tts.serving.command.ports import Addresses
 from tts.serving.command.server_command import server_command
-from tts.serving.contract.facts import launch_rules
 
 _ADDRESSES = Addresses("127.0.0.1", 8001, 8000, 8002)
 """Any will do: how the command treats them is what is checked."""
@@ -53,13 +53,13 @@ def command_problems(deployment: Deployment, command: Sequence[str]) -> Iterator
 
 def _image(deployment: Deployment) -> str:
     assert deployment.tensorrt is not None
-    image: str = launch_rules()["containers"]["image"]
+    image: str = LAUNCH["containers"]["image"]
     return image.replace("TAG", deployment.tensorrt.container)
 
 
 def _options(deployment: Deployment) -> Iterator[str]:
     yield from ("docker", "run", "--rm", "--init", "--pull=never", "--gpus=all")
-    settings = launch_rules()["containers"]["settings"]
+    settings = LAUNCH["containers"]["settings"]
     yield f"--shm-size={settings['--shm-size']}"
     for limit in settings["--ulimit"]:
         yield f"--ulimit={limit}"
@@ -80,9 +80,8 @@ def _loaded(deployment: Deployment) -> set[Path]:
 
 def _environment(deployment: Deployment) -> Mapping[str, str]:
     user = {"HOME": "/tmp", "USER": "tts"}
-    rules = launch_rules()
-    always = rules.get("environment", {}).get("variables", {})
-    ranks = rules["orchestrator"]["environment"] if _has_ranks(deployment) else {}
+    always = LAUNCH.get("environment", {}).get("variables", {})
+    ranks = LAUNCH["orchestrator"]["environment"] if _has_ranks(deployment) else {}
     return {**user, **always, **ranks}
 
 
@@ -94,7 +93,7 @@ def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[
         *(f"--{name}-address=0.0.0.0" for name in _ports()),
         "--model-control-mode=none",
         *(f"{flag}={_CLOSED_APIS}:{_NO_HEADER}" for flag in CLOSED_BY),
-        *(launch_rules()["orchestrator"]["arguments"] if _has_ranks(deployment) else ()),
+        *(LAUNCH["orchestrator"]["arguments"] if _has_ranks(deployment) else ()),
     ]
     for word in wanted:
         if word not in served:
@@ -105,7 +104,7 @@ def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[
     if len(binary) != 1:
         yield "does not run tritonserver"
         return
-    known = set(launch_rules()["tritonserver_flags"])
+    known = set(LAUNCH["tritonserver_flags"])
     for word in served[binary[0] + 1 :]:
         if word.partition("=")[0] not in known:
             yield f"has {word}, which tritonserver does not know"
