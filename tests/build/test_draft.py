@@ -22,7 +22,7 @@ from tts.build.draft import (
 )
 from tts.build.draft.values import SYSTEM_PROMPT, deployment_of
 from tts.build.errors import ConfigError
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import FORMATS, Deployment, load_deployment
 from tts.build.spec.field_docs import field_doc

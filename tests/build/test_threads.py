@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.machine_cores import usable_cores
+from tts.build.machine_limits import usable_cores
 from tts.build.openvino import threads
 from tts.build.openvino.threads import LEAST_WEIGHTS, divide, threads_in_words, threads_of
 from tts.build.spec import Deployment, load_deployment

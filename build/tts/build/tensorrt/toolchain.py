@@ -17,13 +17,14 @@ from typing import IO
 
 from ..errors import BuildError
 from ..nvidia import require_gpus
+from ..shown_text import Say
 from . import contract
-from .commands import Step, Workspace
+from .commands import BuildStep, Workspace
 from .docker import docker_run, with_link_targets
 from .failures import find_cause, mpi_did_not_start
 
 
-def docker_command(step: Step, work: Workspace, tag: str, name: str) -> tuple[str, ...]:
+def docker_command(step: BuildStep, work: Workspace, tag: str, name: str) -> tuple[str, ...]:
     """`docker run` of a step, on its GPUs only, and with network only if it needs it."""
     devices = ",".join(map(str, step.devices))
     return docker_run(
@@ -39,7 +40,7 @@ def docker_command(step: Step, work: Workspace, tag: str, name: str) -> tuple[st
     )
 
 
-def direct_command(step: Step, python: str = "python3") -> tuple[str, ...]:
+def direct_command(step: BuildStep, python: str = "python3") -> tuple[str, ...]:
     """A step inside the container, with the devices numbered as nvidia-smi numbers them."""
     program, *arguments = step.command
     return (
@@ -62,8 +63,6 @@ def shell_text(command: Sequence[str]) -> str:
     return " \\\n    ".join(" ".join(line) for line in lines)
 
 
-Say = Callable[[str], None]
-
 _SHOWN = ("[TRT-LLM]", "tts: ")
 """Lines of the log with one of these are shown as progress."""
 _PATIENCE_S = 20.0  # for a command to end after SIGTERM
@@ -78,7 +77,7 @@ class Toolchain:
     inside: bool
     python: str = "python3"
 
-    def command(self, step: Step, work: Workspace) -> tuple[str, ...]:
+    def command(self, step: BuildStep, work: Workspace) -> tuple[str, ...]:
         """The full command of a step."""
         if self.inside:
             return direct_command(step, self.python)
@@ -122,8 +121,8 @@ def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> N
 
 
 def run_step(
-    toolchain: Toolchain, step: Step, work: Workspace, *, log: Path, say: Say, what: str
-) -> Step:
+    toolchain: Toolchain, step: BuildStep, work: Workspace, *, log: Path, say: Say, what: str
+) -> BuildStep:
     """Run one step to its end, appending its output to the log; returns it as it went well.
 
     A step in a container without a network is run once more with docker's own if MPI did not start.
@@ -155,7 +154,7 @@ def note_in(log: Path, text: str) -> None:
         print("# tts:", text, file=file)
 
 
-def container_name(step: Step, work: Workspace) -> str:
+def container_name(step: BuildStep, work: Workspace) -> str:
     """The same for every run of a step, so that docker refuses to run it twice at a time."""
     return "-".join(
         ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
@@ -163,7 +162,7 @@ def container_name(step: Step, work: Workspace) -> str:
 
 
 def _attempt(
-    toolchain: Toolchain, step: Step, work: Workspace, log: Path, say: Say
+    toolchain: Toolchain, step: BuildStep, work: Workspace, log: Path, say: Say
 ) -> tuple[int, list[str]]:
     """Run a step; its exit status, and what it has written to the log."""
     command = toolchain.command(step, work)
@@ -213,7 +212,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         return
 
 
-def _stop_container(toolchain: Toolchain, step: Step, work: Workspace) -> None:
+def _stop_container(toolchain: Toolchain, step: BuildStep, work: Workspace) -> None:
     if not toolchain.inside:
         kill = ["docker", "kill", container_name(step, work)]
         subprocess.run(kill, capture_output=True, check=False)

@@ -10,7 +10,7 @@ import signal
 import socket
 from typing import cast
 
-from ..engine_messages import Commands, Messages, Report, ToEngine, encode
+from ..engine_messages import Commands, EngineReport, Messages, ToEngine, encode
 from ..responses import Response
 from .host import LlmHost
 
@@ -50,7 +50,7 @@ class LlmConnection(asyncio.Protocol):
         self._responses.append((ticket, response))
 
     def _send(self) -> None:
-        self._transport.write(encode(Report(self._responses, [])))
+        self._transport.write(encode(EngineReport(self._responses, [])))
         self._responses = []
 
 

@@ -18,7 +18,7 @@ from .container import Docker
 from .ports import Addresses
 from .tritonserver import TritonServer
 
-Runtime = TritonServer | Docker
+ServerRuntime = TritonServer | Docker
 """What runs a server: one found on this machine, or one in a container."""
 
 EXIT_TIMEOUT_S = 2
@@ -59,7 +59,9 @@ class ServerCommand:
         return shlex.join([*(["env", *setting] if setting else []), *self.words])
 
 
-def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
+def server_command(
+    runtime: ServerRuntime, deployment: Deployment, addresses: Addresses
+) -> ServerCommand:
     """The command for one attempt to start: the names in it are random, used once."""
     repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours

@@ -30,7 +30,7 @@ STATISTICS_S = 0.5
 _SCORED = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
 _ANSWERED = ("output_ids", "sequence_length", "generation_logits")
 
-Config = Any
+TritonConfig = Any
 """A ModelConfig; the package of its class has no types."""
 
 
@@ -40,7 +40,7 @@ def model_configs(
     iteration_log: bool = False,
     digest: str | None = None,
     inputs: Inputs | None = None,
-) -> dict[str, Config]:
+) -> dict[str, TritonConfig]:
     """The configuration of every model of a deployment, by name; each holds the digest.
 
     `digest` is by default the deployment's own. Raises CheckpointError for labels that are not
@@ -62,7 +62,7 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 
 
-def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
+def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
     """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
     deployment = inputs.deployment
     name = wire.GENERATOR if role == "generator" else wire.PRM
@@ -87,7 +87,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
     return config
 
 
-def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
+def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     """An engine of TensorRT-LLM's C++ backend, with all tensors of NVIDIA's own model."""
     deployment = inputs.deployment
     spec = deployment.engines()[role]
@@ -129,7 +129,7 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
     return config
 
 
-def _score(inputs: Inputs) -> Config:
+def _score(inputs: Inputs) -> TritonConfig:
     """The model that makes a score of logits.
 
     TensorRT-LLM answers only if output_ids and sequence_length are requested, and an ensemble
@@ -152,7 +152,7 @@ def _score(inputs: Inputs) -> Config:
     return config
 
 
-def _ensemble(deployment: Deployment) -> Config:
+def _ensemble(deployment: Deployment) -> TritonConfig:
     """`prm`: an engine and `prm_score`.
 
     An ensemble cannot supply constants: the client sends request_output_len 1 and
@@ -171,7 +171,7 @@ def _ensemble(deployment: Deployment) -> Config:
     return config
 
 
-def _engine(name: str, backend: str, spec: EngineSpec) -> Config:
+def _engine(name: str, backend: str, spec: EngineSpec) -> TritonConfig:
     config = model_config_pb2.ModelConfig(
         name=name, backend=backend, max_batch_size=spec.max_batch_size
     )
@@ -185,7 +185,7 @@ def _engine(name: str, backend: str, spec: EngineSpec) -> Config:
     return config
 
 
-def _model(name: str, deployment: Deployment, **kind: str) -> Config:
+def _model(name: str, deployment: Deployment, **kind: str) -> TritonConfig:
     size = deployment.engines()["verifier"].max_batch_size
     return model_config_pb2.ModelConfig(name=name, max_batch_size=size, **kind)
 
@@ -198,7 +198,7 @@ _SIDES = contract().inputs, contract().outputs
 _OPTIONAL = {"optional": True, "scalar": True}
 
 
-def _declare(config: Config, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+def _declare(config: TritonConfig, inputs: Iterable[str], outputs: Iterable[str]) -> None:
     """Declare these tensors as the contract has them, in its order."""
     for declared, facts, names in zip(
         (config.input, config.output), _SIDES, (inputs, outputs), strict=True
@@ -208,7 +208,7 @@ def _declare(config: Config, inputs: Iterable[str], outputs: Iterable[str]) -> N
                 _add(declared, tensor)
 
 
-def _take_prompts(config: Config, *, ragged: bool = False) -> None:
+def _take_prompts(config: TritonConfig, *, ragged: bool = False) -> None:
     """What `prm` takes: all of it must be given, and an ensemble leaves reshaping to its steps."""
     for tensor in contract().inputs:
         if tensor.name in _SCORED:
@@ -216,13 +216,13 @@ def _take_prompts(config: Config, *, ragged: bool = False) -> None:
             _add(config.input, tensor.model_copy(update=changes))
 
 
-def _add_scores(config: Config, deployment: Deployment) -> None:
+def _add_scores(config: TritonConfig, deployment: Deployment) -> None:
     config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
     labels = len(label_columns(deployment))
     config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
 
 
-def _add_outputs(config: Config, outputs: Mapping[str, str], dims: list[int]) -> None:
+def _add_outputs(config: TritonConfig, outputs: Mapping[str, str], dims: list[int]) -> None:
     for name, kind in outputs.items():
         config.output.add(name=name, data_type=_type(kind), dims=dims)
 
@@ -242,7 +242,7 @@ def _add(declared: Any, tensor: Tensor) -> None:
         added.allow_ragged_batch = True
 
 
-def _set(config: Config, parameters: Mapping[str, object]) -> None:
+def _set(config: TritonConfig, parameters: Mapping[str, object]) -> None:
     for key, value in parameters.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         config.parameters[key].string_value = text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.machine_memory import memory_available, memory_limit
+from tts.build.machine_limits import memory_available, memory_limit
 
 MEMINFO = "MemTotal:       2000 kB\nMemFree: 10 kB\nMemAvailable:    900 kB\nHugePages_Total:   0\n"
 
