@@ -2,8 +2,8 @@
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
 not delay incoming requests or outgoing answers; an `LLM` of target llmapi sees its own GPUs alone.
-SOCKET is the file descriptor of the connection to whoever opened it
-(`engine_client`); its end ends this process.
+SOCKET is the file descriptor of the connection to whoever opened it (`engine_client`); its end ends
+this process.
 """
 
 from __future__ import annotations

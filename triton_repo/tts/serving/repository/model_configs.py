@@ -13,8 +13,8 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
-from tts.build.inputs import Inputs
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.inputs import EngineInputs, Inputs
+from tts.build.spec import Deployment, EngineSpec, Role, VerifierSpec
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of
@@ -22,7 +22,7 @@ from tts.engines.opening import opening_of
 from ..contract.facts import Tensor, contract
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file
-from .labels import label_biases, label_columns
+from .labels import label_biases, label_token_ids
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with --logits_dtype float32."""
@@ -50,7 +50,7 @@ def model_configs(
     inputs = inputs or Inputs(deployment)
     configs = [make(inputs, role, iteration_log) for role in deployment.engines()]
     if deployment.target != "openvino" and "verifier" in deployment.engines():
-        configs += [_score(inputs), _ensemble(deployment)]
+        configs += [_score(inputs.engines["verifier"]), _ensemble(deployment)]
     for config in configs:
         config.parameters[DIGEST].string_value = digest or deployment_digest(deployment)
     return {config.name: config for config in configs}
@@ -73,7 +73,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
     else:  # what the ensemble of the other targets takes and answers
         _take_prompts(config, ragged=True)
-        _add_scores(config, deployment)
+        _add_scores(config)
     _add_outputs(config, wire.ROW_OUTPUTS, [1])
     opening = opening_of(
         deployment,
@@ -129,25 +129,25 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     return config
 
 
-def _score(inputs: Inputs) -> TritonConfig:
+def _score(verifier: EngineInputs) -> TritonConfig:
     """The model that makes a score of logits.
 
     TensorRT-LLM answers only if output_ids and sequence_length are requested, and an ensemble
     requests what it maps: so both are inputs here.
     """
-    deployment = inputs.deployment
-    config = _model(wire.PRM_SCORE, deployment, backend="python")
+    spec = verifier.spec
+    assert isinstance(spec, VerifierSpec)
+    config = _model(wire.PRM_SCORE, verifier.deployment, backend="python")
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind="KIND_CPU")
     for tensor in contract().outputs:
         if tensor.name in _ANSWERED:
             _add(config.input, tensor)
-    _add_scores(config, deployment)
+    _add_scores(config)
     # which of the engine's logits are the labels, the positive one first
-    _set(config, {"label_ids": _joined(label_columns(deployment, inputs))})
-    if biases := label_biases(
-        deployment, inputs
-    ):  # of the verifier's head: the engine has no place for it
+    _set(config, {"label_ids": _joined(label_token_ids(spec, verifier))})
+    # of the verifier's head: the engine has no place for it
+    if biases := label_biases(spec, verifier):
         _set(config, {"label_biases": _joined(biases)})
     return config
 
@@ -160,7 +160,7 @@ def _ensemble(deployment: Deployment) -> TritonConfig:
     """
     config = _model(wire.PRM, deployment, platform="ensemble")
     _take_prompts(config)
-    _add_scores(config, deployment)
+    _add_scores(config)
     for model, inputs, outputs in (
         (wire.PRM_ENGINE, _SCORED, _ANSWERED),
         (wire.PRM_SCORE, _ANSWERED, wire.SCORE_OUTPUTS),
@@ -216,10 +216,9 @@ def _take_prompts(config: TritonConfig, *, ragged: bool = False) -> None:
             _add(config.input, tensor.model_copy(update=changes))
 
 
-def _add_scores(config: TritonConfig, deployment: Deployment) -> None:
+def _add_scores(config: TritonConfig) -> None:
     config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
-    labels = len(label_columns(deployment))
-    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
+    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[2])
 
 
 def _add_outputs(config: TritonConfig, outputs: Mapping[str, str], dims: list[int]) -> None:
