@@ -200,8 +200,7 @@ def _serve(opening: Open, ours: socket.socket) -> None:
 
 
 def _serve_llm(opening: OpenLlm, ours: socket.socket) -> None:
-    from .llmapi.opening import open_host
-    from .llmapi.process import serve
+    from .llmapi.process import open_host, serve
 
     _die_with_parent(signal.SIGTERM)  # its ranks end with it only if it may end them
     try:
