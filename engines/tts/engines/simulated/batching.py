@@ -10,13 +10,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tts.build.errors import RequestError
 from tts.build.tensorrt.step_time import StepCost, StepLoad, StepTime
 
-from .kv_cache import BlockLease, Ids, PagedCache
+from .kv_cache import BlockLease, PagedCache
+
+if TYPE_CHECKING:
+    from tts.build.tokenizer import Ids
 
 
 @dataclass(eq=False, slots=True)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-Ids = npt.NDArray[np.int32]
+if TYPE_CHECKING:
+    from tts.build.tokenizer import Ids
 
 
 @dataclass(eq=False, slots=True)
