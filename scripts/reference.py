@@ -39,7 +39,7 @@ from tts.build.spec import (
     VerifierSpec,
 )
 from tts.build.spec.field_docs import field_doc
-from tts.build.spec.tensorrt import Calibration
+from tts.build.spec.tensorrt import CalibrationSpec
 from tts.cli import app, ending
 from tts.cli.documents.index import DOCUMENTS, ERROR
 
@@ -130,7 +130,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ),
     ("generator.kv_cache, verifier.kv_cache", "", (KvCache,)),
     ("generator.tensorrt, verifier.tensorrt", "", (TensorRTEngine,)),
-    ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", (Calibration,)),
+    ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", (CalibrationSpec,)),
     ("verifier.labels", "", (Labels,)),
     ("verifier.template", "", (Template,)),
     ("server", "", (ServerSpec,)),

@@ -39,13 +39,14 @@ def serve_models(
     runtime = find_tritonserver("openvino")
     repository = folder / "models"
     _write_models(deployment, repository, kind, canned)
-    prepared = environment.prepare(runtime, folder / "runtime")
+    own = folder / "runtime"
+    variables = environment.prepare(runtime, own)
     addresses = choose_addresses(deployment.server, folder / "grpc:1")
     prefix = f"tts-{secrets.token_hex(6)}-"
     words = [str(runtime.binary), *arguments(repository, addresses, prefix)]
-    words.append(f"--backend-directory={prepared.backends}")
+    words.append(f"--backend-directory={environment.backends(runtime, own)}")
     command = ServerCommand(words, {}, prefix, socket=addresses.socket)
-    launched = launch(command, prepared.variables, folder / "triton.log")
+    launched = launch(command, variables, folder / "triton.log")
     try:
         deadline = time.monotonic() + READY_S
         while not probe.is_ready(addresses.grpc):

@@ -21,7 +21,7 @@ from tts.build.draft import (
     drafted,
 )
 from tts.build.errors import ConfigError
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import FORMATS, Deployment, load_deployment
 from tts.build.tensorrt.gpus import GIB, GPUS, kind_of

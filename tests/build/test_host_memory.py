@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import ConfigError
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.model_config import ModelConfig, parse_model_config
 from tts.build.openvino import memory
 from tts.build.openvino.export import export_model, save_model

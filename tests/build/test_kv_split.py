@@ -9,9 +9,9 @@ from tests.build.planned_pair import ONE_B, PRM
 
 from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.gpus import GIB, GPUS
-from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
+from tts.build.tensorrt.kv_split import PoolLimit, Pools, Side, search_split
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.step_time import Load, ModelShape, Roofline
+from tts.build.tensorrt.step_time import ModelShape, Roofline, StepLoad
 
 
 def side(shape: ModelConfig, **fields: Any) -> Side:
@@ -50,7 +50,7 @@ def test_a_step_that_writes_takes_a_decode_longer_for_each_token() -> None:
     """At the mean context of its tokens; one that writes nothing is a prefill alone."""
     writes, scores = side(shape_of(ONE_B), decoded=60), side(shape_of(ONE_B), decoded=0)
     plenty = writes.pool(256)
-    decode = writes.steps.cost(Load(256, 256 * (150 + 300 + 60 / 2))).duration_s
+    decode = writes.steps.cost(StepLoad(256, 256 * (150 + 300 + 60 / 2))).duration_s
     assert writes.step_s(plenty) - scores.step_s(plenty) == pytest.approx(60 * decode)
     prefill = scores.step_s(plenty)
     assert 0 < prefill < 60 * decode
@@ -81,8 +81,8 @@ def test_more_memory_never_costs_more(capacity: int, more: int, beams: int, reus
     def used(pools: Pools) -> int:
         return pools.generator * each[0] + pools.verifier * each[1]
 
-    small = search_split(sides, [Limit(capacity * GIB, each)])
-    large = search_split(sides, [Limit((capacity + more) * GIB, each)])
+    small = search_split(sides, [PoolLimit(capacity * GIB, each)])
+    large = search_split(sides, [PoolLimit((capacity + more) * GIB, each)])
     assert small is not None
     assert large is not None
     assert large.seconds <= small.seconds * (1 + 1e-9)
@@ -92,9 +92,9 @@ def test_more_memory_never_costs_more(capacity: int, more: int, beams: int, reus
 
 def test_nothing_is_found_where_nothing_fits() -> None:
     some = side(shape_of(ONE_B))
-    limit = Limit(2048 * (32_768 + 131_072) - 1, (32_768, 131_072))
+    limit = PoolLimit(2048 * (32_768 + 131_072) - 1, (32_768, 131_072))
     assert search_split((some, some), [limit]) is None
-    limit = Limit(limit.capacity + 1, limit.per_token)
+    limit = PoolLimit(limit.capacity + 1, limit.per_token)
     pools = search_split((some, some), [limit])
     assert pools is not None
     assert (pools.generator, pools.verifier) == (2048, 2048)

@@ -12,7 +12,7 @@ from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 from tts.build.spec import TensorRTEngine
 from tts.build.tensorrt.gpus import GPUS
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.step_time import Affine, Efficiency, Load, ModelShape, Roofline
+from tts.build.tensorrt.step_time import Affine, Efficiency, ModelShape, Roofline, StepLoad
 
 IDEAL = Efficiency(half_tokens=0, overhead_s=0)
 DECODE_MS = {  # batch: milliseconds at 500 tokens of context, before the shortest step
@@ -35,13 +35,13 @@ def unbounded_ms(step_time, load):
 
 
 def prefill(tokens, cached=0):
-    return Load(prefill_tokens=tokens, prefill_attention=tokens * (cached + tokens / 2))
+    return StepLoad(prefill_tokens=tokens, prefill_attention=tokens * (cached + tokens / 2))
 
 
 @pytest.mark.parametrize("batch", DECODE_MS)
 def test_decode_steps_of_the_1b_model(batch):
     for gpu, expected in zip(("a100-80g", "h100", "h200"), DECODE_MS[batch], strict=True):
-        found = unbounded_ms(roofline(gpu, LLAMA_1B), Load(batch, batch * 500))
+        found = unbounded_ms(roofline(gpu, LLAMA_1B), StepLoad(batch, batch * 500))
         assert found == pytest.approx(expected, rel=0.02), gpu
 
 
@@ -79,41 +79,45 @@ def test_prefill_of_the_verifier(gpu, ms, tokens_per_s, floor_ms, free_tokens):
 def test_verifier_seconds_of_a_problem_at_half_the_peak(tokens, a100, h100):
     half = Efficiency(compute=0.5, half_tokens=0, overhead_s=0)
     for gpu, expected in (("a100-80g", a100), ("h100", h100)):
-        found = unbounded_ms(roofline(gpu, LLAMA_8B_VERIFIER, half), Load(prefill_tokens=tokens))
+        found = unbounded_ms(
+            roofline(gpu, LLAMA_8B_VERIFIER, half), StepLoad(prefill_tokens=tokens)
+        )
         assert found / 1e3 == pytest.approx(expected, rel=0.02)
 
 
 def test_small_prefills_are_less_efficient():
     model = roofline("h100", LLAMA_8B_VERIFIER, Efficiency(half_tokens=400))
-    small, large = (tokens / model.cost(Load(0, 0, tokens)).compute_s for tokens in (400, 10**6))
+    small, large = (
+        tokens / model.cost(StepLoad(0, 0, tokens)).compute_s for tokens in (400, 10**6)
+    )
     assert small == pytest.approx(large / 2, rel=0.01)
 
 
 def test_a_step_has_an_overhead_and_a_small_model_a_shortest_decode():
     model = Roofline(GPUS["h200"], LLAMA_1B)
-    assert model.cost(Load(1, 500)).duration_s == LLAMA_1B.min_step_s
-    big = model.cost(Load(1024, 1024 * 500))
+    assert model.cost(StepLoad(1, 500)).duration_s == LLAMA_1B.min_step_s
+    big = model.cost(StepLoad(1024, 1024 * 500))
     assert big.duration_s == pytest.approx(big.memory_s + 0.4e-3)
     assert model.cost(prefill(10)).duration_s > 0.4e-3
 
 
 def test_prefill_that_rides_along_with_decodes_costs_less_than_a_step_of_its_own():
     model = Roofline(GPUS["h100"], LLAMA_1B)
-    decode = model.cost(Load(64, 64 * 500)).duration_s
+    decode = model.cost(StepLoad(64, 64 * 500)).duration_s
     alone = model.cost(prefill(50)).duration_s
-    both = model.cost(Load(64, 64 * 500, 50, 50 * 25)).duration_s
+    both = model.cost(StepLoad(64, 64 * 500, 50, 50 * 25)).duration_s
     assert decode <= both < decode + alone
 
 
 def test_what_a_load_does_not_name_costs_nothing():
     fit = Affine(0.0, 1.0, 1.0, 1.0, 1.0)
-    assert fit.cost(Load()).duration_s == 0.0
-    assert fit.cost(Load(3)).duration_s == 3.0
+    assert fit.cost(StepLoad()).duration_s == 0.0
+    assert fit.cost(StepLoad(3)).duration_s == 3.0
 
 
 def test_an_affine_fit():
     fit = Affine(1e-3, 1e-5, 1e-8, 2e-5, 1e-9)
-    cost = fit.cost(Load(10, 5000, 100, 0, 1000))
+    cost = fit.cost(StepLoad(10, 5000, 100, 0, 1000))
     assert cost.duration_s == pytest.approx(1e-3 + 1e-4 + 5e-5 + 2e-3 + 1e-6)
 
 
@@ -122,7 +126,7 @@ def test_an_fp8_engine_reads_half_and_computes_at_twice_the_rate():
     fp8 = TensorRTEngine(kv_precision="fp8")
     small = ModelShape.of(shape_of(ONE_B), "fp8", fp8)
     assert small.kv_bytes == 16_384
-    decode_ms = unbounded_ms(roofline("h100", small), Load(64, 64 * 500))
+    decode_ms = unbounded_ms(roofline("h100", small), StepLoad(64, 64 * 500))
     assert decode_ms == pytest.approx(0.755, rel=0.02)
     large = ModelShape.of(shape_of(PRM), "fp8", fp8, head=False)
     assert unbounded_ms(roofline("h100", large), prefill(1)) == pytest.approx(2.60, rel=0.02)
@@ -161,13 +165,13 @@ def test_tensor_parallel_decode_by_hand():
     """
     shape = ModelShape.of(shape_of(EIGHT_B), "bf16", TensorRTEngine(tensor_parallel=8))
     assert shape.kv_bytes == 16_384
-    cost = roofline("h100", shape).cost(Load(64, 64 * 500))
+    cost = roofline("h100", shape).cost(StepLoad(64, 64 * 500))
     assert 1e3 * cost.memory_s == pytest.approx(0.90, rel=0.02)
     assert 1e3 * cost.duration_s == pytest.approx(2.4 + 0.80, rel=0.02)  # 75 us for each layer
     unbounded = replace(shape, min_step_s=0.0)
-    assert 1e3 * roofline("h100", unbounded).cost(Load(64, 64 * 500)).duration_s == pytest.approx(
-        0.90 + 0.80, rel=0.02
-    )
+    assert 1e3 * roofline("h100", unbounded).cost(
+        StepLoad(64, 64 * 500)
+    ).duration_s == pytest.approx(0.90 + 0.80, rel=0.02)
 
 
 def test_tensor_parallel_prefill_by_hand():
@@ -190,7 +194,7 @@ def test_tensor_parallel_prefill_by_hand():
 def test_a_rank_never_costs_more_than_the_whole_but_for_what_it_exchanges(
     ways, decodes, prompt, gpu
 ):
-    load = Load(decodes, decodes * 500, prompt, prompt * prompt / 2)
+    load = StepLoad(decodes, decodes * 500, prompt, prompt * prompt / 2)
     if not decodes and not prompt:
         return
     whole, rank = (

@@ -16,7 +16,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import (
     SCRIPT,
-    Step,
+    BuildStep,
     build_values,
     calls,
     expected_engine,
@@ -47,7 +47,7 @@ def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, rol
         _mounted(step)
 
 
-def _flags(step: Step) -> dict[str, str]:
+def _flags(step: BuildStep) -> dict[str, str]:
     """The value of each flag; empty for a switch."""
     words = [*step.command[1:], "--"]
     return {
@@ -57,7 +57,7 @@ def _flags(step: Step) -> dict[str, str]:
     }
 
 
-def _mounted(step: Step) -> None:
+def _mounted(step: BuildStep) -> None:
     """Every path of a command lies in what the step is given, outputs in what it may write."""
     for word, before in zip(step.command[2:], step.command[1:], strict=False):
         if word.startswith("/"):

@@ -18,7 +18,7 @@ from tts.build.tensorrt import contract, in_container
 from tts.build.tensorrt.commands import calls as calls_of
 from tts.build.tensorrt.commands import steps
 from tts.build.tensorrt.interface import (
-    Difference,
+    ToolDifference,
     algorithm_differences,
     call_differences,
     help_differences,
@@ -103,7 +103,7 @@ def test_a_flag_of_another_kind_stops_the_build() -> None:
 def test_new_flags_are_noted_and_an_unreadable_help_stops_nothing() -> None:
     flags = dict(contract.build_flags()) | {"--quite_new": contract.Flag(type="int")}
     (difference,) = help_differences(help_of(flags), [])
-    assert difference == Difference("trtllm-build also has --quite_new", stops=False)
+    assert difference == ToolDifference("trtllm-build also has --quite_new", stops=False)
     (difference,) = help_differences("no help today", ["--max_batch_size", "8"])
     assert not difference.stops
 
@@ -177,7 +177,7 @@ def test_a_function_that_is_not_there_stops_the_build() -> None:
     made = {"tensorrt_llm.Mapping": contract.CallMade(positional=0, keywords=())}
     seen: dict[str, Any] = {"there": False, "text": "ImportError: no"}
     (difference,) = call_differences({"tensorrt_llm.Mapping": seen}, made)
-    assert difference == Difference(
+    assert difference == ToolDifference(
         "TensorRT-LLM has no tensorrt_llm.Mapping (ImportError: no)", stops=True
     )
     (difference,) = call_differences({"tensorrt_llm.Mapping": seen | {"there": True}}, made)

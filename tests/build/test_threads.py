@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.machine_cores import usable_cores
 from tts.build.openvino import threads
 from tts.build.openvino.threads import LEAST_WEIGHTS, divide, threads_in_words, threads_of
 from tts.build.spec import Deployment, load_deployment
@@ -87,34 +86,3 @@ def test_it_is_said_which_are_stated(monkeypatch):
     verifier = demo.verifier.model_copy(update={"threads": 6})
     stated = demo.model_copy(update={"verifier": verifier})
     assert threads_in_words(stated) == "generator 1 (default), verifier 6 (stated); 16 cores"
-
-
-@pytest.mark.parametrize(
-    ("groups", "files", "cores"),
-    [
-        ("", {}, 8),
-        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
-        ("0::/elsewhere\n", {"cpu.max": "250000 100000\n"}, 2),  # in a container
-        ("0::/a\n", {"a/cpu.max": "50000 100000\n"}, 1),
-        ("0::/a\n", {"a/cpu.max": "1600000 100000\n"}, 8),
-        (
-            "4:cpu,cpuacct:/x\n0::/\n",
-            {"cpu/x/cpu.cfs_quota_us": "400000\n", "cpu/x/cpu.cfs_period_us": "100000\n"},
-            4,
-        ),
-        (
-            "1:cpu:/\n",
-            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            8,
-        ),
-    ],
-)
-def test_a_control_group_may_give_fewer_cores(tmp_path: Path, monkeypatch, groups, files, cores):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(groups)
-    for name, text in files.items():
-        file = tmp_path / "sys/fs/cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    assert usable_cores(tmp_path) == cores

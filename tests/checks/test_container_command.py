@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.serving.facts import LAUNCH
 
 from tts.build import paths
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.serving.command.container import Docker, image
 from tts.serving.command.ports import Addresses
 from tts.serving.command.server_command import server_command
-from tts.serving.contract.facts import launch_rules
 
 _ADDRESSES = Addresses("127.0.0.1", 8001, 8000, 8002)
 """Any will do: how the command treats them is what is checked."""
@@ -40,18 +40,18 @@ def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str
     assert "mpirun" in served or not _has_ranks(deployment)
     (server,) = (at for at, word in enumerate(served) if word.endswith("/tritonserver"))
     flags = {word.partition("=")[0] for word in served[server + 1 :]}
-    assert flags <= set(launch_rules()["tritonserver_flags"])
+    assert flags <= set(LAUNCH["tritonserver_flags"])
 
 
 def _image(deployment: Deployment) -> str:
     assert deployment.tensorrt is not None
-    image: str = launch_rules()["containers"]["image"]
+    image: str = LAUNCH["containers"]["image"]
     return image.replace("TAG", deployment.tensorrt.container)
 
 
 def _options(deployment: Deployment) -> Iterator[str]:
     yield from ("docker", "run", "--rm", "--init", "--pull=never", "--gpus=all")
-    settings = launch_rules()["containers"]["settings"]
+    settings = LAUNCH["containers"]["settings"]
     yield f"--shm-size={settings['--shm-size']}"
     for limit in settings["--ulimit"]:
         yield f"--ulimit={limit}"
@@ -72,9 +72,8 @@ def _loaded(deployment: Deployment) -> set[Path]:
 
 def _environment(deployment: Deployment) -> Mapping[str, str]:
     user = {"HOME": "/tmp", "USER": "tts"}
-    rules = launch_rules()
-    always = rules.get("environment", {}).get("variables", {})
-    ranks = rules["orchestrator"]["environment"] if _has_ranks(deployment) else {}
+    always = LAUNCH.get("environment", {}).get("variables", {})
+    ranks = LAUNCH["orchestrator"]["environment"] if _has_ranks(deployment) else {}
     return {**user, **always, **ranks}
 
 
@@ -88,7 +87,7 @@ def _arguments(deployment: Deployment) -> Iterator[str]:
     for flag in CLOSED_BY:
         yield f"{flag}={_CLOSED_APIS}:{_NO_HEADER}"
     if _has_ranks(deployment):
-        yield from launch_rules()["orchestrator"]["arguments"]
+        yield from LAUNCH["orchestrator"]["arguments"]
 
 
 def _ports() -> dict[str, int]:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from tts.build.errors import EngineError
-from tts.engines.engine import Command, Engine
+from tts.engines.engine import Engine, EngineCommand
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import OnResponse
 
@@ -27,7 +27,7 @@ class EngineHost(Engine):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Start the thread and open the engine there, as `Engine` does; raises what that raises."""
         self._tickets = count(1)
-        self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[EngineCommand | None] = queue.SimpleQueue()
         self._closed = False
         opened = Future[None]()
         self._thread = threading.Thread(
@@ -52,7 +52,7 @@ class EngineHost(Engine):
         """End a request with the tokens it has; does nothing if it ended already."""
         self.call(partial(self.cancel, ticket))
 
-    def call(self, function: Command) -> None:
+    def call(self, function: EngineCommand) -> None:
         """Run a function in the engine thread, between two steps."""
         self._inbox.put(function)
 

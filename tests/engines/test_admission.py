@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tts.engines.admission import Admission
+from tts.engines.admission import BlockAdmission
 
 BLOCKS, BLOCK_SIZE, MAX_ACTIVE = 10, 32, 4
 
@@ -13,7 +13,7 @@ class Books(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.books = Admission(blocks=BLOCKS, block_size=BLOCK_SIZE, max_active=MAX_ACTIVE)
+        self.books = BlockAdmission(blocks=BLOCKS, block_size=BLOCK_SIZE, max_active=MAX_ACTIVE)
         self.sizes = {}
         self.queue = []
         self.running = set()
@@ -64,7 +64,7 @@ TestBooks = Books.TestCase
 
 @given(st.lists(st.integers(1, BLOCKS * BLOCK_SIZE), min_size=1, max_size=40))
 def test_every_request_runs_in_order_of_arrival(sizes):
-    books = Admission(blocks=BLOCKS, block_size=BLOCK_SIZE, max_active=MAX_ACTIVE)
+    books = BlockAdmission(blocks=BLOCKS, block_size=BLOCK_SIZE, max_active=MAX_ACTIVE)
     for ticket, tokens in enumerate(sizes):
         books.enqueue(ticket, tokens)
     order = []
@@ -79,13 +79,13 @@ def test_every_request_runs_in_order_of_arrival(sizes):
 
 
 def test_a_request_larger_than_the_pool_is_refused():
-    books = Admission(blocks=2, block_size=32, max_active=1)
+    books = BlockAdmission(blocks=2, block_size=32, max_active=1)
     with pytest.raises(ValueError, match="3 blocks"):
         books.enqueue(0, 65)
 
 
 def test_a_ticket_is_used_once():
-    books = Admission(blocks=2, block_size=32, max_active=1)
+    books = BlockAdmission(blocks=2, block_size=32, max_active=1)
     books.enqueue(0, 1)
     with pytest.raises(ValueError, match="already"):
         books.enqueue(0, 1)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tts.engines.engine_messages import (
     Cancel,
+    EngineReport,
     FromEngine,
     MessageReader,
     Messages,
     Open,
     Opened,
-    Report,
     Submissions,
     Submit,
     ToEngine,
@@ -95,7 +95,7 @@ def test_messages_arrive_whole_however_the_stream_is_cut(messages, sizes):
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 2**40), RESPONSES), max_size=4), st.booleans())
 def test_responses_arrive_as_they_were(responses, published):
-    report = Report(responses, [Statistics(iteration=3, seconds=0.5)] if published else [])
+    report = EngineReport(responses, [Statistics(iteration=3, seconds=0.5)] if published else [])
     whole = itertools.repeat(1 << 20)
     assert received(encode(Opened(None)) + encode(report), FromEngine, whole) == [
         Opened(None),

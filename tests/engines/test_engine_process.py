@@ -28,7 +28,7 @@ from tts.engines.engine_messages import (
     Submit,
     encode,
 )
-from tts.engines.engine_process import Connection
+from tts.engines.engine_process import EngineConnection
 from tts.engines.engine_thread import EngineThread
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
@@ -251,7 +251,7 @@ def test_an_engine_reads_on_while_nobody_takes_its_answers():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        connection = Connection(ours)
+        connection = EngineConnection(ours)
         connection._asked = Commands(Echo(), connection._answer)
         for ticket in range(50):
             theirs.sendall(encode(Submit(ticket, sampled(n=1), cold=False)))
@@ -274,7 +274,7 @@ def test_statistics_wait_for_an_answer_but_not_longer_than_a_second():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        connection, reader = Connection(ours), MessageReader(theirs, FromEngine)
+        connection, reader = EngineConnection(ours), MessageReader(theirs, FromEngine)
         connection._may_wait = 256
 
         def tells(monotonic):

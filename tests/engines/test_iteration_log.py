@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.engines import iteration_log
-from tts.engines.iteration_log import IterationLog, IterationLogFollower, Recorder, rotated
+from tts.engines.iteration_log import IterationLog, IterationLogFollower, StepRecorder, rotated
 from tts.engines.statistics import Statistics
 
 COUNTS = st.integers(0, 10**9)
@@ -125,7 +125,7 @@ def test_a_follower_of_another_version_takes_what_it_knows(follow, tmp_path):
 
 def test_a_disk_that_refuses_ends_the_log_and_not_the_engine(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    recorder = Recorder(tmp_path / "file" / "log", 0.0, lambda statistics: None)
+    recorder = StepRecorder(tmp_path / "file" / "log", 0.0, lambda statistics: None)
     recorder.record(active=1)
     recorder.close()
     assert recorder.current.iteration == 1
@@ -133,7 +133,7 @@ def test_a_disk_that_refuses_ends_the_log_and_not_the_engine(tmp_path, caplog):
 
 
 def test_a_full_disk_ends_the_log_and_not_the_engine(caplog):
-    recorder = Recorder(Path("/dev/full"), 0.0, lambda s: None)
+    recorder = StepRecorder(Path("/dev/full"), 0.0, lambda s: None)
     for _ in range(3):
         recorder.record(active=0)
     recorder.close()
@@ -143,7 +143,7 @@ def test_a_full_disk_ends_the_log_and_not_the_engine(caplog):
 
 def test_an_engine_without_work_has_told_all_that_it_did(follow, tmp_path):
     follower = follow(tmp_path / "log")
-    recorder = Recorder(tmp_path / "log", 1e9, lambda statistics: None)
+    recorder = StepRecorder(tmp_path / "log", 1e9, lambda statistics: None)
     recorder.record(active=0)  # begins a period, in which nothing else is published
     follower.read()
     recorder.record(active=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.llmapi.output import (
     NO_END_ID,
-    Output,
+    LlmOutput,
     is_watched,
     label_logits,
     sampling_arguments,
@@ -112,7 +112,7 @@ def expected(request: GenerateRequest, tokens: list[int]) -> list[int]:
 
 
 def answers(request: GenerateRequest, given: Any, *, one_sampler: bool = False) -> list[Response]:
-    output, responses = Output(request, ()), []
+    output, responses = LlmOutput(request, ()), []
     steps, watched = list(given), is_watched(request, one_sampler=one_sampler)
     for state, finished in steps if watched else steps[-1:]:
         if response := output.advance(state, finished=finished):
@@ -183,6 +183,6 @@ def test_the_labels_are_read_from_the_row_that_chose_the_first_token():
     request = GenerateRequest(PROMPT, 1, return_generation_logits=True)
     given_logits = completion([7], "length")
     given_logits.generation_logits = Tensor(rows)
-    response = Output(request, (7, 2)).advance(given_logits, finished=True)
+    response = LlmOutput(request, (7, 2)).advance(given_logits, finished=True)
     assert response is not None
     assert response.label_logits == (7.0, 2.0)

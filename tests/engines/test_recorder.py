@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from tts.engines.iteration_log import Recorder
+from tts.engines.iteration_log import StepRecorder
 from tts.engines.statistics import Statistics
 
 
@@ -18,12 +18,12 @@ def clock(monkeypatch):
 
 
 def test_an_engine_that_has_done_nothing_has_zeros_everywhere():
-    assert set(asdict(Recorder(None, 1.0, print).current).values()) == {0}
+    assert set(asdict(StepRecorder(None, 1.0, print).current).values()) == {0}
 
 
 def test_totals_add_up_and_each_iteration_is_a_line(tmp_path):
     file = tmp_path / "of" / "generator.jsonl"
-    recorder = Recorder(file, 0.0, lambda statistics: None)
+    recorder = StepRecorder(file, 0.0, lambda statistics: None)
     recorder.count(requests=1, input_tokens=7, output_tokens=2)
     recorder.record(active=2, scheduled=1)
     recorder.count(requests=2, input_tokens=3)
@@ -40,7 +40,7 @@ def test_totals_add_up_and_each_iteration_is_a_line(tmp_path):
 
 def test_a_busy_engine_is_published_once_a_period_and_then_at_rest(clock):
     published = []
-    recorder = Recorder(None, 2.0, published.append)
+    recorder = StepRecorder(None, 2.0, published.append)
     assert recorder.rest_due_s() is None, "nothing has happened that would have to be taken back"
     for seconds in (0.0, 1.9, 0.2, 1.0):
         clock[0] += seconds

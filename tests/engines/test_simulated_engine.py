@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 
 from tts.build.errors import RequestError
-from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
+from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
 
 STEP = Affine(1e-3, 1e-5, 1e-7, 1e-5)
 
@@ -21,11 +21,11 @@ def ids(tokens):
 def request(rng, *, longest=20):
     prompt = [rng.randrange(2) for _ in range(rng.randint(1, 30))]
     answer = [rng.randrange(2) for _ in range(rng.randint(1, longest))]
-    return Request(ids(prompt), ids(answer), longest)
+    return SimulatedRequest(ids(prompt), ids(answer), longest)
 
 
 def engine(*, blocks=40, batch=4, tokens=16, step_time=STEP):
-    return Engine(step_time, PagedCache(blocks, 4), batch, tokens)
+    return SimulatedEngine(step_time, PagedCache(blocks, 4), batch, tokens)
 
 
 def serve(gpu, arrivals):
@@ -147,9 +147,9 @@ def test_cancelled_requests_leave_nothing_behind(seed):
 
 def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
     one = engine(tokens=8)
-    one.submit(Request(ids([1] * 4), ids([1] * 9), 9))
+    one.submit(SimulatedRequest(ids([1] * 4), ids([1] * 9), 9))
     first = one.finish(one.plan())
-    one.submit(Request(ids([2] * 20), ids([2]), 1))
+    one.submit(SimulatedRequest(ids([2] * 20), ids([2]), 1))
     chunks = []
     while burst := one.plan():
         chunks.append([tokens for _, tokens in burst.chunks])
@@ -161,7 +161,9 @@ def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
 @pytest.mark.parametrize("sharing", ["time-sliced", "overlapped"])
 def test_an_engine_is_busy_from_a_request_to_its_answer_and_not_between(sharing):
     one, other = engine(), engine()
-    arrivals = [(start, one, Request(ids([1] * 9), ids([1] * 5), 5)) for start in (0.5, 2.0, 9.0)]
+    arrivals = [
+        (start, one, SimulatedRequest(ids([1] * 9), ids([1] * 5), 5)) for start in (0.5, 2.0, 9.0)
+    ]
     done = serve(Gpus([one, other], sharing), arrivals)
     took = sum(done[arrived] - start for start, _, arrived in arrivals)
     assert one.totals.busy_s == pytest.approx(took)
@@ -170,7 +172,7 @@ def test_an_engine_is_busy_from_a_request_to_its_answer_and_not_between(sharing)
 
 def test_a_request_that_can_never_start_is_refused():
     with pytest.raises(RequestError, match="41 KV blocks; the pool has 40"):
-        engine().submit(Request(ids([1] * 160), ids([1]), 4))
+        engine().submit(SimulatedRequest(ids([1] * 160), ids([1]), 4))
 
 
 @settings(max_examples=amount(7, 30), deadline=None)
@@ -212,7 +214,7 @@ def test_what_sibling_order_gains_fades_with_memory(blocks, gain):
         one = engine(blocks=blocks, batch=1, tokens=64)
         for parent, sibling in order:
             stem = [parent * 100 + place for place in range(64)]
-            one.submit(Request(ids([*stem, 9000 + sibling, 1]), ids([1]), 1))
+            one.submit(SimulatedRequest(ids([*stem, 9000 + sibling, 1]), ids([1]), 1))
         gpu = Gpus([one])
         gpu.run(0.0)
         while (now := gpu.next_s()) is not None:

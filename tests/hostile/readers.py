@@ -35,7 +35,7 @@ from tts.runs.folder import GROUP, PROBLEMS, SUMMARY, read_config, read_json, re
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
 from tts.serving.command.ports import Addresses
-from tts.serving.server.state import Identity, ServerState, parse_state
+from tts.serving.server.state import ProcessIdentity, ServerState, parse_state
 
 MESSAGES = ({"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"})
 
@@ -195,7 +195,11 @@ def _of_engines() -> dict[str, Reader]:
         not_verified="it is made up",
     )
     state = ServerState(
-        "demo", "0" * 64, Addresses("127.0.0.1", 0, 0, 1), Identity(1, 1), Identity(1, 1)
+        "demo",
+        "0" * 64,
+        Addresses("127.0.0.1", 0, 0, 1),
+        ProcessIdentity(1, 1),
+        ProcessIdentity(1, 1),
     )
     return {
         "engine's config.json": Reader(

@@ -1,12 +1,18 @@
-"""What TensorRT-LLM's backend takes of a configuration, by the contract's data."""
+"""What TensorRT-LLM's backend takes, by data: of a configuration, of the command that runs it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tts.serving.contract.facts import contract
 from tts.serving.repository.render import parse_config
+
+LAUNCH_FILE = Path(__file__).parent / "stand_ins" / "launch.json"
+LAUNCH: dict[str, Any] = json.loads(LAUNCH_FILE.read_text())
+"""Facts on launching a server with TensorRT-LLM engines, with sources."""
 
 
 def unexpected(folder: Path) -> list[str]:

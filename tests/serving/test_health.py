@@ -16,10 +16,10 @@ from tts.build.errors import ServerError
 from tts.serving.command.environment import STUB
 from tts.serving.command.ports import Addresses
 from tts.serving.server.lookup import LocalHealth, observe, state_file
-from tts.serving.server.state import Identity, ServerState, identify, write_state
+from tts.serving.server.state import ProcessIdentity, ServerState, identify, write_state
 
 ME = identify(os.getpid())
-GONE = Identity(ME.pid, ME.started_ticks + 1)
+GONE = ProcessIdentity(ME.pid, ME.started_ticks + 1)
 STATE = ServerState("echo", "digest", Addresses("127.0.0.1", 1, 2, 3), ME)
 
 

@@ -13,14 +13,21 @@ from tts.serving.command import guard
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.lookup import served_deployments, stop_server, use_server
-from tts.serving.server.state import STATE, Identity, ServerState, identify, read_state, write_state
+from tts.serving.server.state import (
+    STATE,
+    ProcessIdentity,
+    ServerState,
+    identify,
+    read_state,
+    write_state,
+)
 
 
 def test_the_deployments_that_are_served_are_those_whose_server_lives(tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     assert served_deployments() == []
     me = identify(os.getpid())
-    gone = Identity(me.pid, me.started_ticks + 1)
+    gone = ProcessIdentity(me.pid, me.started_ticks + 1)
     for name, server in {"b": me, "dead": gone, "a": me}.items():
         paths.server_dir(name).mkdir(parents=True)
         state = ServerState(name, "digest", Addresses("127.0.0.1", 1, 2, 3), server)

@@ -21,14 +21,14 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build import paths
 from tts.build.errors import ConfigError, ServerError
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
 from tts.serving.server import start as server
 from tts.serving.server.launch import Launched, Stopped, _why_stopped
-from tts.serving.server.lookup import Health, observe, watch
-from tts.serving.server.start import RunningServer, find_server, start_server, stop_server
+from tts.serving.server.lookup import Health, find_server, observe, stop_server, watch
+from tts.serving.server.start import RunningServer, start_server
 from tts.serving.server.state import ServerState, clean_up, identify
 
 pytestmark = pytest.mark.server

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from tests.serving.facts import LAUNCH, LAUNCH_FILE
 from typer.testing import CliRunner
 
 from tts.build import paths
@@ -22,7 +22,6 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.cli import app
 from tts.serving.command import container, guard
-from tts.serving.contract.facts import launch_rules
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import planned_command, start_server
@@ -38,8 +37,7 @@ class StandIns:
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
-        rules = files("tts.serving.contract") / "launch.json"
-        (self.bin / "launch.json").write_text(rules.read_text())
+        shutil.copy(LAUNCH_FILE, self.bin)
         self.play("serve")
 
     def install(self, *names: str) -> None:
@@ -176,7 +174,7 @@ def test_a_server_of_one_gpu_is_started_under_mpirun_when_the_deployment_says_so
     with start_server(deployment):
         pass
     words = stand_ins.calls()[0]
-    launcher = launch_rules()["mpirun"]["launcher"]
+    launcher = LAUNCH["mpirun"]["launcher"]
     assert words[words.index("mpirun") :][: len(launcher)] == launcher
     assert not any("ORCHESTRATOR" in word for word in words)
     assert "mpirun" not in planned_command(built()).words
@@ -243,7 +241,7 @@ def test_every_launch_keeps_the_kv_transfer_buffers_small(
 ):
     deployment = tensorrt(generator=engine)
     stand_ins.install("docker")
-    rule = launch_rules()["environment"]["variables"]
+    rule = LAUNCH["environment"]["variables"]
     assert rule[TRANSFER_VARIABLE] == TRANSFER_SIZE
     assert f"--env={TRANSFER_VARIABLE}={TRANSFER_SIZE}" in planned_command(deployment).words
     for backend in ("python", "tensorrtllm"):
@@ -259,7 +257,7 @@ def test_replicas_and_other_gpus_are_placed_by_an_orchestrator(tensorrt: Make):
     assert "mpirun" not in words()
     for placed in ({"gpus": [[1]]}, {"gpus": [[0], [1]]}, {"pipeline_parallel": 2}):
         run = words(verifier={"tensorrt": placed})
-        launcher = launch_rules()["mpirun"]["launcher"]
+        launcher = LAUNCH["mpirun"]["launcher"]
         assert run[run.index("mpirun") :][: len(launcher)] == launcher
         assert run[-2:] == ["--cuda-memory-pool-byte-size=0:0", "--cuda-memory-pool-byte-size=1:0"]
 

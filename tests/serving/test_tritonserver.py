@@ -62,10 +62,10 @@ def test_target_tensorrt_needs_its_backend(tmp_path: Path, monkeypatch: pytest.M
     only_on_path(monkeypatch, binary.parent)
     found = find_tritonserver("tensorrt")
     assert found.binary == binary
-    surroundings = environment.prepare(found, tmp_path / "runtime")
-    assert surroundings.backends == tmp_path / "ngc" / "backends"
+    variables = environment.prepare(found, tmp_path / "runtime")
+    assert environment.backends(found, tmp_path / "runtime") == tmp_path / "ngc" / "backends"
     # its stub is for another Python, which would not start in a virtual environment of ours
-    assert surroundings.variables["PATH"] == str(binary.parent)
+    assert variables["PATH"] == str(binary.parent)
 
 
 def test_the_bundled_one_is_found_without_importing_its_package(
@@ -108,11 +108,13 @@ def test_models_can_import_what_this_process_can(tmp_path: Path, monkeypatch: py
     (tmp_path / "only-on-sys-path").mkdir()
     (tmp_path / "only-on-sys-path" / "findme.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "only-on-sys-path"))
-    surroundings = environment.prepare(find_tritonserver(), tmp_path / "runtime")
-    assert (tmp_path / surroundings.backends / "python" / STUB).is_file()
+    found = find_tritonserver()
+    variables = environment.prepare(found, tmp_path / "runtime")
+    backends = environment.backends(found, tmp_path / "runtime")
+    assert (tmp_path / backends / "python" / STUB).is_file()
     # isolated, as Triton's embedded interpreter is, and in the same folder
     command = ["python3", "-I", "-c", "import findme, tts.build.spec, numpy"]
-    subprocess.run(command, env=surroundings.variables, cwd=tmp_path, check=True)
+    subprocess.run(command, env=variables, cwd=tmp_path, check=True)
 
 
 def test_a_folder_of_any_name_reaches_the_server_by_plain_names(
@@ -125,11 +127,11 @@ def test_a_folder_of_any_name_reaches_the_server_by_plain_names(
     found = replace(find_tritonserver(), libraries=(folder / "modules",))
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     monkeypatch.setenv("PATH", "")  # a shell that is found starts the models
-    surroundings = environment.prepare(found, folder / "runtime")
-    assert surroundings.variables["LD_LIBRARY_PATH"] == "runtime/libraries/0"
-    assert surroundings.variables["PATH"] == f"runtime/python/bin:{os.defpath}"
+    variables = environment.prepare(found, folder / "runtime")
+    assert variables["LD_LIBRARY_PATH"] == "runtime/libraries/0"
+    assert variables["PATH"] == f"runtime/python/bin:{os.defpath}"
     command = ["python3", "-I", "-c", "import findme, tts.build.spec"]
-    in_c = surroundings.variables | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    in_c = variables | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     del in_c["LD_LIBRARY_PATH"]
     subprocess.run(command, env=in_c, cwd=folder, check=True)
 

@@ -18,12 +18,11 @@
 | worker_process | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
-| machine_memory, machine_cores | what this machine or this container has |
+| machine_limits | the cores and the memory that this process may use |
 | nvidia | the NVIDIA GPUs of this machine |
-| control_groups | where the limits of this process are |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
-| shown_text | texts of unknown origin, as a terminal may show them |
+| shown_text | what a terminal shows |
 | user_paths | what is at a path that a user names |
 | extras | how what is missing of an extra is installed |
 | paths, input_files, marks | where files are; reading what strangers wrote; what has been checked |

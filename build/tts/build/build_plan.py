@@ -9,7 +9,7 @@ from typing import NamedTuple
 from . import paths
 from .errors import CheckpointError, ConfigError
 from .inputs import EngineInputs
-from .manifest import EngineConfig, Settings, Verification
+from .manifest import BuildSettings, EngineConfig, Verification
 from .spec import Deployment, EngineSpec, Role
 
 QUESTION = 150
@@ -24,7 +24,7 @@ class BuildPlan:
 
     inputs: EngineInputs
     folder: Path
-    settings: Settings
+    settings: BuildSettings
     config: EngineConfig
 
     @property
@@ -50,7 +50,7 @@ class VerificationOutcome(NamedTuple):
     not_verified: str | None
 
 
-def new_plan(inputs: EngineInputs, settings: Settings, logits: int | None = None) -> BuildPlan:
+def new_plan(inputs: EngineInputs, settings: BuildSettings, logits: int | None = None) -> BuildPlan:
     """The plan for a checkpoint whose shape and weights the target has checked.
 
     `logits` as for `describe_engine`. Raises CheckpointError for a tokenizer that is not the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,21 +15,21 @@ from .errors import BuildError
 from .inputs import Inputs, judged_by
 from .manifest import (
     MANIFEST_FILE,
+    BuildSettings,
     EngineConfig,
     EngineState,
     Manifest,
-    Settings,
     Verification,
     changed_content,
     inspect_engine,
     new_manifest,
     write_record,
 )
+from .shown_text import Say
 from .spec import Deployment, Role
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
 
-Say = Callable[[str], None]
 QUICK_BYTES = 50_000_000
 """Both checkpoints of a deployment up to this size are exported and compared within seconds."""
 
@@ -160,7 +160,9 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
     return configs
 
 
-def _inspect_all(folder: Path, checkpoint: Path, settings: Settings, *, anew: bool) -> EngineState:
+def _inspect_all(
+    folder: Path, checkpoint: Path, settings: BuildSettings, *, anew: bool
+) -> EngineState:
     """As `inspect_engine`, with the content of the engine's files."""
     state = inspect_engine(folder, checkpoint, settings)
     if state.manifest is None or state.reasons:

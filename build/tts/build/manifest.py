@@ -23,7 +23,7 @@ CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
-Settings = dict[str, JsonValue]
+BuildSettings = dict[str, JsonValue]
 """The settings that an engine is built with, besides the checkpoint. Any change requires a new
 build."""
 
@@ -78,7 +78,7 @@ class Manifest(_Record):
     checkpoint: str
     checkpoint_sha256: str
     checkpoint_files: tuple[FileStamp, ...]
-    settings: Settings
+    settings: BuildSettings
     engine_files: dict[str, int]
     """Sizes in bytes of the files that make up the engine."""
     engine_sha256: dict[str, str] = {}
@@ -101,7 +101,7 @@ def new_manifest(
     folder: Path,
     checkpoint: Path,
     stamps: Sequence[FileStamp],
-    settings: Settings,
+    settings: BuildSettings,
     verification: Verification | None,
     not_verified: str | None,
 ) -> Manifest:
@@ -120,7 +120,7 @@ def new_manifest(
     )
 
 
-def inspect_engine(folder: Path, checkpoint: Path, settings: Settings) -> EngineState:
+def inspect_engine(folder: Path, checkpoint: Path, settings: BuildSettings) -> EngineState:
     """Whether an engine folder is up to date, and if not, why; raises CheckpointError."""
     manifest = read_manifest(folder)
     known: tuple[FileStamp, ...] = ()
@@ -132,7 +132,7 @@ def inspect_engine(folder: Path, checkpoint: Path, settings: Settings) -> Engine
 
 
 def _stale_reasons(
-    folder: Path, manifest: Manifest | None, settings: Settings, stamps: Sequence[FileStamp]
+    folder: Path, manifest: Manifest | None, settings: BuildSettings, stamps: Sequence[FileStamp]
 ) -> list[str]:
     if manifest is None:
         return ["its manifest is missing" if folder.exists() else "it has not been built"]

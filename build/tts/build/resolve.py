@@ -8,13 +8,11 @@ The first time that takes a while, and writes or fetches files: so it is a step 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from .gguf import SUFFIX
+from .shown_text import Say
 from .spec import Deployment, EngineSpec, RemoteSpec, load_deployment
-
-Say = Callable[[str], None]
 
 
 def say_on_stderr(line: str) -> None:

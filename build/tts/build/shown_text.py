@@ -1,7 +1,11 @@
-"""Texts of unknown origin as a terminal may show them."""
+"""What a terminal shows: lines for whoever waits, and texts of unknown origin."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+Say = Callable[[str], None]
+"""Takes a line that says what goes on."""
 _MARKS = {
     **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"},  # such as ␛
     **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),

@@ -10,14 +10,14 @@ from .build_plan import BuildPlan, VerificationOutcome
 from .checkpoint import FileStamp
 from .errors import ConfigError
 from .inputs import EngineInputs
-from .manifest import EngineConfig, Settings
+from .manifest import BuildSettings, EngineConfig
 from .spec import Target
 
 
 class TargetModule(Protocol):
     """The functions of a target's module."""
 
-    def settings_for(self, inputs: EngineInputs) -> Settings:
+    def settings_for(self, inputs: EngineInputs) -> BuildSettings:
         """What an engine would be built with now."""
 
     def plan_engine(self, inputs: EngineInputs) -> BuildPlan:

@@ -71,7 +71,7 @@ class WorkerLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkerAnswer:
     """What a worker answered, and the CPU time it took."""
 
     content: Any
@@ -113,7 +113,7 @@ class WorkerProcess:
         """Process id of the running worker."""
         return self._process.pid if self._process else None
 
-    def ask(self, content: Any) -> Answer:
+    def ask(self, content: Any) -> WorkerAnswer:
         """The answer to a request, both JSON values.
 
         Raises WorkerLost if it ends the worker, WorkerUnavailable if none starts, RuntimeError
@@ -200,7 +200,7 @@ class WorkerProcess:
         except TimeoutError:  # not the request's fault: no sign of life is no worker
             raise EOFError from None
 
-    def _exchange(self, content: Any) -> Answer:
+    def _exchange(self, content: Any) -> WorkerAnswer:
         self._number += 1
         self._doing = ""
         request = json.dumps([self._number, content]).encode() + b"\n"
@@ -213,7 +213,7 @@ class WorkerProcess:
         if not said:
             self.reap()
             raise WorkerLost(Loss.MEMORY, cpu_s, self._doing)
-        return Answer(said[0], cpu_s)
+        return WorkerAnswer(said[0], cpu_s)
 
     def _take(self, number: int, request: bytes, deadline: float) -> list[Any]:
         """Send a request, and read the answer of this number: what stands behind that."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Admission:
+class BlockAdmission:
     """KV blocks and batch slots of one engine.
 
     Every ticket given to `enqueue` is given to `release` once, admitted or still waiting.

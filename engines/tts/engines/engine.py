@@ -23,9 +23,9 @@ from tts.build.errors import EngineError
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.export import WEIGHTS_FILE
 
-from .admission import Admission
+from .admission import BlockAdmission
 from .generate_request import GenerateRequest, Limits
-from .iteration_log import Recorder
+from .iteration_log import StepRecorder
 from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
 from .pipeline import Generation, add_request, open_pipeline, release_mapped
@@ -35,7 +35,7 @@ from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
 
-Command = Callable[[], None]
+EngineCommand = Callable[[], None]
 
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
@@ -43,10 +43,10 @@ MAX_WAITING_BYTES = 1 << 30
 """Most memory of the prompts and stop words of all of them together."""
 
 
-class Inbox(Protocol):
+class CommandInbox(Protocol):
     """Where an engine's commands come from; `queue.SimpleQueue` is one."""
 
-    def get(self, block: bool, timeout: float | None) -> Command | None:
+    def get(self, block: bool, timeout: float | None) -> EngineCommand | None:
         """The next command, or None to end; raises queue.Empty if there is none (in time)."""
 
     def empty(self) -> bool:
@@ -95,7 +95,7 @@ class Engine:
             self._pipeline: Any = self._open()
         except Exception as error:  # the library raises bare RuntimeError
             raise EngineError(f"The engine in {engine_dir} cannot be opened: {error}") from error
-        self._admission = Admission(
+        self._admission = BlockAdmission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
         self._forget_prefixes()
@@ -104,9 +104,9 @@ class Engine:
         self._active: dict[int, _Job] = {}
         self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
         publish = partial(guarded, on_statistics)
-        self._recorder = Recorder(iteration_log, statistics_s, publish)
+        self._recorder = StepRecorder(iteration_log, statistics_s, publish)
 
-    def run(self, inbox: Inbox) -> None:
+    def run(self, inbox: CommandInbox) -> None:
         """Do what comes in until the inbox ends, then fail the requests that remain.
 
         Raises ShortOfMemoryError if the engine must not be used any more; nothing is answered then.
@@ -186,7 +186,7 @@ class Engine:
     def _busy(self) -> bool:
         return self._admission.active > 0  # requests that are leaving still count
 
-    def _drain(self, inbox: Inbox) -> bool:
+    def _drain(self, inbox: CommandInbox) -> bool:
         """Run the commands in the inbox, waiting for one if idle; False at its end."""
         idle = not (self._busy or self._waiting)
         try:

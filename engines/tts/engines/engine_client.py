@@ -22,12 +22,12 @@ from tts.build.errors import EngineError
 
 from .engine_messages import (
     Cancel,
+    EngineReport,
     FromEngine,
     Messages,
     Opened,
     Opening,
     OpenLlm,
-    Report,
     Submissions,
     encode,
 )
@@ -182,7 +182,7 @@ class EngineClient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         for message in self._messages.feed(data):
-            if isinstance(message, Report):
+            if isinstance(message, EngineReport):
                 self._take(message)
             elif isinstance(message, Opened) and not self._opened.done():
                 if message.error is None:
@@ -206,7 +206,7 @@ class EngineClient(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: EngineReport) -> None:
         for ticket, response in report.responses:
             answer = self._answering[ticket]
             if response.final:

@@ -88,7 +88,7 @@ class Opened(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Why it could not be opened."""
 
 
-class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
+class EngineReport(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """All that the engine has to say after a step."""
 
     responses: list[tuple[int, Response]]
@@ -98,7 +98,7 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
 
 
 ToEngine = Open | OpenLlm | Words | Submit | Cancel
-FromEngine = Opened | Report
+FromEngine = Opened | EngineReport
 
 
 def _to_plain(value: Any) -> bytes:

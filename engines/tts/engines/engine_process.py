@@ -2,8 +2,8 @@
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
 not delay incoming requests or outgoing answers; an `LLM` of target llmapi sees its own GPUs alone.
-SOCKET is the file descriptor of the connection to whoever opened it
-(`engine_client`); its end ends this process.
+SOCKET is the file descriptor of the connection to whoever opened it (`engine_client`); its end ends
+this process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tts.build.tokenizer import Tokenizer
 
 from .engine_messages import (
     Commands,
+    EngineReport,
     MessageReader,
     Open,
     Opened,
     OpenLlm,
-    Report,
     ToEngine,
     encode,
 )
@@ -39,7 +39,7 @@ from .responses import Response
 from .statistics import Statistics
 
 if TYPE_CHECKING:
-    from .engine import Command, Engine
+    from .engine import Engine, EngineCommand
 
 _PR_SET_PDEATHSIG = 1
 _MOST_HELD = 256
@@ -48,7 +48,7 @@ _LONGEST_HELD_S = 1.0
 """How long they wait, at most: they tell that a slow engine is at work."""
 
 
-class Connection:
+class EngineConnection:
     """The engine's end of the connection: its inbox, and where its responses go.
 
     Nothing here waits for the other end to read, so both ends may write at the same time.
@@ -57,7 +57,7 @@ class Connection:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._received = MessageReader(connection, ToEngine)
-        self._commands: deque[Command | None] = deque()
+        self._commands: deque[EngineCommand | None] = deque()
         self._responses: list[tuple[int, Response]] = []
         self._statistics: list[Statistics] = []
         self._may_wait = 0
@@ -72,8 +72,8 @@ class Connection:
         self._asked = Commands(engine, self._answer)
         return engine
 
-    def get(self, block: bool, timeout: float | None) -> Command | None:
-        """The next command; see Inbox. Messages that wait are sent first."""
+    def get(self, block: bool, timeout: float | None) -> EngineCommand | None:
+        """The next command; see CommandInbox. Messages that wait are sent first."""
         if block or self._responses or self._unsent or self._statistics_due():
             self._send()
         while not self._commands:
@@ -122,7 +122,7 @@ class Connection:
 
     def _send(self) -> None:
         if self._responses or self._statistics:
-            self._unsent += encode(Report(self._responses, self._statistics))
+            self._unsent += encode(EngineReport(self._responses, self._statistics))
             self._responses, self._statistics = [], []
         if self._unsent:
             try:
@@ -143,7 +143,7 @@ class Connection:
                 return bool(readable)
 
 
-def _open(opening: Open, connection: Connection) -> Engine:
+def _open(opening: Open, connection: EngineConnection) -> Engine:
     from .engine import Engine  # only here: TensorRT-LLM's image has no OpenVINO
 
     config = read_engine_config(opening.engine_dir)
@@ -187,7 +187,7 @@ def main() -> None:
 
 
 def _serve(opening: Open, ours: socket.socket) -> None:
-    connection = Connection(ours)
+    connection = EngineConnection(ours)
     try:
         engine = connection.open(opening)
     except TtsError as error:
@@ -200,8 +200,7 @@ def _serve(opening: Open, ours: socket.socket) -> None:
 
 
 def _serve_llm(opening: OpenLlm, ours: socket.socket) -> None:
-    from .llmapi.opening import open_host
-    from .llmapi.process import serve
+    from .llmapi.process import open_host, serve
 
     _die_with_parent(signal.SIGTERM)  # its ranks end with it only if it may end them
     try:

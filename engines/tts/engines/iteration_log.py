@@ -149,7 +149,7 @@ def rotated(file: Path) -> Path:
     return file.with_name(f"{file.name}.1")
 
 
-class Recorder:
+class StepRecorder:
     """Keeps the statistics of an engine: adds up totals, logs iterations, publishes at intervals.
 
     `publish` is called at most every `period_s` seconds, because it may cost more than a step. The

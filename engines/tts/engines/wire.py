@@ -28,7 +28,7 @@ GENERATOR = "generator"
 PRM = "prm"
 PRM_ENGINE = "prm_engine"
 PRM_SCORE = "prm_score"
-"""On targets tensorrt and llmapi `prm` is an ensemble of these two; on openvino one model."""
+"""On target tensorrt `prm` is an ensemble of these two; on openvino one model."""
 
 RESET_PREFIX_CACHE = "reset_prefix_cache"
 """Parameter of a request to the engine host: the prefix cache is emptied before it is computed."""

@@ -27,8 +27,7 @@ from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.gguf.folder import checkpoint_folder
 from tts.build.hub_tokenizer import names_repository
 from tts.build.input_files import Unreadable, is_file, read_text, require_path
-from tts.build.machine_cores import usable_cores
-from tts.build.machine_memory import memory_limit
+from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import HeadKind, RemoteVerifier, Role

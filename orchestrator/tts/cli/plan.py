@@ -66,7 +66,7 @@ def plan(
 
 def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
     from tts.build.errors import ConfigError
-    from tts.build.machine_memory import memory_limit
+    from tts.build.machine_limits import memory_limit
     from tts.build.openvino.memory import plan_host_memory
     from tts.reports.memory_plan import print_host_memory
 

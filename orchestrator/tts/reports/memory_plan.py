@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import MIB, HostMemoryPlan, gib
 from tts.build.spec import Role
 from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan

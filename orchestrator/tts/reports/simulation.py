@@ -11,7 +11,7 @@ from rich.text import Text
 from tts.build.spec import Deployment
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import Refused
-from tts.engines.simulated import Totals
+from tts.engines.simulated import StepTotals
 from tts.lab.bench.simulated_run import PlacedRun, PlacementAdvice, advice_of
 from tts.lab.simulation.published_pairs import SIMULATED
 from tts.lab.simulation.scenario import Scenario, SimulationOutcome
@@ -125,7 +125,7 @@ def _place(scenario: Scenario) -> str:
     return f"{several}{count} x {gpu}: generator on {generator}, verifier on {verifier}{shared}"
 
 
-def _prompts(totals: Totals) -> str:
+def _prompts(totals: StepTotals) -> str:
     asked = totals.computed_tokens + totals.reused_tokens
     reused = totals.reused_tokens / asked if asked else 0.0
     return f"{totals.computed_tokens / 1e3:,.0f}k ({_percent(reused)})"

@@ -104,11 +104,11 @@ def docker(arguments):
 def mount(value):
     (fields,) = csv.reader([value])
     given = dict(field.partition("=")[::2] for field in fields)
-    if given["type"] != "bind" or given["source"] != given["target"]:
+    if given["type"] != "bind" or given["src"] != given["dst"]:
         refuse(f"mount {value}")
-    if not Path(given["source"]).exists():
-        refuse(f"bind source path does not exist: {given['source']}")
-    return Path(given["target"]), "readonly" not in given
+    if not Path(given["src"]).exists():
+        refuse(f"bind source path does not exist: {given['src']}")
+    return Path(given["dst"]), "readonly" not in given
 
 
 def nvidia_smi(arguments):

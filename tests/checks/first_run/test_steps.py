@@ -4,11 +4,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from tests.checks.first_run.planned_log import planned_log
+from tests.serving.facts import LAUNCH_FILE
 from typer.testing import CliRunner
 
 from tts.build import paths
@@ -39,8 +39,7 @@ class Machine:
         self.bin, self.stand_ins = folder / "bin", folder / "stand-ins"
         for made in (self.bin, self.stand_ins):
             made.mkdir()
-        rules = files("tts.serving.contract") / "launch.json"
-        (self.stand_ins / "launch.json").write_text(rules.read_text())
+        shutil.copy(LAUNCH_FILE, self.stand_ins)
         self._program(self.stand_ins / "docker", f"#!{sys.executable}\n" + PLAY.read_text())
         self.play("serve")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
+from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
 from tts.lab.simulation.fleet import connected
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
@@ -85,11 +85,11 @@ def test_engines_are_simulated_together_only_if_they_share_gpus(devices):
     ],
 )
 def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expected):
-    engines = [Engine(Affine(1.0), PagedCache(9, 32), 4, 64) for _ in devices]
+    engines = [SimulatedEngine(Affine(1.0), PagedCache(9, 32), 4, 64) for _ in devices]
     gpus = Gpus(engines, devices=devices)
     ends = {}
     for number, engine in enumerate(engines):
-        request = Request(_ids(1), _ids(10), 10)
+        request = SimulatedRequest(_ids(1), _ids(10), 10)
         ends[request] = number
         engine.submit(request)
     gpus.run(0.0)

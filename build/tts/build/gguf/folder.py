@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from .. import paths
 from ..errors import BuildError, CheckpointError
 from ..input_files import Unreadable, is_file, parse_json, read_text
+from ..shown_text import Say
 from ..staging import build_lock, disk_errors, staged
 from ..weights import TYPES, WEIGHTS, Array, write_safetensors
 from . import SUFFIX
@@ -30,7 +31,6 @@ SOURCE = "source.json"
 """Beside the checkpoint: which file it was made from, and by which version of this package."""
 _RULES = 1
 """Raised where a folder becomes another than before."""
-Say = Callable[[str], None]
 
 
 def checkpoint_folder(checkpoint: Path, say: Say) -> Path:

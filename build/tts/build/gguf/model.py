@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, expected_tensors, layer_prefix
 from ..errors import CheckpointError
 from ..model_config import ModelConfig, parse_model_config
+from ..weights import Array
 from .file import GgufFile, library
 from .tokenizer import token_id
 
-Array = npt.NDArray[Any]
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",  # Mistral's as well
     "qwen2": "Qwen2ForCausalLM",

@@ -16,7 +16,7 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import FileStamp
 from ..errors import BuildError
 from ..inputs import EngineInputs
-from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
+from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
 from ..tensorrt.feasibility import check_parallelism, check_precision
@@ -27,7 +27,7 @@ from .version import check_version
 PACKAGE = "tensorrt_llm"
 
 
-def settings_for(inputs: EngineInputs) -> Settings:
+def settings_for(inputs: EngineInputs) -> BuildSettings:
     """The settings that the manifest would record now, beside the checkpoint."""
     spec = inputs.spec
     labels: JsonValue = None

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
 from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
-from ..machine_memory import memory_available, memory_limit
+from ..machine_limits import memory_available, memory_limit
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
 from .transformer import label_precision

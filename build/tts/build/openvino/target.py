@@ -14,7 +14,7 @@ from ..checkpoint import Checkpoint, FileStamp
 from ..errors import BuildError
 from ..extras import how_to_install
 from ..inputs import EngineInputs
-from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
+from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
 from ..spec import VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
@@ -25,11 +25,11 @@ VERIFY_BY_DEFAULT_BELOW = 200_000_000
 """Parameters. A larger model is verified only when asked: transformers needs it in fp32 as well."""
 
 
-def settings_for(inputs: EngineInputs) -> Settings:
+def settings_for(inputs: EngineInputs) -> BuildSettings:
     """The settings that the engine would be built with now."""
     spec = inputs.spec
     labels: JsonValue = None
-    stated: Settings = {}
+    stated: BuildSettings = {}
     if isinstance(spec, VerifierSpec):
         labels = [spec.labels.positive, spec.labels.negative]
         stated = {"head": spec.head} if spec.head else {}

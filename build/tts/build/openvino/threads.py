@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..inputs import EngineInputs, Inputs
-from ..machine_cores import usable_cores
+from ..machine_limits import usable_cores
 from ..spec import Deployment, Role
 from ..tensorrt.engine_memory import parameters
 

@@ -34,7 +34,7 @@ from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
 from .section import Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
-from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
+from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
     FunctionVerifier,
@@ -52,7 +52,7 @@ __all__ = [
     "PRECISIONS",
     "PROMPT_PLACES",
     "READ_AT_LABELS",
-    "Calibration",
+    "CalibrationSpec",
     "Deployment",
     "EngineSpec",
     "FormatFacts",

@@ -74,7 +74,7 @@ def _scalar(value: object) -> object:
     return value
 
 
-Parameter = Annotated[Any, BeforeValidator(_scalar)]
+StrategyParameter = Annotated[Any, BeforeValidator(_scalar)]
 """A strategy's parameter; the orchestrator checks its value."""
 
 
@@ -122,7 +122,7 @@ class Deployment(Section):
     """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
     """GPU and container; required by targets tensorrt and llmapi."""
-    strategies: dict[str, dict[str, Parameter]] = Field(default={})
+    strategies: dict[str, dict[str, StrategyParameter]] = Field(default={})
     """Defaults of strategy parameters, by strategy: `beam-search: {n: 16, beam_width: 4}`."""
     _named: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)

@@ -27,7 +27,7 @@ class TensorRTSpec(Section):
 Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
 
 
-class Calibration(Section):
+class CalibrationSpec(Section):
     """The data on which fp8 and int4_awq, which need activation scales, are calibrated."""
 
     dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
@@ -53,7 +53,7 @@ class TensorRTEngine(Section):
     """`auto` is 16 bits; `fp8` needs precision fp8."""
     kv_host_gib: Annotated[float, Field(ge=0)] = 0.0
     """Host memory to which KV blocks are offloaded, in GiB."""
-    calibration: Calibration = Calibration()
+    calibration: CalibrationSpec = CalibrationSpec()
     """The data with which activation scales are calibrated (fp8, int4_awq)."""
 
     @property

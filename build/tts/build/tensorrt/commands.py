@@ -28,7 +28,7 @@ StepName = Literal["check", "convert", "quantise", "compile"]
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """One command, and the devices, folders and network that it needs."""
 
     name: StepName
@@ -81,7 +81,9 @@ class Workspace:
         return self.root / "home"
 
 
-def steps(deployment: Deployment, role: Role, model: ModelConfig, work: Workspace) -> list[Step]:
+def steps(
+    deployment: Deployment, role: Role, model: ModelConfig, work: Workspace
+) -> list[BuildStep]:
     """The steps for one engine, in order; raises ConfigError if it cannot be built."""
     spec = deployment.engines()[role]
     check_engine(deployment, role, model)
@@ -255,9 +257,11 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
         )
 
 
-def _check(deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
+def _check(
+    deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: Workspace
+) -> BuildStep:
     devices = spec.placement.replicas[0]
-    return Step(
+    return BuildStep(
         "check",
         (
             *_PYTHON,
@@ -274,7 +278,7 @@ def _check(deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: W
     )
 
 
-def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
+def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> BuildStep:
     place = spec.placement
     quant_algo, kv_quant_algo = quantisation(spec)
     source = work.causal if model.head else spec.checkpoint
@@ -298,7 +302,7 @@ def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     reads: tuple[Path, ...] = (SCRIPT, source)
     writes, devices = (work.root,), place.replicas[0]
     if not is_calibrated(spec):
-        return Step("convert", tuple(command), devices, reads, writes)
+        return BuildStep("convert", tuple(command), devices, reads, writes)
     folder = calibration_folder(spec)
     command += [
         *("--calibration-set", str(folder or place.calibration.dataset)),
@@ -307,10 +311,10 @@ def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     ]
     if folder:
         reads = (*reads, folder)
-    return Step("quantise", tuple(command), devices, reads, writes, network=folder is None)
+    return BuildStep("quantise", tuple(command), devices, reads, writes, network=folder is None)
 
 
-def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
+def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspace) -> BuildStep:
     devices = spec.placement.replicas[0]
     arguments = ["--checkpoint_dir", str(work.checkpoint), "--output_dir", str(work.engine)]
     for flag, value in build_values(role, spec, model).items():
@@ -320,7 +324,7 @@ def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspa
         *("--input_timing_cache", str(work.timing_cache)),  # a missing one is no error
         *("--output_timing_cache", str(work.new_timings)),
     ]
-    return Step(
+    return BuildStep(
         "compile",
         ("trtllm-build", *arguments),
         devices,

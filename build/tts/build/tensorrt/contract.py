@@ -132,12 +132,6 @@ def container_image(tag: str) -> str:
     return image.format(tag=tag)
 
 
-def container_options() -> Sequence[str]:
-    """Options of `docker run` for every command in the container."""
-    options: list[str] = _read("containers")["run_options"]
-    return options
-
-
 def version_variable() -> str:
     """The environment variable in which the container states its tag."""
     name: str = _read("containers")["version_variable"]

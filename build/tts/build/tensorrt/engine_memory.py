@@ -101,7 +101,7 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightBytes:
     """Bytes of the weights of one rank that its steps read: all but the embedding."""
 
     layers: int
@@ -154,7 +154,7 @@ def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
 
 def weights_of(
     shape: ModelConfig, precision: Precision, placement: TensorRTEngine, stage: int
-) -> Weights:
+) -> WeightBytes:
     """The weights of a rank of a pipeline stage; the last stage has the head."""
     layers = layers_of(shape, placement, stage)
     linears = [(each, _stored(each, precision)) for each in _linears(shape, placement)]
@@ -163,7 +163,7 @@ def weights_of(
     others += 2 * _small(shape) + 4 * _router(shape)  # which is kept in float32
     last = stage == placement.pipeline_parallel - 1
     head = 2 * _share(shape.vocab_size, placement.tensor_parallel) * shape.hidden_size
-    return Weights(
+    return WeightBytes(
         layers=layers * others + (2 * shape.hidden_size if last else 0),
         experts=layers * experts,
         head=head if last else 0,

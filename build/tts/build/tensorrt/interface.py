@@ -26,7 +26,7 @@ _BY_NAME = {"POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY"}
 
 
 @dataclass(frozen=True)
-class Difference:
+class ToolDifference:
     """One way in which the container is not what the contract says."""
 
     what: str
@@ -95,74 +95,78 @@ def parse_help(text: str) -> dict[str, Option]:
     return options
 
 
-def help_differences(text: str, arguments: Sequence[str]) -> Iterator[Difference]:
+def help_differences(text: str, arguments: Sequence[str]) -> Iterator[ToolDifference]:
     """How the flags in a help text differ from the contract's, and from those about to be given."""
     options, facts = parse_help(text), contract.build_flags()
     if not options:
-        yield Difference("the help of trtllm-build lists no flag that can be read", stops=False)
+        yield ToolDifference("the help of trtllm-build lists no flag that can be read", stops=False)
         return
     given = _given(arguments)
     for name, values in given.items():
         if (option := options.get(name)) is None:
-            yield Difference(f"trtllm-build has no {name}", stops=True)
+            yield ToolDifference(f"trtllm-build has no {name}", stops=True)
         elif values and not option.takes_value:
-            yield Difference(f"{name} of trtllm-build takes no value; one is given", stops=True)
+            yield ToolDifference(f"{name} of trtllm-build takes no value; one is given", stops=True)
         elif option.needs_value and not values:
-            yield Difference(f"{name} of trtllm-build takes a value; none is given", stops=True)
+            yield ToolDifference(f"{name} of trtllm-build takes a value; none is given", stops=True)
         elif option.choices is not None:
             for value in values:
                 if value not in option.choices:
                     taken = ", ".join(option.choices)
-                    yield Difference(
+                    yield ToolDifference(
                         f"{name} of trtllm-build takes {taken}, not {value}", stops=True
                     )
             known = facts[name].choices if name in facts else None
             if known and set(known) != set(option.choices):
                 taken = ", ".join(option.choices)
-                yield Difference(f"{name} of trtllm-build takes {taken}", stops=False)
+                yield ToolDifference(f"{name} of trtllm-build takes {taken}", stops=False)
     known_names = {alias for name, flag in facts.items() for alias in (name, *flag.aliases)}
     if gone := sorted(facts.keys() - options.keys() - given.keys()):
-        yield Difference(f"trtllm-build has no {', '.join(gone)} (not used)", stops=False)
+        yield ToolDifference(f"trtllm-build has no {', '.join(gone)} (not used)", stops=False)
     if new := sorted(options.keys() - known_names - {"-h", "--help"}):
-        yield Difference(f"trtllm-build also has {', '.join(new)}", stops=False)
+        yield ToolDifference(f"trtllm-build also has {', '.join(new)}", stops=False)
 
 
 def call_differences(
     signatures: Mapping[str, Mapping[str, Any]], calls: Mapping[str, contract.CallMade]
-) -> Iterator[Difference]:
+) -> Iterator[ToolDifference]:
     """Calls that the container's functions would refuse, and parameters that they have besides."""
     for name, made in calls.items():
         found = signatures[name]
         if not found["there"]:
-            yield Difference(f"TensorRT-LLM has no {name} ({found['text']})", stops=True)
+            yield ToolDifference(f"TensorRT-LLM has no {name} ({found['text']})", stops=True)
             continue
         if "parameters" not in found:
-            yield Difference(f"{name} does not tell its parameters ({found['text']})", stops=False)
+            yield ToolDifference(
+                f"{name} does not tell its parameters ({found['text']})", stops=False
+            )
             continue
         kinds: dict[str, str] = {item["name"]: item["kind"] for item in found["parameters"]}
         by_position = [parameter for parameter, kind in kinds.items() if kind in _BY_POSITION]
         by_name = {parameter for parameter, kind in kinds.items() if kind in _BY_NAME}
         takes_any = "VAR_KEYWORD" in kinds.values()
         if len(by_position) < made.positional and "VAR_POSITIONAL" not in kinds.values():
-            yield Difference(f"{name} takes {len(by_position)} arguments by position", stops=True)
+            yield ToolDifference(
+                f"{name} takes {len(by_position)} arguments by position", stops=True
+            )
         for keyword in made.keywords:
             if keyword not in by_name and not takes_any:
-                yield Difference(f"{name} takes no {keyword}", stops=True)
+                yield ToolDifference(f"{name} takes no {keyword}", stops=True)
         covered = {*by_position[: made.positional], *made.keywords}
         for item in found["parameters"]:
             if item["required"] and item["name"] not in covered:
-                yield Difference(f"{name} needs {item['name']}, which is not given", stops=True)
+                yield ToolDifference(f"{name} needs {item['name']}, which is not given", stops=True)
         if new := sorted(by_name - _known(name)):
-            yield Difference(f"{name} also takes {', '.join(new)}", stops=False)
+            yield ToolDifference(f"{name} also takes {', '.join(new)}", stops=False)
 
 
-def algorithm_differences(offered: Sequence[str], used: Sequence[str]) -> Iterator[Difference]:
+def algorithm_differences(offered: Sequence[str], used: Sequence[str]) -> Iterator[ToolDifference]:
     """Which quantisation algorithms a container lacks or has beside those of the contract."""
     for name in used:
         if name not in offered:
-            yield Difference(f"TensorRT-LLM does not know the algorithm {name}", stops=True)
+            yield ToolDifference(f"TensorRT-LLM does not know the algorithm {name}", stops=True)
     if new := sorted(set(offered) - set(contract.quant_algos())):
-        yield Difference(f"TensorRT-LLM also knows {', '.join(new)}", stops=False)
+        yield ToolDifference(f"TensorRT-LLM also knows {', '.join(new)}", stops=False)
 
 
 def _given(arguments: Sequence[str]) -> dict[str, list[str]]:

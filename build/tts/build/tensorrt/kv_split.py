@@ -25,7 +25,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .step_time import Load, StepTime
+from .step_time import StepLoad, StepTime
 
 BEAMS_PER_PROBLEM = 16
 
@@ -33,7 +33,7 @@ GENERATOR, VERIFIER = 0, 1  # places in pairs
 
 
 @dataclass(frozen=True)
-class Limit:
+class PoolLimit:
     """One GPU: bytes that its KV caches may take together."""
 
     capacity: int
@@ -88,14 +88,14 @@ class Side:
         cached = (prompt - self.new) // self.block * self.block * found
         new = prompt - cached
         chunks = max(1.0, batch_size * new / self.max_num_tokens)
-        prefill = Load(
+        prefill = StepLoad(
             prefill_tokens=batch_size * new / chunks,
             prefill_attention=batch_size * new * (cached + new / 2) / chunks,
             cached_tokens=batch_size * cached / chunks,
         )
         seconds = chunks * self.steps.cost(prefill).duration_s
         if self.decoded:
-            decode = Load(batch_size, batch_size * (prompt + self.decoded / 2))
+            decode = StepLoad(batch_size, batch_size * (prompt + self.decoded / 2))
             seconds += self.decoded * self.steps.cost(decode).duration_s
         return waves * seconds
 
@@ -109,7 +109,7 @@ class Pools:
     seconds: float
 
 
-def search_split(sides: tuple[Side, Side], limits: Sequence[Limit]) -> Pools | None:
+def search_split(sides: tuple[Side, Side], limits: Sequence[PoolLimit]) -> Pools | None:
     """The cheapest pools within all limits; None if the smallest ones do not fit."""
     generator, verifier = sides
     best: tuple[float, int, tuple[int, int]] | None = None
@@ -130,7 +130,7 @@ def search_split(sides: tuple[Side, Side], limits: Sequence[Limit]) -> Pools | N
     return Pools(*pools, _seconds(sides, pools))
 
 
-def plain_split(sides: tuple[Side, Side], limits: Sequence[Limit], fraction: float) -> Pools:
+def plain_split(sides: tuple[Side, Side], limits: Sequence[PoolLimit], fraction: float) -> Pools:
     """Fixed shares of the free memory of every GPU that both use: `fraction` for the generator."""
     shares = (fraction, 1 - fraction)
     tokens = []
@@ -151,7 +151,7 @@ def _candidates(beams: int) -> list[int]:
 
 
 def _grown(
-    pools: tuple[int, int], sides: tuple[Side, Side], limits: Sequence[Limit]
+    pools: tuple[int, int], sides: tuple[Side, Side], limits: Sequence[PoolLimit]
 ) -> tuple[int, int]:
     """Share out the memory that the search left over."""
     factor = min(
@@ -167,7 +167,7 @@ def _grown(
     return first, second
 
 
-def _room(which: int, others: int, sides: tuple[Side, Side], limits: Sequence[Limit]) -> int:
+def _room(which: int, others: int, sides: tuple[Side, Side], limits: Sequence[PoolLimit]) -> int:
     """Tokens, in whole blocks, left for one engine beside the other's pool."""
     left = [(limit.capacity - others * limit.per_token[1 - which], limit) for limit in limits]
     if any(capacity < 0 for capacity, _ in left):

@@ -21,7 +21,7 @@ from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, r
 from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
-from .kv_split import Limit, Pools, Side, plain_split, search_split
+from .kv_split import PoolLimit, Pools, Side, plain_split, search_split
 from .step_time import ModelShape, Roofline
 
 SAFETY = 0.05
@@ -314,9 +314,9 @@ def _usable(gpu: GpuFacts) -> int:
     return int(gpu.memory * (1 - SAFETY))
 
 
-def _limit(gpu: GpuFacts, here: _Placed) -> Limit:
+def _limit(gpu: GpuFacts, here: _Placed) -> PoolLimit:
     each = here.per_token
-    return Limit(_usable(gpu) - here.fixed, (each["generator"], each["verifier"]))
+    return PoolLimit(_usable(gpu) - here.fixed, (each["generator"], each["verifier"]))
 
 
 def _kv(here: _Placed, tokens: Mapping[Role, int]) -> dict[Role, int]:

@@ -110,7 +110,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class StepLoad:
     """What a step computes, summed over its requests."""
 
     decodes: float = 0
@@ -126,7 +126,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StepCost:
     """A step alone on the GPU: its duration, and the time that compute and memory traffic need."""
 
     duration_s: float
@@ -137,7 +137,7 @@ class Cost:
 class StepTime(Protocol):
     """The model of one engine's steps."""
 
-    def cost(self, load: Load) -> Cost:
+    def cost(self, load: StepLoad) -> StepCost:
         """What a step with this load costs."""
 
 
@@ -172,7 +172,7 @@ class Roofline:
     model: ModelShape
     efficiency: Efficiency = Efficiency()
 
-    def cost(self, load: Load) -> Cost:
+    def cost(self, load: StepLoad) -> StepCost:
         """See StepTime."""
         gpu, model, reached = self.gpu, self.model, self.efficiency
         tokens = load.decodes + load.prefill_tokens
@@ -194,7 +194,7 @@ class Roofline:
             duration_s = max(duration_s, model.min_step_s)
         if model.all_reduces:
             duration_s += self._exchange_s(tokens)
-        return Cost(duration_s, compute_s, memory_s)
+        return StepCost(duration_s, compute_s, memory_s)
 
     def _exchange_s(self, tokens: float) -> float:
         """What the ranks' all-reduces of a step take.
@@ -221,7 +221,7 @@ class Affine:
     prefill_token_s: float = 0.0
     cached_token_s: float = 0.0
 
-    def cost(self, load: Load) -> Cost:
+    def cost(self, load: StepLoad) -> StepCost:
         """See StepTime."""
         duration_s = (
             self.step_s
@@ -230,4 +230,4 @@ class Affine:
             + self.prefill_token_s * load.prefill_tokens
             + self.cached_token_s * load.cached_tokens
         )
-        return Cost(duration_s, duration_s, duration_s)
+        return StepCost(duration_s, duration_s, duration_s)

@@ -14,13 +14,14 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_
 from ..checkpoint import FileStamp, content_hash
 from ..errors import BuildError
 from ..inputs import EngineInputs, judged_by
-from ..manifest import EngineConfig, Settings
+from ..manifest import BuildSettings, EngineConfig
+from ..shown_text import Say
 from ..spec import Deployment, Role, TensorRTSpec, VerifierSpec
 from ..verifiers.dialogue import label_ids
 from . import contract
 from .commands import (
     RECIPE_VERSION,
-    Step,
+    BuildStep,
     Workspace,
     activation_dtype,
     build_values,
@@ -37,18 +38,18 @@ from .engine_memory import parameters
 from .heads import write_causal
 from .interface import require_interface
 from .model_shape import known_model
-from .toolchain import Say, find_toolchain, note_in, require_machine, run_step, shell_text
+from .toolchain import find_toolchain, note_in, require_machine, run_step, shell_text
 
 _RECORD = "checkpoint.json"
 _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
 
 
-def settings_for(inputs: EngineInputs) -> Settings:
+def settings_for(inputs: EngineInputs) -> BuildSettings:
     """What the engine would be built with now, without settings of the server."""
     role, spec, model = inputs.role, inputs.spec, inputs.shape
     options = _options(inputs.deployment)
     container, place = contract.containers()[options.container], spec.placement
-    settings: Settings = {
+    settings: BuildSettings = {
         "target": inputs.deployment.target,
         "role": role,
         "precision": spec.precision,
@@ -128,7 +129,7 @@ def make_engine(
 
     isolated = True
 
-    def run(step: Step) -> None:
+    def run(step: BuildStep) -> None:
         nonlocal isolated
         say(f"{plan.role}: {_DOING[step.name]} (log: {log})")
         what = f"{plan.role}: building the engine"
@@ -253,7 +254,7 @@ def _require_checkpoint(work: Workspace, ranks: int) -> None:
         raise BuildError(f"The conversion ended well, but did not write {', '.join(missing)}.")
 
 
-def _made_from(conversion: Step, stamps: Sequence[FileStamp]) -> dict[str, object]:
+def _made_from(conversion: BuildStep, stamps: Sequence[FileStamp]) -> dict[str, object]:
     command = hashlib.sha256("\0".join(conversion.command).encode()).hexdigest()
     return {
         "checkpoint_sha256": content_hash(stamps),

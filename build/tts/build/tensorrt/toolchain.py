@@ -1,7 +1,6 @@
 """Running the steps of a build: where, with a log, and stopped cleanly when interrupted.
 
-A step runs in a container of its own, or directly if we are inside one. Folders are mounted at
-their own paths, so that commands, logs and messages name real paths.
+A step runs in a container of its own, or directly if we are inside one.
 """
 
 from __future__ import annotations
@@ -18,36 +17,30 @@ from typing import IO
 
 from ..errors import BuildError
 from ..nvidia import require_gpus
+from ..shown_text import Say
 from . import contract
-from .commands import Step, Workspace
+from .commands import BuildStep, Workspace
+from .docker import docker_run, with_link_targets
 from .failures import find_cause, mpi_did_not_start
 
 
-def docker_command(step: Step, work: Workspace, tag: str, name: str) -> tuple[str, ...]:
-    """`docker run` of a step: as this user, on its GPUs only, with network only if it needs it."""
-    writes = dict.fromkeys(step.writes)
-    reads = dict.fromkeys(path for read in step.reads for path in (read, *_linked_folders(read)))
+def docker_command(step: BuildStep, work: Workspace, tag: str, name: str) -> tuple[str, ...]:
+    """`docker run` of a step, on its GPUs only, and with network only if it needs it."""
     devices = ",".join(map(str, step.devices))
-    # one field of a CSV line, in which docker would take each further device for an option
-    gpus = f'"device={devices}"' if len(step.devices) > 1 else f"device={devices}"
-    return (
-        *("docker", "run", "--rm", "--init"),  # --init: it obeys signals
-        *("--name", name),
-        *("--gpus", gpus),
-        *("--user", f"{os.getuid()}:{os.getgid()}"),
-        *contract.container_options(),
-        *(("--network", "none") if step.isolated and not step.network else ()),
-        *(option for path in reads for option in ("--mount", _mount(path, read_only=True))),
-        *(option for path in writes for option in ("--mount", _mount(path, read_only=False))),
-        *("--env", f"HOME={work.home}"),
-        *("--env", "USER=tts"),  # libraries ask for the name of a user that the container lacks
-        *(() if step.network else ("--env", "HF_HUB_OFFLINE=1")),
+    return docker_run(
+        name,
         contract.container_image(tag),
-        *step.command,
+        step.command,
+        # one field of a CSV line, in which docker would take each further device for an option
+        gpus=f'"device={devices}"' if len(step.devices) > 1 else f"device={devices}",
+        options=("--network=none",) if step.isolated and not step.network else (),
+        reads=with_link_targets(step.reads),
+        writes=dict.fromkeys(step.writes),
+        variables={"HOME": str(work.home)} | ({} if step.network else {"HF_HUB_OFFLINE": "1"}),
     )
 
 
-def direct_command(step: Step, python: str = "python3") -> tuple[str, ...]:
+def direct_command(step: BuildStep, python: str = "python3") -> tuple[str, ...]:
     """A step inside the container, with the devices numbered as nvidia-smi numbers them."""
     program, *arguments = step.command
     return (
@@ -70,27 +63,6 @@ def shell_text(command: Sequence[str]) -> str:
     return " \\\n    ".join(" ".join(line) for line in lines)
 
 
-def _linked_folders(path: Path) -> Iterable[Path]:
-    """Folders that the files of a folder are links into, as in the cache of huggingface_hub."""
-    if not path.is_dir():
-        return []
-    linked = {file.resolve().parent for file in path.iterdir() if file.is_symlink()}
-    return sorted(linked - {path})
-
-
-def _mount(path: Path, *, read_only: bool) -> str:
-    fields = ["type=bind", f"source={path}", f"target={path}", *(["readonly"] if read_only else [])]
-    return ",".join(_csv_field(field) for field in fields)
-
-
-def _csv_field(field: str) -> str:
-    if "," in field or '"' in field:
-        return '"' + field.replace('"', '""') + '"'
-    return field
-
-
-Say = Callable[[str], None]
-
 _SHOWN = ("[TRT-LLM]", "tts: ")
 """Lines of the log with one of these are shown as progress."""
 _PATIENCE_S = 20.0  # for a command to end after SIGTERM
@@ -105,7 +77,7 @@ class Toolchain:
     inside: bool
     python: str = "python3"
 
-    def command(self, step: Step, work: Workspace) -> tuple[str, ...]:
+    def command(self, step: BuildStep, work: Workspace) -> tuple[str, ...]:
         """The full command of a step."""
         if self.inside:
             return direct_command(step, self.python)
@@ -149,8 +121,8 @@ def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> N
 
 
 def run_step(
-    toolchain: Toolchain, step: Step, work: Workspace, *, log: Path, say: Say, what: str
-) -> Step:
+    toolchain: Toolchain, step: BuildStep, work: Workspace, *, log: Path, say: Say, what: str
+) -> BuildStep:
     """Run one step to its end, appending its output to the log; returns it as it went well.
 
     A step in a container without a network is run once more with docker's own if MPI did not start.
@@ -182,7 +154,7 @@ def note_in(log: Path, text: str) -> None:
         print("# tts:", text, file=file)
 
 
-def container_name(step: Step, work: Workspace) -> str:
+def container_name(step: BuildStep, work: Workspace) -> str:
     """The same for every run of a step, so that docker refuses to run it twice at a time."""
     return "-".join(
         ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
@@ -190,7 +162,7 @@ def container_name(step: Step, work: Workspace) -> str:
 
 
 def _attempt(
-    toolchain: Toolchain, step: Step, work: Workspace, log: Path, say: Say
+    toolchain: Toolchain, step: BuildStep, work: Workspace, log: Path, say: Say
 ) -> tuple[int, list[str]]:
     """Run a step; its exit status, and what it has written to the log."""
     command = toolchain.command(step, work)
@@ -240,7 +212,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         return
 
 
-def _stop_container(toolchain: Toolchain, step: Step, work: Workspace) -> None:
+def _stop_container(toolchain: Toolchain, step: BuildStep, work: Workspace) -> None:
     if not toolchain.inside:
         kill = ["docker", "kill", container_name(step, work)]
         subprocess.run(kill, capture_output=True, check=False)

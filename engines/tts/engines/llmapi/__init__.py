@@ -6,8 +6,7 @@ It runs inside NVIDIA's TensorRT-LLM image, where this toolkit is installed besi
 
 | module | job |
 |---|---|
-| opening | `LLM` opened as the first message says, on the GPUs that it names |
-| process | the connection of the engine's process, in its event loop |
+| process | the engine's process: `LLM` opened on the GPUs that it is given, and its connection |
 | host | requests on one `LLM` |
 | output | one request: the arguments of its SamplingParams; its output as it grows |
 """

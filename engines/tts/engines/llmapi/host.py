@@ -18,7 +18,7 @@ from tts.build.errors import EngineError
 
 from ..generate_request import GenerateRequest
 from ..responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
-from .output import Output, is_watched, sampling_arguments
+from .output import LlmOutput, is_watched, sampling_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class LlmHost:
 
     async def _serve(self, job: _Job) -> None:
         """Answer one request; it stays a job until the engine has let go of it."""
-        output = Output(job.request, self._labels)
+        output = LlmOutput(job.request, self._labels)
         try:
             if job.answered:  # cancelled before it began
                 return
@@ -133,7 +133,7 @@ class LlmHost:
         finally:
             self._jobs.pop(job.ticket, None)
 
-    def _advance(self, job: _Job, output: Output, result: Any) -> None:
+    def _advance(self, job: _Job, output: LlmOutput, result: Any) -> None:
         response = output.advance(result.outputs[0], finished=result.finished)
         if response is None:
             return

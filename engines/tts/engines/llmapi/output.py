@@ -9,7 +9,7 @@ from ..generate_request import GenerateRequest, StopWords, single_stops
 from ..responses import FinishReason, Response
 
 
-class Output:
+class LlmOutput:
     """The output of one request. Its completion grows; `advance` is called when it has grown."""
 
     def __init__(self, request: GenerateRequest, labels: tuple[int, ...]) -> None:

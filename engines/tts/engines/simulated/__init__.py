@@ -8,32 +8,32 @@ the model.
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 from tts.build.tensorrt.step_time import (
     Affine,
-    Cost,
     Efficiency,
-    Load,
     ModelShape,
     Roofline,
+    StepCost,
+    StepLoad,
     StepTime,
 )
 
-from .batching import Engine, Request, Totals
+from .batching import SimulatedEngine, SimulatedRequest, StepTotals
 from .gpus import Gpus, Sharing
 from .kv_cache import PagedCache
 
 __all__ = [
     "GPUS",
     "Affine",
-    "Cost",
     "Efficiency",
-    "Engine",
     "GpuFacts",
     "Gpus",
-    "Load",
     "ModelShape",
     "PagedCache",
-    "Request",
     "Roofline",
     "Sharing",
+    "SimulatedEngine",
+    "SimulatedRequest",
+    "StepCost",
+    "StepLoad",
     "StepTime",
-    "Totals",
+    "StepTotals",
 ]

@@ -10,17 +10,21 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tts.build.errors import RequestError
-from tts.build.tensorrt.step_time import Cost, Load, StepTime
+from tts.build.tensorrt.step_time import StepCost, StepLoad, StepTime
 
-from .kv_cache import Ids, Lease, PagedCache
+from .kv_cache import BlockLease, PagedCache
+
+if TYPE_CHECKING:
+    from tts.build.tokenizer import Ids
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class SimulatedRequest:
     """A prompt and the answer that it will get, which is at least one token long.
 
     `max_new_tokens` is what was asked for: room in the cache is reserved for all of it.
@@ -33,12 +37,12 @@ class Request:
     """Tokens of the prompt whose KV is there."""
     last_step: int = 0
     """The step that generates its last token."""
-    lease: Lease | None = None
+    lease: BlockLease | None = None
     cancelled: bool = False
 
 
 @dataclass(slots=True)
-class Totals:
+class StepTotals:
     """Running totals of an engine."""
 
     steps: int = 0
@@ -61,37 +65,37 @@ class Burst:
     """Steps that cost the same, and the prompt tokens in them (then it is one step)."""
 
     steps: int
-    cost: Cost
-    chunks: list[tuple[Request, int]]
+    cost: StepCost
+    chunks: list[tuple[SimulatedRequest, int]]
 
 
 @dataclass(eq=False, slots=True)
-class Engine:
+class SimulatedEngine:
     """The state of one engine. `plan` and `finish` are called in turn."""
 
     step_time: StepTime
     cache: PagedCache
     max_batch_size: int
     max_num_tokens: int
-    totals: Totals = field(default_factory=Totals)
+    totals: StepTotals = field(default_factory=StepTotals)
     disturbed: bool = False
     """Whether a request came or was cancelled since the running burst was planned."""
-    _waiting: deque[Request] = field(default_factory=deque)
-    _prefilling: dict[Request, None] = field(default_factory=dict)
-    _decoding: dict[Request, None] = field(default_factory=dict)
-    _ends: list[tuple[int, int, Request]] = field(default_factory=list)
+    _waiting: deque[SimulatedRequest] = field(default_factory=deque)
+    _prefilling: dict[SimulatedRequest, None] = field(default_factory=dict)
+    _decoding: dict[SimulatedRequest, None] = field(default_factory=dict)
+    _ends: list[tuple[int, int, SimulatedRequest]] = field(default_factory=list)
     """Heap of the generating requests by last step and age; cancelled ones stay until popped."""
     _started: int = 0
     _context: int = 0
     """Tokens that the generating requests attend to in the next step."""
-    _cancelled: list[Request] = field(default_factory=list)
+    _cancelled: list[SimulatedRequest] = field(default_factory=list)
 
     @property
     def requests(self) -> int:
         """Requests that wait or run."""
         return len(self._waiting) + len(self._prefilling) + len(self._decoding)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: SimulatedRequest) -> None:
         """Queue a request; raises RequestError if it could never start."""
         needed = self.cache.blocks_for(len(request.prompt) + request.max_new_tokens)
         if needed > self.cache.blocks:
@@ -101,7 +105,7 @@ class Engine:
         self._waiting.append(request)
         self.disturbed = True
 
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: SimulatedRequest) -> None:
         """Drop a request before the next step; one that is over by then is left alone."""
         self._cancelled.append(request)
         self.disturbed = True
@@ -111,7 +115,7 @@ class Engine:
         self.disturbed = False
         self._drop_cancelled()
         self._admit()
-        chunks: list[tuple[Request, int]] = []
+        chunks: list[tuple[SimulatedRequest, int]] = []
         room = self.max_num_tokens - len(self._decoding)
         attention, cached = 0.0, 0
         for request in self._prefilling:
@@ -128,17 +132,17 @@ class Engine:
         steps = 1 if chunks else self._next_end() - self.totals.steps
         context = self._context + decodes * (steps - 1) / 2  # on average over the burst
         prefill = sum(tokens for _, tokens in chunks)
-        load = Load(decodes, context, prefill, attention, cached)
+        load = StepLoad(decodes, context, prefill, attention, cached)
         return Burst(steps, self.step_time.cost(load), chunks)
 
-    def finish(self, burst: Burst) -> list[Request]:
+    def finish(self, burst: Burst) -> list[SimulatedRequest]:
         """Take in the effect of a burst; the requests that it completed."""
         totals, decodes = self.totals, len(self._decoding)
         totals.steps += burst.steps
         totals.generated_tokens += decodes * burst.steps
         totals.request_steps += (decodes + len(burst.chunks)) * burst.steps
         self._context += decodes * burst.steps
-        done: list[Request] = []
+        done: list[SimulatedRequest] = []
         while self._ends and self._ends[0][0] <= totals.steps:
             request = heapq.heappop(self._ends)[2]
             if not request.cancelled:
@@ -158,7 +162,7 @@ class Engine:
             request.lease = None
         return done
 
-    def _prefilled(self, request: Request, done: list[Request]) -> None:
+    def _prefilled(self, request: SimulatedRequest, done: list[SimulatedRequest]) -> None:
         """A prompt is complete, and with it the first token of the answer."""
         assert request.lease is not None
         del self._prefilling[request]

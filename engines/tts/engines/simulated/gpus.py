@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from .batching import Burst, Engine, Request
+from .batching import Burst, SimulatedEngine, SimulatedRequest
 
 Sharing = Literal["time-sliced", "overlapped"]
 
@@ -25,7 +25,7 @@ _ROUNDING_S = 1e-9
 
 @dataclass(slots=True)
 class _Running:
-    engine: Engine
+    engine: SimulatedEngine
     devices: frozenset[int]
     speed: float = 1.0
     burst: Burst | None = None
@@ -50,7 +50,7 @@ class Gpus:
 
     def __init__(
         self,
-        engines: Sequence[Engine],
+        engines: Sequence[SimulatedEngine],
         sharing: Sharing = "time-sliced",
         devices: Sequence[Collection[int]] | None = None,
     ) -> None:
@@ -68,13 +68,13 @@ class Gpus:
         left = [running.left_s / running.speed for running in self._running if running.burst]
         return self._now + min(left) if left else None
 
-    def run(self, now: float) -> list[Request]:
+    def run(self, now: float) -> list[SimulatedRequest]:
         """Move on to `now`, which is not beyond `next_s`; the requests that are complete.
 
         To be called also when requests were submitted or cancelled: their engine then plans again
         after the running step.
         """
-        done: list[Request] = []
+        done: list[SimulatedRequest] = []
         for running in self._running:
             if running.burst:
                 running.done_s += (now - self._now) * running.speed

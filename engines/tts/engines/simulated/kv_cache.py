@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-Ids = npt.NDArray[np.int32]
+if TYPE_CHECKING:
+    from tts.build.tokenizer import Ids
 
 
 @dataclass(eq=False, slots=True)
@@ -29,7 +28,7 @@ class _Block:
 
 
 @dataclass(eq=False, slots=True)
-class Lease:
+class BlockLease:
     """The part of the cache that one request holds."""
 
     path: list[_Block]
@@ -69,7 +68,7 @@ class PagedCache:
         """Number of blocks that hold this many tokens."""
         return -(-tokens // self.block_size)
 
-    def open(self, ids: Ids, tokens: int) -> Lease | None:
+    def open(self, ids: Ids, tokens: int) -> BlockLease | None:
         """Admit a request with this prompt and at most `tokens` in all; None if there is no room.
 
         At least the prompt's last token is left to compute.
@@ -84,9 +83,9 @@ class PagedCache:
         while self.used + own > self.blocks:
             self._evict()
         self._owned += own
-        return Lease(path, own, len(path) * self.block_size)
+        return BlockLease(path, own, len(path) * self.block_size)
 
-    def keep(self, lease: Lease, ids: Ids) -> None:
+    def keep(self, lease: BlockLease, ids: Ids) -> None:
         """Put the whole blocks of `ids`, which its request has computed, into the tree."""
         if not self._reuse:
             return
@@ -103,7 +102,7 @@ class PagedCache:
             self._owned -= 1
             block = child
 
-    def close(self, lease: Lease) -> None:
+    def close(self, lease: BlockLease) -> None:
         """The request is over; what it put into the tree stays there for reuse."""
         self._owned -= lease.own
         self._let_go(lease.path)

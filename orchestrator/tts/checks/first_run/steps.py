@@ -17,6 +17,7 @@ from tts.build.builder import build_engines
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.findings import Finding
 from tts.build.nvidia import NvidiaGpu, gpus
+from tts.build.shown_text import Say
 from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.gpus import GIB, gpus_of
@@ -36,7 +37,6 @@ AS_EXPECTED, DIFFERS, NOT_HERE = 0, 1, 3
 LOG_BYTES = 4_000_000
 """Bytes of a log that are read from its beginning, where a start is recorded."""
 _PATIENCE_S = 30.0
-Say = Callable[[str], None]
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tts.build.findings import Finding
-from tts.build.machine_memory import MemoryLimit
+from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import HostMemoryPlan
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.memory_plan import MemoryPlan

@@ -16,14 +16,14 @@ from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
     Affine,
-    Engine,
     Gpus,
     PagedCache,
-    Request,
     Roofline,
     Sharing,
+    SimulatedEngine,
+    SimulatedRequest,
     StepTime,
-    Totals,
+    StepTotals,
 )
 from tts.runs.replay import Script
 
@@ -51,11 +51,11 @@ class SimulatedServer:
     call_s: float = CALL_S
     busy_s: float = 0.0
     """Time that the orchestrator's processor has spent on calls."""
-    _futures: dict[Request, asyncio.Future[None]] = field(default_factory=dict)
+    _futures: dict[SimulatedRequest, asyncio.Future[None]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
     _free_at: float = 0.0
 
-    async def serve(self, engines: Sequence[Engine], request: Request) -> None:
+    async def serve(self, engines: Sequence[SimulatedEngine], request: SimulatedRequest) -> None:
         """Return when an engine has answered: that with the fewest requests."""
         loop = asyncio.get_running_loop()
         self.busy_s += self.call_s
@@ -73,7 +73,7 @@ class SimulatedServer:
         finally:
             del self._futures[request]
 
-    def _cancel(self, engine: Engine, request: Request) -> None:
+    def _cancel(self, engine: SimulatedEngine, request: SimulatedRequest) -> None:
         engine.cancel(request)
         self._wake(asyncio.get_running_loop().time())
 
@@ -101,14 +101,14 @@ class SimulatedGenerator:
     """See endpoints.Generator."""
 
     server: SimulatedServer
-    engines: Sequence[Engine]
+    engines: Sequence[SimulatedEngine]
     script: Script
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
         ids = self.script.generate(call)
         answer = [*ids, END_ID] if self.script.ended(call, ids) else ids
-        request = Request(call.input_ids, _as_ids(answer), call.max_new_tokens)
+        request = SimulatedRequest(call.input_ids, _as_ids(answer), call.max_new_tokens)
         await self.server.serve(self.engines, request)
         return ids
 
@@ -118,12 +118,12 @@ class SimulatedVerifier:
     """See endpoints.Verifier."""
 
     server: SimulatedServer
-    engines: Sequence[Engine]
+    engines: Sequence[SimulatedEngine]
     script: Script
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        request = Request(call.input_ids, _as_ids([END_ID]), 1)
+        request = SimulatedRequest(call.input_ids, _as_ids([END_ID]), 1)
         await self.server.serve(self.engines, request)
         return VerifierResult(self.script.score(call.input_ids))
 
@@ -136,8 +136,8 @@ def _as_ids(tokens: Sequence[int]) -> Ids:
 class SimulatedPair:
     """The engines of one server. Among several replicas of an engine the least loaded is asked."""
 
-    generators: Sequence[Engine]
-    verifiers: Sequence[Engine]
+    generators: Sequence[SimulatedEngine]
+    verifiers: Sequence[SimulatedEngine]
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ class Fleet:
     server: SimulatedServer
     pairs: Sequence[SimulatedPair]
 
-    def totals(self, role: Role) -> Totals:
+    def totals(self, role: Role) -> StepTotals:
         """The sums over all engines of a role, and the mean of their busy times."""
         engines = [
             engine
             for pair in self.pairs
             for engine in (pair.generators if role == "generator" else pair.verifiers)
         ]
-        added = Totals()
-        for total in fields(Totals):
+        added = StepTotals()
+        for total in fields(StepTotals):
             of_all = sum(getattr(engine.totals, total.name) for engine in engines)
             setattr(added, total.name, of_all)
         added.busy_s /= len(engines)
@@ -175,11 +175,11 @@ def fleet_of(
     """
     times: Mapping[Role, StepTime] = fits or _times(deployment)
     pairs: list[SimulatedPair] = []
-    engines: list[Engine] = []
+    engines: list[SimulatedEngine] = []
     devices: list[frozenset[int]] = []
     for number in range(servers):
         first = number * (gpus_of(deployment)[-1] + 1)
-        made: dict[Role, list[Engine]] = {}
+        made: dict[Role, list[SimulatedEngine]] = {}
         for role, spec in deployment.engines().items():
             made[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
             engines += made[role]
@@ -209,9 +209,9 @@ def _times(deployment: Deployment) -> Mapping[Role, StepTime]:
     return {role: Roofline(gpu, shape) for role, shape in shapes_of(deployment).items()}
 
 
-def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
+def _engine(spec: EngineSpec, step_time: StepTime) -> SimulatedEngine:
     cache = spec.kv_cache
-    return Engine(
+    return SimulatedEngine(
         step_time,
         PagedCache(cache.blocks, cache.block_size, reuse=cache.reuse),
         spec.max_batch_size,

@@ -17,7 +17,7 @@ from tts.driver import Driver, EndedRequest, Record, Started, Submission, UsedGu
 from tts.engines.simulated import (
     Affine,
     Sharing,
-    Totals,
+    StepTotals,
 )
 from tts.problem import Problem
 from tts.prompting import Models
@@ -59,8 +59,8 @@ class SimulationOutcome:
     schedule: ScheduleName
     wall_s: float
     real_s: float
-    generator: Totals
-    verifier: Totals
+    generator: StepTotals
+    verifier: StepTotals
     calls_s: float
     """What the orchestrator's processor spent on calls."""
     latencies_s: tuple[float, ...]

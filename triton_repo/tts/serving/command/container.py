@@ -1,15 +1,12 @@
 """Running a server in NVIDIA's container, through docker.
 
-One rule about paths: everything that the container needs is mounted at the path it has outside,
-read-only except for the folder of the gRPC socket. So the same model repository serves on bare
-metal, in a container and in a pod.
+Everything that the container needs is mounted read-only except for the folder of the gRPC socket.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +14,15 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.contract import container_image
+from tts.build.tensorrt.docker import USER, docker_run
 
 from . import guard
 from .ports import Addresses
 
 TRITONSERVER = "/opt/tritonserver/bin/tritonserver"
 """The server inside the container."""
-SHARED_MEMORY = "2g"
-STACK_BYTES = 67108864
-# any user may run the server; one without an account has neither a home nor a name
-HOME = {"HOME": "/tmp", "USER": "tts"}
+HOME = {"HOME": "/tmp"} | USER
+"""Any user may run the server; one without an account has no home."""
 
 
 def image(deployment: Deployment) -> str:
@@ -42,23 +38,7 @@ def loaded(deployment: Deployment) -> dict[Role, Path]:
 
 def folders(deployment: Deployment) -> list[Path]:
     """Folders that a container needs from this machine: the repository, and what models load."""
-    wanted = dict.fromkeys(loaded(deployment).values())
-    return [paths.repository_dir(deployment.name), *wanted, *link_targets(wanted)]
-
-
-def link_targets(wanted: Collection[Path]) -> list[Path]:
-    """Folders of the files that links in these folders lead to.
-
-    Files of a checkpoint may be links into a cache; engines are built as files.
-    """
-    linked = {
-        file.resolve().parent
-        for folder in wanted
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.is_symlink()
-    }
-    return sorted(linked - set(wanted))
+    return [paths.repository_dir(deployment.name), *dict.fromkeys(loaded(deployment).values())]
 
 
 def inside(addresses: Addresses) -> Addresses:
@@ -81,31 +61,26 @@ class Docker:
         name: str,
         addresses: Addresses,
         folders: Sequence[Path],
-        variables: Mapping[str, str],
+        variables: dict[str, str],
         words: Sequence[str],
     ) -> list[str]:
-        """The command that runs `words` in a container that is removed when they end.
-
-        All GPUs are visible, so that they have the same numbers inside; gpu_device_ids chooses.
-        """
+        """The command that runs `words` in a container that is removed when they end."""
         ports = (addresses.grpc_port, addresses.http_port, addresses.metrics_port)
-        socket = Path(addresses.socket).parent
-        return [
-            *("docker", "run", "--rm", "--init", f"--name={name}"),
-            "--pull=never",  # the user decides when to download 14 GB
-            "--gpus=all",
-            f"--shm-size={SHARED_MEMORY}",
-            "--ulimit=memlock=-1",
-            f"--ulimit=stack={STACK_BYTES}",
-            f"--user={os.getuid()}:{os.getgid()}",
-            "--security-opt=no-new-privileges",
-            *(f"--publish={addresses.host}:{port}:{port}" for port in ports if port),
-            *(f"--mount=type=bind,src={path},dst={path},readonly" for path in folders),
-            *([f"--mount=type=bind,src={socket},dst={socket}"] if addresses.socket else []),
-            *(f"--env={key}={value}" for key, value in {**HOME, **variables}.items()),
+        run = docker_run(
+            name,
             self.image,
-            *words,
-        ]
+            words,
+            gpus="all",  # so that they have the same numbers inside; gpu_device_ids chooses
+            options=(
+                "--pull=never",  # the user decides when to download 14 GB
+                "--security-opt=no-new-privileges",
+                *(f"--publish={addresses.host}:{port}:{port}" for port in ports if port),
+            ),
+            reads=folders,
+            writes=[Path(addresses.socket).parent] if addresses.socket else [],
+            variables=HOME | variables,
+        )
+        return list(run)
 
 
 def remove_command(name: str) -> list[str]:

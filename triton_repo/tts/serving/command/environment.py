@@ -19,7 +19,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build import paths
@@ -37,28 +36,24 @@ _BUILT_IN_PREFIX = b"/tmp/python_env_"
 _OWN_PREFIX = f"{_RUNTIME}/{_TEMPORARY}/env_".encode()
 
 
-@dataclass(frozen=True)
-class ServerEnvironment:
-    """What to launch a server with."""
-
-    backends: Path
-    """The --backend-directory, as a server in the folder above the environment's sees it."""
-    variables: dict[str, str]
-    """The whole environment."""
-
-
 def folder(deployment: Deployment) -> Path:
     """Folder in which the environment of a deployment's server is made."""
     return paths.server_dir(deployment.name) / _RUNTIME
 
 
 def backends(server: TritonServer, folder: Path) -> Path:
-    """The --backend-directory of a server whose environment is made in `folder`; see above."""
+    """The --backend-directory of a server whose environment is made in `folder`.
+
+    It is as the server sees it, which runs in the folder above.
+    """
     return server.backends if server.stub is None else Path(folder.name, "backends")
 
 
-def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
-    """Make the backend folder and the models' interpreter under `folder` (replaced if there)."""
+def prepare(server: TritonServer, folder: Path) -> dict[str, str]:
+    """Make the backend folder and the models' interpreter under `folder` (replaced if there).
+
+    Returns the variables of the server's environment, all of them.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if server.stub is not None:
@@ -75,7 +70,7 @@ def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
         links = _links(folder / "libraries", server.libraries)
         found = [f"{folder.name}/libraries/{link}" for link in links]
         _prepend(variables, "LD_LIBRARY_PATH", found)
-    return ServerEnvironment(backends(server, folder), variables)
+    return variables
 
 
 def _link_backend(server: TritonServer, folder: Path) -> None:

@@ -18,7 +18,7 @@ from .container import Docker
 from .ports import Addresses
 from .tritonserver import TritonServer
 
-Runtime = TritonServer | Docker
+ServerRuntime = TritonServer | Docker
 """What runs a server: one found on this machine, or one in a container."""
 
 EXIT_TIMEOUT_S = 2
@@ -59,7 +59,9 @@ class ServerCommand:
         return shlex.join([*(["env", *setting] if setting else []), *self.words])
 
 
-def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
+def server_command(
+    runtime: ServerRuntime, deployment: Deployment, addresses: Addresses
+) -> ServerCommand:
     """The command for one attempt to start: the names in it are random, used once."""
     repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
@@ -114,22 +116,12 @@ def served_by(
 ) -> tuple[list[str], dict[str, str]]:
     """The words and environment variables that run a tritonserver with a deployment's engines.
 
-    Only compiled engines need more than the server itself: `LLM` starts its ranks by itself.
+    With all of TensorRT-LLM's on GPU 0 the server is the only rank of every engine (leader mode).
+    Otherwise it is the orchestrator: it spawns the ranks of each replica on the GPUs that
+    gpu_device_ids names.
     """
-    if deployment.target == "tensorrt":
-        return tensorrt_command(deployment, binary, arguments)
-    return [binary, *arguments], {}
-
-
-def tensorrt_command(
-    deployment: Deployment, binary: str, arguments: list[str]
-) -> tuple[list[str], dict[str, str]]:
-    """The words and environment variables that run TensorRT-LLM engines in one tritonserver.
-
-    With everything on GPU 0 the server is the only rank of every engine (leader mode). Otherwise it
-    is the orchestrator: it spawns the ranks of each replica on the GPUs that gpu_device_ids names.
-    """
-    assert deployment.tensorrt is not None  # the spec requires it
+    if deployment.tensorrt is None:
+        return [binary, *arguments], {}
     # what the pools came to be is only to be read in the log, at this level
     variables = {TRANSFER_VARIABLE: TRANSFER_SIZE, "TLLM_LOG_LEVEL": "INFO"}
     if not is_orchestrated(deployment):

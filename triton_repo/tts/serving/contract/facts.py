@@ -108,13 +108,6 @@ def contract() -> Contract:
 
 
 @cache
-def launch_rules() -> dict[str, Any]:
-    """Facts on launching a server with TensorRT-LLM engines."""
-    rules: dict[str, Any] = json.loads(_read("launch.json"))
-    return rules
-
-
-@cache
 def start_log_forms() -> dict[str, LineForm]:
     """The lines about memory in the log of a start, by subject."""
     forms: dict[str, Any] = json.loads(_read("start_log.json"))["forms"]

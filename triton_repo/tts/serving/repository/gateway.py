@@ -11,8 +11,7 @@ import yaml
 from tts.build import paths
 from tts.build.manifest import MANIFEST_FILE
 from tts.build.spec import Deployment
-
-from ..command import container
+from tts.build.tensorrt.docker import with_link_targets
 
 PACKAGE = "tts-toolkit"
 """Name of the wheel, and of the image that the Dockerfile makes of it."""
@@ -67,8 +66,7 @@ def engine_manifests(deployment: Deployment) -> dict[str, Path]:
 
 def checkpoint_folders(deployment: Deployment) -> list[Path]:
     """The checkpoints' folders, and those that links in them lead to."""
-    wanted = dict.fromkeys(spec.checkpoint for spec in deployment.engines().values())
-    return [*wanted, *container.link_targets(wanted)]
+    return with_link_targets(spec.checkpoint for spec in deployment.engines().values())
 
 
 def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str, Any]:

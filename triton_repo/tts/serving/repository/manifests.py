@@ -13,6 +13,7 @@ from typing import Any
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, HttpPort, ServerSpec
+from tts.build.tensorrt import docker
 from tts.build.tensorrt.gpus import gpus_of
 
 from ..command import container
@@ -117,8 +118,8 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
         "gpus": gpus_of(deployment),
         "variables": container.HOME | variables,
         "user": f"{os.getuid()}:{os.getgid()}",
-        "shm_size": container.SHARED_MEMORY,
-        "stack": container.STACK_BYTES,
+        "shm_size": docker.SHARED_MEMORY,
+        "stack": docker.STACK_BYTES,
     }
 
 
@@ -138,8 +139,6 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
             place = file.relative_to(temporary).as_posix()
             key = file.relative_to(root).as_posix().replace("/", ".")
             files[key], places[key] = file.read_text(encoding="utf-8"), place
-    # a folder that both models load is mounted once
-    mounted = {folder: role for role, folder in container.loaded(deployment).items()}
     probe = paths.templates_dir() / "deploy" / "probe.py"
     files["probe.py"], places["probe.py"] = probe.read_text(encoding="utf-8"), "probe.py"
     return {
@@ -150,7 +149,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
         "places": places,
         "built": paths.built_dir(deployment.name),
         "repository": paths.repository_dir(deployment.name),
-        "engines": {role: folder for folder, role in mounted.items()},
+        "engines": container.loaded(deployment),
     }
 
 

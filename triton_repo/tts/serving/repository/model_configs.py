@@ -13,8 +13,8 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
-from tts.build.inputs import Inputs
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.inputs import EngineInputs, Inputs
+from tts.build.spec import Deployment, EngineSpec, Role, VerifierSpec
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of
@@ -22,7 +22,7 @@ from tts.engines.opening import opening_of
 from ..contract.facts import Tensor, contract
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file
-from .labels import label_biases, label_columns
+from .labels import label_biases, label_token_ids
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with --logits_dtype float32."""
@@ -30,7 +30,7 @@ STATISTICS_S = 0.5
 _SCORED = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
 _ANSWERED = ("output_ids", "sequence_length", "generation_logits")
 
-Config = Any
+TritonConfig = Any
 """A ModelConfig; the package of its class has no types."""
 
 
@@ -40,7 +40,7 @@ def model_configs(
     iteration_log: bool = False,
     digest: str | None = None,
     inputs: Inputs | None = None,
-) -> dict[str, Config]:
+) -> dict[str, TritonConfig]:
     """The configuration of every model of a deployment, by name; each holds the digest.
 
     `digest` is by default the deployment's own. Raises CheckpointError for labels that are not
@@ -50,7 +50,7 @@ def model_configs(
     inputs = inputs or Inputs(deployment)
     configs = [make(inputs, role, iteration_log) for role in deployment.engines()]
     if deployment.target != "openvino" and "verifier" in deployment.engines():
-        configs += [_score(inputs), _ensemble(deployment)]
+        configs += [_score(inputs.engines["verifier"]), _ensemble(deployment)]
     for config in configs:
         config.parameters[DIGEST].string_value = digest or deployment_digest(deployment)
     return {config.name: config for config in configs}
@@ -62,7 +62,7 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 
 
-def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
+def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
     """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
     deployment = inputs.deployment
     name = wire.GENERATOR if role == "generator" else wire.PRM
@@ -73,7 +73,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
     else:  # what the ensemble of the other targets takes and answers
         _take_prompts(config, ragged=True)
-        _add_scores(config, deployment)
+        _add_scores(config)
     _add_outputs(config, wire.ROW_OUTPUTS, [1])
     opening = opening_of(
         deployment,
@@ -87,7 +87,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> Config:
     return config
 
 
-def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
+def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     """An engine of TensorRT-LLM's C++ backend, with all tensors of NVIDIA's own model."""
     deployment = inputs.deployment
     spec = deployment.engines()[role]
@@ -129,30 +129,30 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> Config:
     return config
 
 
-def _score(inputs: Inputs) -> Config:
+def _score(verifier: EngineInputs) -> TritonConfig:
     """The model that makes a score of logits.
 
     TensorRT-LLM answers only if output_ids and sequence_length are requested, and an ensemble
     requests what it maps: so both are inputs here.
     """
-    deployment = inputs.deployment
-    config = _model(wire.PRM_SCORE, deployment, backend="python")
+    spec = verifier.spec
+    assert isinstance(spec, VerifierSpec)
+    config = _model(wire.PRM_SCORE, verifier.deployment, backend="python")
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind="KIND_CPU")
     for tensor in contract().outputs:
         if tensor.name in _ANSWERED:
             _add(config.input, tensor)
-    _add_scores(config, deployment)
+    _add_scores(config)
     # which of the engine's logits are the labels, the positive one first
-    _set(config, {"label_ids": _joined(label_columns(deployment, inputs))})
-    if biases := label_biases(
-        deployment, inputs
-    ):  # of the verifier's head: the engine has no place for it
+    _set(config, {"label_ids": _joined(label_token_ids(spec, verifier))})
+    # of the verifier's head: the engine has no place for it
+    if biases := label_biases(spec, verifier):
         _set(config, {"label_biases": _joined(biases)})
     return config
 
 
-def _ensemble(deployment: Deployment) -> Config:
+def _ensemble(deployment: Deployment) -> TritonConfig:
     """`prm`: an engine and `prm_score`.
 
     An ensemble cannot supply constants: the client sends request_output_len 1 and
@@ -160,7 +160,7 @@ def _ensemble(deployment: Deployment) -> Config:
     """
     config = _model(wire.PRM, deployment, platform="ensemble")
     _take_prompts(config)
-    _add_scores(config, deployment)
+    _add_scores(config)
     for model, inputs, outputs in (
         (wire.PRM_ENGINE, _SCORED, _ANSWERED),
         (wire.PRM_SCORE, _ANSWERED, wire.SCORE_OUTPUTS),
@@ -171,7 +171,7 @@ def _ensemble(deployment: Deployment) -> Config:
     return config
 
 
-def _engine(name: str, backend: str, spec: EngineSpec) -> Config:
+def _engine(name: str, backend: str, spec: EngineSpec) -> TritonConfig:
     config = model_config_pb2.ModelConfig(
         name=name, backend=backend, max_batch_size=spec.max_batch_size
     )
@@ -185,7 +185,7 @@ def _engine(name: str, backend: str, spec: EngineSpec) -> Config:
     return config
 
 
-def _model(name: str, deployment: Deployment, **kind: str) -> Config:
+def _model(name: str, deployment: Deployment, **kind: str) -> TritonConfig:
     size = deployment.engines()["verifier"].max_batch_size
     return model_config_pb2.ModelConfig(name=name, max_batch_size=size, **kind)
 
@@ -198,7 +198,7 @@ _SIDES = contract().inputs, contract().outputs
 _OPTIONAL = {"optional": True, "scalar": True}
 
 
-def _declare(config: Config, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+def _declare(config: TritonConfig, inputs: Iterable[str], outputs: Iterable[str]) -> None:
     """Declare these tensors as the contract has them, in its order."""
     for declared, facts, names in zip(
         (config.input, config.output), _SIDES, (inputs, outputs), strict=True
@@ -208,7 +208,7 @@ def _declare(config: Config, inputs: Iterable[str], outputs: Iterable[str]) -> N
                 _add(declared, tensor)
 
 
-def _take_prompts(config: Config, *, ragged: bool = False) -> None:
+def _take_prompts(config: TritonConfig, *, ragged: bool = False) -> None:
     """What `prm` takes: all of it must be given, and an ensemble leaves reshaping to its steps."""
     for tensor in contract().inputs:
         if tensor.name in _SCORED:
@@ -216,13 +216,12 @@ def _take_prompts(config: Config, *, ragged: bool = False) -> None:
             _add(config.input, tensor.model_copy(update=changes))
 
 
-def _add_scores(config: Config, deployment: Deployment) -> None:
+def _add_scores(config: TritonConfig) -> None:
     config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
-    labels = len(label_columns(deployment))
-    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
+    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[2])
 
 
-def _add_outputs(config: Config, outputs: Mapping[str, str], dims: list[int]) -> None:
+def _add_outputs(config: TritonConfig, outputs: Mapping[str, str], dims: list[int]) -> None:
     for name, kind in outputs.items():
         config.output.add(name=name, data_type=_type(kind), dims=dims)
 
@@ -242,7 +241,7 @@ def _add(declared: Any, tensor: Tensor) -> None:
         added.allow_ragged_batch = True
 
 
-def _set(config: Config, parameters: Mapping[str, object]) -> None:
+def _set(config: TritonConfig, parameters: Mapping[str, object]) -> None:
     for key, value in parameters.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         config.parameters[key].string_value = text

@@ -24,7 +24,7 @@ from ..command import container, guard
 from ..command.server_command import ServerCommand
 from . import triton_log
 from .locks import close_lock, locked_after_a_stop
-from .state import Identity, Mishap, death, identify
+from .state import Mishap, ProcessIdentity, death, identify
 
 _START_S = 10.0
 _TELLS_S = 5.0
@@ -44,7 +44,7 @@ class Launched:
     """A server process under its guard; it may not be ready yet."""
 
     guard: subprocess.Popen[bytes]
-    server: Identity
+    server: ProcessIdentity
     command: ServerCommand
     log: Path
 
@@ -130,7 +130,7 @@ def after_the_last_guard(folder: Path) -> Iterator[int]:
         close_lock(lock)
 
 
-def _server_of(process: subprocess.Popen[bytes], log: Path) -> Identity:
+def _server_of(process: subprocess.Popen[bytes], log: Path) -> ProcessIdentity:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:

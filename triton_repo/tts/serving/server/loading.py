@@ -15,7 +15,7 @@ from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.loading import OPEN, Stage
 
-from .state import Identity, Mishap
+from .state import Mishap, ProcessIdentity
 from .triton_log import tail
 
 STALL_S = 600.0
@@ -83,7 +83,7 @@ class Watchdog:
     def __init__(
         self,
         log: Path,
-        process: Identity,
+        process: ProcessIdentity,
         stall_s: float = STALL_S,
         roles: Collection[Role] = ROLES,
     ) -> None:

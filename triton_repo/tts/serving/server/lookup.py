@@ -30,7 +30,7 @@ from .locks import close_lock, give_back, take_share
 from .state import (
     LOG,
     STATE,
-    Identity,
+    ProcessIdentity,
     ServerState,
     clean_up,
     death,
@@ -135,7 +135,7 @@ def _end_use(deployment: Deployment, share: int) -> None:
             _stop(file, state, [state.guard])
 
 
-def _stop(file: Path, state: ServerState | None, running: list[Identity]) -> None:
+def _stop(file: Path, state: ServerState | None, running: list[ProcessIdentity]) -> None:
     """Ask the first of these processes to stop, and wait for the end of all of them."""
     if state:  # its models end before it does, and must not be taken for dead
         write_state(file, replace(state, stopping=True))
@@ -169,7 +169,7 @@ class Health:
     """The processes that must stay alive for a server to answer."""
 
     state: ServerState
-    stubs: dict[Identity, str]
+    stubs: dict[ProcessIdentity, str]
     """The Python stubs that ran when the server became ready, each with its model's name."""
 
     def check(self) -> None:
@@ -261,7 +261,7 @@ async def watch(check: Callable[[], None], interval_s: float) -> None:
 def observe(state: ServerState) -> Health:
     """Record the processes of a server that answers now, to be checked later."""
     process = state.server and state.server.process()
-    stubs: dict[Identity, str] = {}
+    stubs: dict[ProcessIdentity, str] = {}
     if process:
         children = []
         with suppress(psutil.NoSuchProcess):  # it has just died

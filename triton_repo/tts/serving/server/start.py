@@ -30,7 +30,7 @@ from . import probe, triton_log
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .locks import close_lock, give_back, take_share
-from .lookup import find_server, observe, state_file, stop_server
+from .lookup import find_server, observe, state_file
 from .state import (
     LOG,
     Mishap,
@@ -46,8 +46,6 @@ from .state import (
     writable,
     write_state,
 )
-
-__all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
 TELL_S = 0.5
 """How often a start says how far it is."""
@@ -201,8 +199,7 @@ def start_server(
             render_repository(deployment, iteration_log=deployment.target == "openvino")
             variables = dict(os.environ)
             if isinstance(runtime, TritonServer):
-                prepared = environment.prepare(runtime, environment.folder(deployment))
-                variables = prepared.variables
+                variables = environment.prepare(runtime, environment.folder(deployment))
         if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")

@@ -40,7 +40,7 @@ _STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """One process, as opposed to a later one with the same pid."""
 
     pid: int
@@ -64,13 +64,13 @@ class ServerState:
     deployment: str
     digest: str
     addresses: Addresses
-    server: Identity | None = None
+    server: ProcessIdentity | None = None
     """The tritonserver process; None for a server that we did not start."""
-    guard: Identity | None = None
+    guard: ProcessIdentity | None = None
     shm_prefix: str = ""
     container: str = ""
     """Name of the container that it runs in; `server` is then the docker command beside it."""
-    supervisor: Identity | None = None
+    supervisor: ProcessIdentity | None = None
     """The process that keeps it running for all, if any: it ends when the server is stopped."""
     shared: bool = False
     """Whether it ends with the last of its users (`users.py`)."""
@@ -84,12 +84,12 @@ class ServerState:
         return f"the server at {self.addresses.grpc} ({who})"
 
 
-def identify(pid: int) -> Identity:
+def identify(pid: int) -> ProcessIdentity:
     """The identity of a running process; raises ProcessLookupError."""
     fields = process_fields(pid)
     if not fields:
         raise ProcessLookupError(f"process {pid} is gone")
-    return Identity(pid, int(fields[_STARTED]))
+    return ProcessIdentity(pid, int(fields[_STARTED]))
 
 
 def process_fields(pid: int) -> list[str]:
@@ -245,14 +245,14 @@ def supervising(name: str, *, lasting: bool = True) -> Iterator[None]:
         close_lock(lock)
 
 
-def supervisor_of(name: str, *, lasting: bool = False) -> Identity | None:
+def supervisor_of(name: str, *, lasting: bool = False) -> ProcessIdentity | None:
     """The living process that starts a deployment's server or keeps it running, if there is one.
 
     With `lasting` only one whose end others may ask for.
     """
     try:
         said = json.loads(_supervisor_lock(paths.server_dir(name)).read_text(encoding="utf-8"))
-        holder = Identity(said["pid"], said["started_ticks"])
+        holder = ProcessIdentity(said["pid"], said["started_ticks"])
         if lasting and not said["lasting"]:
             return None
     except (OSError, ValueError, TypeError, KeyError):  # nobody has held it, or nobody does now

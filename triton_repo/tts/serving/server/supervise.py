@@ -19,8 +19,8 @@ from .lookup import use_server
 from .start import TELL_S, RunningServer, start_server
 from .state import (
     LOG,
-    Identity,
     Mishap,
+    ProcessIdentity,
     ServerState,
     comes_back,
     is_down,
@@ -124,7 +124,7 @@ def wait_for_server(
     name = deployment.name
     log = paths.server_dir(name) / LOG
     began = told = time.monotonic()
-    starter: Identity | None = None
+    starter: ProcessIdentity | None = None
     while comes_back(name):
         check()
         now = time.monotonic()
