@@ -11,13 +11,14 @@ import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+
+from msgspec import convert
 
 from tts.build.owner import Owner
 from tts.build.worker_process import Loss, WorkerLost, WorkerProcess
 
 from .problem import ProblemGrader, Reply, finish
-from .sketch import Parsed, Sketch
+from .sketch import Parsed
 from .verdict import Outcome, Reason, Verdict
 
 DEFAULT_CPU_S = 2.0
@@ -31,6 +32,8 @@ _REASONS = {
     Loss.STALLED: Reason.TIMEOUT,
     Loss.CRASHED: Reason.CRASHED,
 }
+
+_CONTENTS: dict[str, type[Parsed] | type[Verdict]] = {"parsed": Parsed, "verdict": Verdict}
 
 
 class GradingWorker(WorkerProcess):
@@ -48,7 +51,8 @@ class GradingWorker(WorkerProcess):
             answer = self.ask([task, *answers])
         except WorkerLost as error:
             return Reply(Verdict(Outcome.UNDECIDED, _REASONS[error.loss]), error.cpu_s)
-        return Reply(_content(*answer.content), answer.cpu_s)
+        kind, content = answer.content
+        return Reply(convert(content, _CONTENTS[kind]), answer.cpu_s)
 
 
 class Grader:
@@ -170,11 +174,3 @@ class Grader:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _content(kind: str, content: Any) -> Parsed | Verdict:
-    if kind == "verdict":
-        outcome, reason = content
-        return Verdict(Outcome(outcome), Reason(reason))
-    texts, has_formula, sketch = content
-    return Parsed(tuple(texts), has_formula, sketch and Sketch.from_json(sketch))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from enum import StrEnum
-from typing import Any
 
 DIGITS = 50  # of a value
 _AMONG_VALUES = Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -61,26 +60,6 @@ class Sketch:
     exact: str = ""
     is_rounded: bool = False
     parts: tuple[Sketch | None, ...] = ()
-
-    def to_json(self) -> list[Any]:
-        """The sketch as the worker sends it; `from_json` reads it."""
-        values = [list(map(str, value)) for value in self.values]
-        parts = [part and part.to_json() for part in self.parts]
-        return [*(self.kind, self.mark, values, self.is_symbol, self.exact, self.is_rounded, parts)]
-
-    @classmethod
-    def from_json(cls, fields: list[Any]) -> Sketch:
-        """The sketch that `to_json` wrote."""
-        kind, mark, values, is_symbol, exact, is_rounded, parts = fields
-        return cls(
-            Kind(kind),
-            mark,
-            tuple((Decimal(real), Decimal(imaginary)) for real, imaginary in values),
-            is_symbol,
-            exact,
-            is_rounded,
-            tuple(part and cls.from_json(part) for part in parts),
-        )
 
 
 @dataclass(frozen=True, slots=True)

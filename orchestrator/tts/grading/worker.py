@@ -7,8 +7,9 @@ A request is `["read", answer]` or `["compare", prediction, reference]`, its ans
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 from typing import Any
+
+from msgspec import to_builtins
 
 from tts.build.worker_process import serve
 
@@ -24,9 +25,8 @@ def _load() -> Callable[[list[str]], tuple[str, Any]]:
     def answer(request: list[str]) -> tuple[str, Any]:
         task, *answers = request
         if task == "compare":
-            return "verdict", astuple(equivalence.compare(*answers))
-        read = equivalence.read(*answers)
-        return "parsed", [read.texts, read.has_formula, read.sketch and read.sketch.to_json()]
+            return "verdict", to_builtins(equivalence.compare(*answers))
+        return "parsed", to_builtins(equivalence.read(*answers))
 
     return answer
 
