@@ -32,6 +32,7 @@ from tts.search import (
     Stop,
     Thought,
     Work,
+    allocation,
     node_seed,
 )
 from tts.search.budget import BudgetedSearch
@@ -165,26 +166,26 @@ def is_right(result: SearchResult, strategy: Strategy) -> bool:
 
 
 def measure(
-    pair: str, strategy: Strategy, n: int, problems: int, budget: int | None
+    pair: str, strategy: Strategy, n: int, problems: range, budget: int | None
 ) -> tuple[float, float]:
     """The share of the problems that are solved, and the mean tokens."""
     given = {} if "n" in strategy.fixed else {"n": n}
     config = strategy.configure(given, context=CONTEXT)
-    allocation = Allocation(budget)
+    advisor = Allocation(budget)
     right = tokens = 0
-    for index in range(problems):
+    for index in problems:
         world = World(PAIRS[pair], pair, index)
         seed = partial(node_seed, 0, world.id)
         search, most = new_search(config, seed), budget
         if isinstance(config, AutoConfig):
-            advice = allocation.advice(world.id)
+            advice = advisor.advice(world.id)
             search, most = AutoSearch(config, advice, seed, answer_form), advice.cap
         result = solve(world, BudgetedSearch(search, most) if most else search)
         if result.decision:
-            allocation.observe(world.id, result.decision)
+            advisor.observe(world.id, result.decision)
         right += is_right(result, strategy)
         tokens += world.tokens
-    return right / problems, tokens / problems
+    return right / len(problems), tokens / len(problems)
 
 
 def main() -> None:
@@ -196,16 +197,28 @@ def main() -> None:
     parser.add_argument("--strategy", nargs="*", default=[*STRATEGIES], metavar="NAME")
     parser.add_argument("--n", nargs="*", type=int, default=[4, 16, 64])
     parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first problem")
+    parser.add_argument(
+        "--constant",
+        nargs="*",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another value for a constant of tts.search.allocation: what is it worth to auto?",
+    )
     parser.add_argument(
         "--budget-tokens", type=int, help="of a problem at most; for auto, on average"
     )
     args = parser.parse_args()
+    for name, _, value in (given.partition("=") for given in args.constant):
+        getattr(allocation, name)  # a name that is not there is refused
+        setattr(allocation, name, float(value))
+    problems = range(args.first, args.first + args.problems)
     for pair in args.pairs or PAIRS:
         print(f"{pair}: share of right answers and simulated tokens of a problem, by n")
         for name in args.strategy:
             strategy, cells = find_strategy(name), []
             for n in args.n:
-                right, tokens = measure(pair, strategy, n, args.problems, args.budget_tokens)
+                right, tokens = measure(pair, strategy, n, problems, args.budget_tokens)
                 cells.append(f"{n:4}: {right:6.1%} {tokens:7,.0f}")
             print(f"  {name:22} {'   '.join(cells)}", flush=True)
 

@@ -9,18 +9,19 @@ which of them were faster: so it is the same under every schedule, and when a ru
 ones. Earlier problems have shown at how many tokens they could have ended first, and when their
 vote was decided; so it is known what they would have taken with any allowance, and with any number
 of votes. The advice is the smallest number of votes with which the budget would be spent, and the
-allowance with which it would be spent exactly: the optimum of allocation by "water filling". Where
-the budget has not been spent so far, the rest is given to the next problems.
+allowance with which it would be spent exactly. Where the budget has not been spent so far, the rest
+is given to the next problems.
 
 **Method.** Right answers agree and wrong ones differ (the premise of majority voting; Wang et al.
 2022), so the agreement of answers tells which of them to trust, without knowing any:
 
-- Chains with high scores that agree with one another are right: MCTS may follow the scores.
+- Chains with high scores that agree with one another are right: MCTS may follow the scores. (Where
+  no score reaches `auto.HIGH`, nothing is learnt of this, and they are followed.)
 - If they agree less, REBASE follows the scores half-heartedly, in rounds. Its *gain* is how often
   its chains agree with independent ones, over how often those agree with one another: about the
-  ratio of right chains, p_searched p / p^2. Errors of the verifier cannot raise it, since
-  independent chains were not chosen by it. If REBASE gains little, rounds of chains take turns with
-  its own, since they vote more independently.
+  ratio of right chains, p_searched p / p^2, where wrong answers differ. (A verifier that favours
+  the commonest mistake raises it, too: that is not found out.) If REBASE gains little, rounds of
+  chains take turns with its own, since they vote more independently.
 - If it gains nothing, all chains are independent.
 
 The vote of a completion with score 0 is, with the last two, the square of the agreement of low
@@ -44,8 +45,6 @@ WINDOW = 128
 SOME = 8
 """One of so many problems begins with samples or compares methods, after the first LAG, which all
 do."""
-MANY = 4
-"""The same while it is uncertain whether MCTS may follow the scores."""
 COMPARABLE = 3
 """The fewest samples: two chains with high scores among them can be compared."""
 MOST = 16
@@ -78,8 +77,6 @@ WIDEST = 16
 """The most chains of a round of REBASE."""
 NARROWEST = 3
 """The fewest chains of a round of REBASE; where a problem cannot afford them, MCTS does better."""
-UNCERTAIN = 0.05
-"""Distance to CERTAIN within which it is uncertain whether MCTS may follow the scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +148,7 @@ def advise(place: int, recent: Sequence[Decision], known: Totals, budget: int | 
     """
     high, low, gain = _mean(known.high, PRIOR_HIGH), _mean(known.low, PRIOR_LOW), _gain(known)
     floor = significant(min(1.0, low / high) ** 2)
-    explores = place < LAG or not place % (MANY if abs(high - CERTAIN) < UNCERTAIN else SOME)
+    explores = place < LAG or not place % SOME
     if budget is not None and not recent:
         return _first_advice(place, budget, floor)
     width, target = WIDTH, 0.0
