@@ -326,9 +326,10 @@ def test_the_worker_speaks_json_lines():
     ready, *replies = map(json.loads, worker.stdout.splitlines())
     assert ready == [0, 0.0, None]
     assert [reply[0] for reply in replies] == [1, 2, 3, 4]
-    *verdicts, (_, cpu_s, (kind, (texts, has_formula, sketch))) = replies
-    assert [verdict[2][1][0] for verdict in verdicts] == ["equal", "different", "different"]
-    assert (kind, texts, has_formula, sketch[0]) == ("parsed", ["(1, x)"], True, "interval")
+    *verdicts, (_, cpu_s, (kind, parsed)) = replies
+    assert [verdict[2][1]["outcome"] for verdict in verdicts] == ["equal", "different", "different"]
+    assert (kind, parsed["texts"], parsed["has_formula"]) == ("parsed", ["(1, x)"], True)
+    assert parsed["sketch"]["kind"] == "interval"
     assert cpu_s > 0
 
 
