@@ -34,6 +34,7 @@ from tts.build.spec import load_deployment
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
 from tts.engines import engine_client
+from tts.engines.wire import EBNF, Guide
 from tts.runs.engine_steps import steps_file
 from tts.serving.server.lookup import watch
 from tts.session import Session
@@ -198,7 +199,8 @@ def test_what_an_engine_cannot_do_is_refused_before_it_gets_there():
                 call = GenerateCall(np.array(ids, np.int32), 4, 0, 0.0, 1.0, False)
                 with pytest.raises(RequestRefused, match=message):
                     await generator.generate(call)
-            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide="root")
+            guide = Guide(EBNF, 'root ::= "7"')
+            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide=guide)
             with pytest.raises(RequestRefused, match="guided_decoding"):
                 await generator.generate(guided)
 
