@@ -38,6 +38,12 @@ def calls(state: Path, tool: str) -> list[list[str]]:
     return [call[1:] for line in lines if (call := json.loads(line))[0] == tool]
 
 
+def option_of(call: list[str], name: str) -> str | None:
+    """The value of an option of `docker run`; None without it."""
+    given = (word.partition("=") for word in call)
+    return next((value for option, _, value in given if option == name), None)
+
+
 def conversions(state: Path) -> int:
     file = state / "converted"
     return len(file.read_text().splitlines()) if file.exists() else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.build.stand_in_build import Deploy, Misbehave, build, calls, conversions
+from tests.build.stand_in_build import Deploy, Misbehave, build, calls, conversions, option_of
 
 from tts.build import paths
 from tts.build.builder import build_engines, require_current
@@ -24,7 +24,7 @@ def test_builds_both_engines_in_docker(deploy: Deploy, state: Path, home: Path) 
             "manifest.json",
         }
         assert "not compared with transformers" in str(report.not_verified)
-    steps = [call[call.index("--name") + 1] for call in calls(state, "docker")]
+    steps = [option_of(call, "--name") for call in calls(state, "docker")]
     assert steps == [
         f"tts-test-{role}-{step}"
         for role in ("generator", "verifier")
@@ -101,7 +101,7 @@ def test_every_precision_on_two_gpus(deploy: Deploy, state: Path, precision: str
     config = json.loads((report.folder / "config.json").read_text())["pretrained_config"]
     assert config["mapping"]["tp_size"] == 2
     assert config["logits_dtype"] == "float32"
-    online = [call for call in calls(state, "docker") if "--network" not in call]
+    online = [call for call in calls(state, "docker") if option_of(call, "--network") is None]
     assert len(online) == (1 if precision in ("fp8", "int4_awq") else 0)  # downloads its set
 
 
@@ -114,7 +114,7 @@ def test_calibration_from_a_local_folder(deploy: Deploy, state: Path, tmp_path: 
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"text": "1 + 1 = 2"}\n')
     assert build(deployment).status == "built"
-    assert all("--network" in call for call in calls(state, "docker"))
+    assert all(option_of(call, "--network") for call in calls(state, "docker"))
     (folder / "loader.py").touch()
     with pytest.raises(CheckpointError, match="holds Python code"):
         build(deployment, force=True)
