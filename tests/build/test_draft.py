@@ -144,7 +144,10 @@ def words_of(text):
 def placed(deployment):
     """The values, with each engine's block tensorrt, which a file may leave out."""
     engines = deployment.engines().items()
-    update = {role: spec.model_copy(update={"tensorrt": spec.placement}) for role, spec in engines}
+    update = {}
+    for role, spec in engines:
+        block = spec.placement.model_copy(update={"gpus": spec.placement.replicas})
+        update[role] = spec.model_copy(update={"tensorrt": block})
     return deployment.model_copy(update=update).model_dump()
 
 
