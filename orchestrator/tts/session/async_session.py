@@ -53,7 +53,7 @@ from .questions import (
 )
 from .replicas import Replicas
 from .result import Result, Step
-from .run import OpenRun, execute, known_servers, open_run
+from .run import OpenRun, execute, open_run
 from .server import while_healthy
 from .solver import Solver
 from .strategy import choose
@@ -437,14 +437,12 @@ class AsyncSession:
     ) -> None:
         with opening as run:
             await execute(
-                known_servers(run, self._engines.described(run.plan)),
-                self.models,
-                self.replicas,
+                run,
+                self._engines,
                 self._grader,
                 outbox,
                 progress=progress,
                 opened=self._drivers,
-                steps=self._engines.steps,
             )
 
     async def _shared_drivers(self, policy: Policy) -> Drivers:

@@ -75,15 +75,14 @@ class Session:
             loop = LoopThread()
             inbox = Inbox()
             try:
-                session = AsyncSession(
+                session = cls.open_async(
                     deployment,
                     generator=generator,
                     verifier=verifier,
                     endpoints=endpoints,
                     server=server,
-                    say=inbox.posting(say) if say else silent,
+                    say=inbox.posting(say) if say else None,
                 )
-                session.load_verifier()
                 loop.run(session.__aenter__(), inbox)
             except BaseException:
                 loop.stop()
@@ -98,6 +97,7 @@ class Session:
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
         server: ServerKind | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
         session = AsyncSession(
@@ -106,6 +106,7 @@ class Session:
             verifier=verifier,
             endpoints=endpoints,
             server=server,
+            say=say or silent,
         )
         session.load_verifier()
         return session
