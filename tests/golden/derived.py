@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import msgspec
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
@@ -29,7 +30,6 @@ from tts.cli import app
 from tts.constraints.answer import answer_constraint
 from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import ServedRequest

@@ -1,11 +1,11 @@
 """Sessions over scripted endpoints: no server, no engines, no GPU."""
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.remote_servers import FakeServers
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.openai import server
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session import Session
 
 WORDS = ("1", "22", " + ", r"\boxed{4}", r"\boxed{5}")

@@ -2,10 +2,11 @@
 
 import asyncio
 
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+
 from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.spec import Deployment
 from tts.endpoints.openai.capabilities import Capabilities
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 
 class FakeServers:

@@ -4,11 +4,11 @@ import signal
 import threading
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, Hanging
 
 from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import run_plan, with_way_on
 from tts.problem import Problem
 from tts.runs.config import RunConfig
