@@ -153,13 +153,7 @@ class Engines:
 
     def _own_generator(self) -> Generator | None:
         """The program's generator; each answer is checked."""
-        from tts.endpoints.base import StreamingGenerator
-        from tts.endpoints.functions import (
-            CheckedGenerator,
-            CheckedStream,
-            FunctionGenerator,
-            text_function,
-        )
+        from tts.endpoints.functions import CheckedGenerator, FunctionGenerator, text_function
 
         given: Any = self.own[0]
         if given is None:
@@ -172,8 +166,7 @@ class Engines:
             )
             self._resources.callback(generator.close)
             return generator
-        streams = isinstance(given, StreamingGenerator)
-        return (CheckedStream if streams else CheckedGenerator)(given, tokenizer.vocab_size)
+        return CheckedGenerator(given, tokenizer.vocab_size)
 
     def _own_verifier(self) -> Verifier | None:
         """The program's verifier; each answer is checked."""
