@@ -153,7 +153,7 @@ class Checks:
     async def _running(self) -> float | None:
         names = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_proc")
         try:
-            text = await metrics(self.server.address)
+            text = await metrics(self.server.http.address)
         except (TtsError, OSError):
             return None
         values = [float(x.split()[-1]) for x in text.splitlines() if x.startswith(names)]

@@ -40,14 +40,15 @@ class FakeServer:
     def __init__(self, servers, url, model):
         self.servers, self.url, self.model = servers, url, model
         self.patience_s = 60.0
+        self.capabilities = None
 
     async def probe(self):
         known = self.servers.known.get(self.url)
         if known is None or self.url in self.servers.down:
-            error = EndpointUnavailable(f"Nothing answers at {self.url}.")
-            raise ServerError(error.message, "Start it.") from error
+            raise EndpointUnavailable(f"Nothing answers at {self.url}.", "Start it.")
         if self.model not in (None, known.model):
             raise ServerError(f"{self.url} does not serve {self.model}.")
+        self.capabilities = known
         return known
 
     def generator(self, **options):

@@ -12,10 +12,9 @@ from tests.endpoints.openai.stand_in import RECORDINGS, StandIn, recording
 from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import (
-    BY_IDS,
+    DIALECTS,
     LLAMA,
     SGLANG,
-    TEXT,
     TRTLLM,
     VLLM,
     Ask,
@@ -117,16 +116,14 @@ def test_a_sample_is_spelled_as_each_server_reads_it():
     body = TRTLLM.sample("m", ask)
     assert body["response_format"] == {"type": "ebnf", "ebnf": ask.guide}
     assert (body["detokenize"], body["include_stop_str_in_output"]) == (False, True)
-    text = TEXT.sample("m", Ask("one", 5))
-    assert text.keys() == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed"}
 
 
 READERS = [
-    *(each.piece for each in (*BY_IDS.values(), TEXT)),
-    *(each.labels.read for each in BY_IDS.values()),
+    *(each.piece for each in DIALECTS),
+    *(each.labels.read for each in DIALECTS),
     *(
         lambda answer, each=each: each.prompts.read(answer, [10, 11, 12, 13])
-        for each in BY_IDS.values()
+        for each in DIALECTS
         if each.prompts
     ),
 ]

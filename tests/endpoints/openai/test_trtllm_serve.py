@@ -52,7 +52,7 @@ def test_it_is_named_with_what_it_can_do():
         return known.describe()
 
     assert with_server(work) == (
-        "trtllm-serve 1.3.0rc25 serving smollm2: token ids in and out; seeds honoured; "
+        "trtllm-serve 1.3.0rc25 serving smollm2: seeds honoured; "
         "log-probabilities of tokens, labels; grammars (response_format)"
     )
 
@@ -103,7 +103,7 @@ def test_labels_are_scored_by_a_draw_that_is_confined_to_them():
 
     async def go():
         async with TrtllmServe() as url:
-            http = Http(url, None, 0, 0)
+            http = Http(url, None, 0)
             try:
                 body = TRTLLM.labels.body("smollm2", PROMPT.tolist(), labels)
                 return TRTLLM.labels.read(await http.post(TRTLLM.path, body))
