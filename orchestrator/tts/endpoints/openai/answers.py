@@ -1,48 +1,100 @@
-"""Answers of servers, checked: a server may answer anything. Pure."""
+"""Values of an answer, checked one by one: a server may answer anything. Pure.
+
+Each function returns its value or raises EndpointError with a sentence that names the mistake: such
+an answer would come again, so the request is not repeated.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, TypeVar
-
-import msgspec
-from msgspec import Meta
+from typing import Any, cast
 
 from tts.build.errors import EndpointError
-
-TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
-LogProb = Annotated[float, Meta(ge=-1e300, le=1e-3)]
-"""The natural logarithm of a probability, which rounding may put above 0."""
-Probability = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]
 
 LEAST = -1e30
 """The logarithm of no probability at all."""
 _MOST_SHOWN = 60
-_HINT = (
-    "Is it a server of this kind, and a version that the documentation names? "
-    "scripts/run check_servers URL tries all that is used of it."
-)
-
-T = TypeVar("T")
-
-
-def read(answer: object, kind: type[T]) -> T:
-    """An answer as a type; raises EndpointError naming the place at which it is another.
-
-    Such an answer would come again, so the request is not repeated.
-    """
-    try:
-        return msgspec.convert(answer, kind, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise EndpointError(f"The server's answer is wrong: {error}.", _HINT) from None
 
 
 def bad(what: str, value: object) -> EndpointError:
-    """The error for a value that is not `what`, as in "log-probabilities of 3 tokens"."""
+    """The error for a value that is not `what`, as in "a list of token ids"."""
     shown = repr(value)
     if len(shown) > _MOST_SHOWN:
         shown = shown[:_MOST_SHOWN] + "..."
-    return EndpointError(f"The server's answer holds {shown} where {what} should be.", _HINT)
+    return EndpointError(
+        f"The server's answer holds {shown} where {what} should be.",
+        hint="Is it a server of this kind, and a version that the documentation names? "
+        "scripts/run check_servers URL tries all that is used of it.",
+    )
+
+
+def mapping(value: object, what: str = "an object") -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, dict):
+        raise bad(what, value)
+    return cast(dict[str, Any], value)
+
+
+def array(value: object, what: str = "a list") -> list[Any]:
+    """A JSON array."""
+    if not isinstance(value, list):
+        raise bad(what, value)
+    return value
+
+
+def text(value: object, what: str = "a text") -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise bad(what, value)
+    return value
+
+
+def only(value: object, what: str) -> Any:
+    """The one element of a list, which `what` names."""
+    items = array(value, what)
+    if len(items) != 1:
+        raise bad(what, value)
+    return items[0]
+
+
+def token_id(value: object) -> int:
+    """A token id: a whole number from 0 that fits into 31 bits."""
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise bad("a token id", value)
+    return value
+
+
+def token_ids(value: object) -> list[int]:
+    """A list of token ids."""
+    return [token_id(each) for each in array(value, "a list of token ids")]
+
+
+def count(value: object) -> int | None:
+    """A number of tokens, None where there is none."""
+    return None if value is None else token_id(value)
+
+
+def number(value: object, what: str = "a number") -> float:
+    """A finite number; NaN is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise bad(what, value)
+    return float(value)
+
+
+def log_probability(value: object) -> float:
+    """The natural logarithm of a probability; what rounding puts above 0 is 0."""
+    given = number(value, "the logarithm of a probability")
+    if given > 1e-3:
+        raise bad("the logarithm of a probability", value)
+    return min(given, 0.0)
+
+
+def log_of(value: object) -> float:
+    """The natural logarithm of a probability, of 0 the lowest number."""
+    given = number(value, "a probability")
+    if not -1e-6 <= given <= 1 + 1e-6:
+        raise bad("a probability", value)
+    return math.log(min(given, 1.0)) if given > 0 else LEAST
 
 
 def share(first: float, second: float) -> float:

@@ -10,17 +10,13 @@ SGLang's /generate and trtllm-serve's /v1/completions by their documentation and
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-from msgspec import Meta, Struct
+from typing import Any
 
 from tts.build.errors import EndpointError, EndpointUnavailable
 
 from . import answers
-from .answers import LogProb, Probability, TokenId
 from .capabilities import Kind, LabelsBy
 
 Body = dict[str, Any]
@@ -62,6 +58,7 @@ class Piece:
 
     ids: list[int] | None
     """None where the server gives no ids."""
+    text: str = ""
     log_probs: list[float] = field(default_factory=list)
     end: str = ""
     """Why the output ends here, in the server's words; empty: it goes on."""
@@ -99,7 +96,7 @@ class Dialect:
     seeds: int
     """Seeds are below it."""
     grammar: str
-    """The field that takes a grammar."""
+    """The field that takes a grammar; empty: there is none."""
     sample: Callable[[str, Ask], Body]
     """What asks a model for a sample."""
     piece: Callable[[Any], Piece]
@@ -193,48 +190,34 @@ def _guide(fields: Body, ask: Ask) -> Body:
     return {} if ask.guide is None else fields
 
 
-class _Entry(Struct):
-    logprob: LogProb
-
-
-class _ChoiceLogProbs(Struct):
-    token_logprobs: list[LogProb] = []
-    top_logprobs: list[dict[str, LogProb] | None] | None = None
-
-
-class _Choice(Struct):
-    token_ids: list[TokenId] | None = None
-    logprobs: _ChoiceLogProbs | None = None
-    finish_reason: str | None = None
-    prompt_logprobs: list[dict[TokenId, _Entry] | None] | None = None
-
-
-class _Completion(Struct):
-    """An answer of /v1/completions; the event that counts tokens has no choice."""
-
-    choices: Annotated[list[_Choice], Meta(max_length=1)]
-
-
-def _choice(answer: Any) -> _Choice:
-    choices = answers.read(answer, _Completion).choices
-    return choices[0] if choices else _Choice([])
+def _choice(answer: Any) -> dict[str, Any]:
+    choices = answers.mapping(answer).get("choices")
+    return answers.mapping(answers.only(choices, "one choice"), "a choice")
 
 
 def _completion_piece(answer: Any) -> Piece:
+    if answers.mapping(answer).get("choices") == []:  # the event that counts tokens
+        return Piece([])
     choice = _choice(answer)
-    log_probs = choice.logprobs.token_logprobs if choice.logprobs else []
-    return Piece(choice.token_ids, _at_most_0(log_probs), _reason(choice.finish_reason))
+    ids, said = choice.get("token_ids"), choice.get("logprobs")
+    log_probs: list[float] = []
+    if said is not None:
+        said = answers.mapping(said, "log-probabilities")
+        given = answers.array(said.get("token_logprobs"), "log-probabilities")
+        log_probs = [answers.log_probability(each) for each in given]
+    return Piece(
+        None if ids is None else answers.token_ids(ids),
+        answers.text(choice.get("text") or ""),
+        log_probs,
+        _reason(choice.get("finish_reason")),
+    )
 
 
-def _at_most_0(log_probs: Iterable[float]) -> list[float]:
-    """Log-probabilities, those that rounding put above 0 as 0."""
-    return [min(each, 0.0) for each in log_probs]
-
-
-def _reason(reason: str | None) -> str:
+def _reason(value: object) -> str:
     """Why an output ends; raises EndpointUnavailable if the server gave it up."""
-    if reason is None:
+    if value is None:
         return ""
+    reason = answers.text(value, "a reason")
     if reason in ("abort", "error", "cancelled", "timeout"):
         raise EndpointUnavailable(f"The server gave a request up (finish_reason {reason!r}).")
     return reason or "stop"
@@ -242,14 +225,13 @@ def _reason(reason: str | None) -> str:
 
 def _top_labels(answer: Any) -> LogProbs:
     """The likeliest first tokens: `token_id:7` where the server can name ids, else texts."""
-    said = _choice(answer).logprobs
-    if said is None or not said.top_logprobs:
-        raise answers.bad("the likeliest tokens", said)
+    said = answers.mapping(_choice(answer).get("logprobs"), "log-probabilities")
+    first = answers.array(said.get("top_logprobs"), "the likeliest tokens")[:1]
     found: LogProbs = {}
-    for name, value in (said.top_logprobs[0] or {}).items():
+    for name, value in answers.mapping(answers.only(first, "the likeliest tokens")).items():
         marked, _, number = name.partition("token_id:")
         key = int(number) if not marked and number.isdecimal() and len(number) < 11 else name
-        found[key] = value
+        found[key] = answers.log_probability(value)
     return found
 
 
@@ -274,23 +256,29 @@ def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
 
 
 def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
-    given = _choice(answer).prompt_logprobs or []
+    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
     if len(given) != len(ids):
         raise answers.bad(f"log-probabilities of {len(ids)} tokens", given)
     found: list[float | None] = [None]
     for token, entries in zip(ids[1:], given[1:], strict=True):
-        if token not in (entries or {}):
-            raise answers.bad(f"token {token}", entries)
-        found.append(min(entries[token].logprob, 0.0))
+        entry = answers.mapping(answers.mapping(entries).get(str(token)), f"token {token}")
+        found.append(answers.log_probability(entry.get("logprob")))
     return found
 
 
 def _vllm_top(answer: Any) -> list[list[tuple[int, float]]]:
-    given = _choice(answer).prompt_logprobs or []
+    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
     return [
-        [(token, entry.logprob) for token, entry in (entries or {}).items()]
+        [
+            (_numbered(token), answers.log_probability(answers.mapping(entry).get("logprob")))
+            for token, entry in answers.mapping(entries).items()
+        ]
         for entries in given[1:]
     ]
+
+
+def _numbered(token: str) -> int:
+    return answers.token_id(int(token) if token.isdecimal() and len(token) < 11 else token)
 
 
 def _sglang_body(ids: list[int], sampling: Body) -> Body:
@@ -322,54 +310,29 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
     return _sglang_body(ask.prompt, sampling) | flags
 
 
-class _Row(Struct, array_like=True):
-    """[log-probability, id, text], without a log-probability for the first token of a prompt."""
-
-    log_prob: LogProb | None
-    token: TokenId
-
-
-class _Finish(Struct):
-    type: str = ""
-    message: Any = None
-
-
-class _MetaInfo(Struct):
-    finish_reason: _Finish | None = None
-    completion_tokens: TokenId | None = None
-    output_token_logprobs: list[_Row] | None = None
-    output_token_ids_logprobs: list[list[_Row]] | None = None
-    input_token_logprobs: list[_Row] | None = None
-    input_top_logprobs: list[list[_Row] | None] | None = None
-
-
-class _Generated(Struct):
-    """An answer of SGLang's /generate."""
-
-    meta_info: _MetaInfo
-    output_ids: list[TokenId] | None = None
-
-
 def _sglang_piece(answer: Any) -> Piece:
-    said = answers.read(answer, _Generated)
-    about, end = said.meta_info, said.meta_info.finish_reason
-    if end and end.type == "abort":
-        words = str(end.message or "no reason given")[:200]
+    said = answers.mapping(answer)
+    about = answers.mapping(said.get("meta_info"), "meta_info")
+    ids, count = said.get("output_ids"), about.get("completion_tokens")
+    end = about.get("finish_reason")
+    if isinstance(end, dict) and end.get("type") == "abort":
+        words = str(end.get("message") or "no reason given")[:200]
         raise EndpointUnavailable(f"The server gave a request up: {words}")
     return Piece(
-        said.output_ids,
-        _at_most_0(log_prob for log_prob, _ in _pairs(about.output_token_logprobs)),
-        _reason(end.type) if end else "",
-        about.completion_tokens,
+        None if ids is None else answers.token_ids(ids),
+        answers.text(said.get("text") or ""),
+        [lp for lp, _ in _triples(about.get("output_token_logprobs") or [])],
+        _reason(answers.mapping(end, "a reason").get("type")) if end is not None else "",
+        answers.count(count),
     )
 
 
-def _pairs(rows: Sequence[_Row] | None) -> list[tuple[float, int]]:
-    """Log-probabilities and ids."""
-    pairs = [(row.log_prob, row.token) for row in rows or () if row.log_prob is not None]
-    if len(pairs) < len(rows or ()):
-        raise answers.bad("log-probabilities with token ids", rows)
-    return pairs
+def _triples(value: object) -> list[tuple[float, int]]:
+    """Log-probabilities and ids from [log-probability, id, text] each."""
+    rows = [answers.array(each) for each in answers.array(value, "log-probabilities")]
+    if any(len(row) < 2 for row in rows):
+        raise answers.bad("log-probabilities with token ids", value)
+    return [(answers.log_probability(row[0]), answers.token_id(row[1])) for row in rows]
 
 
 _ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
@@ -381,10 +344,9 @@ def _sglang_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
 
 
 def _sglang_label_probs(answer: Any) -> LogProbs:
-    rows = answers.read(answer, _Generated).meta_info.output_token_ids_logprobs or []
-    if len(rows) != 1:
-        raise answers.bad("log-probabilities of labels after one token", rows)
-    return {token: log_prob for log_prob, token in _pairs(rows[0])}
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("output_token_ids_logprobs"), "log-probabilities of labels")
+    return {token: lp for lp, token in _triples(answers.only(rows, "one generated token"))}
 
 
 def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
@@ -393,16 +355,20 @@ def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
 
 
 def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
-    rows = answers.read(answer, _Generated).meta_info.input_token_logprobs or []
-    found = _pairs(rows[1:])
-    if len(rows) != len(ids) or [token for _, token in found] != list(ids[1:]):
-        raise answers.bad(f"log-probabilities of a prompt's own {len(ids)} tokens", rows)
-    return [None, *_at_most_0(log_prob for log_prob, _ in found)]
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("input_token_logprobs"), "log-probabilities of a prompt")
+    if len(rows) != len(ids):
+        raise answers.bad(f"log-probabilities of {len(ids)} tokens", rows)
+    found = _triples(rows[1:])
+    if [token for _, token in found] != list(ids[1:]):
+        raise answers.bad("log-probabilities of the prompt's own tokens", rows)
+    return [None, *(lp for lp, _ in found)]
 
 
 def _sglang_top(answer: Any) -> list[list[tuple[int, float]]]:
-    rows = answers.read(answer, _Generated).meta_info.input_top_logprobs or []
-    return [[(token, log_prob) for log_prob, token in _pairs(row)] for row in rows[1:]]
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("input_top_logprobs"), "the likeliest tokens of a prompt")
+    return [[(token, log_prob) for log_prob, token in _triples(row or [])] for row in rows[1:]]
 
 
 _LLAMA_CHAIN: Body = {
@@ -452,34 +418,16 @@ def _llama_sample(model: str, ask: Ask) -> Body:
     return body
 
 
-class _LabelProb(Struct):
-    id: TokenId
-    prob: Probability
-
-
-class _LlamaProbs(Struct):
-    logprob: LogProb | None = None
-    top_probs: list[_LabelProb] = []
-
-
-class _LlamaAnswer(Struct):
-    """An answer of llama.cpp's /completion."""
-
-    tokens: list[TokenId] | None = None
-    completion_probabilities: list[_LlamaProbs] | None = None
-    stop: bool = False
-    stop_type: str | None = None
-    tokens_predicted: TokenId | None = None
-
-
 def _llama_piece(answer: Any) -> Piece:
-    said = answers.read(answer, _LlamaAnswer)
-    given = [each.logprob for each in said.completion_probabilities or ()]
+    said = answers.mapping(answer)
+    ids, probs = said.get("tokens"), said.get("completion_probabilities") or []
+    entries = [answers.mapping(each) for each in answers.array(probs, "log-probabilities")]
     return Piece(
-        said.tokens,
-        _at_most_0(each for each in given if each is not None),
-        _reason(said.stop_type) if said.stop else "",
-        said.tokens_predicted,
+        None if ids is None else answers.token_ids(ids),
+        answers.text(said.get("content") or ""),
+        [answers.log_probability(entry.get("logprob")) for entry in entries],
+        _reason(said.get("stop_type")) if said.get("stop") else "",
+        answers.count(said.get("tokens_predicted")),
     )
 
 
@@ -500,13 +448,15 @@ def _llama_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
 
 
 def _llama_label_probs(answer: Any) -> LogProbs:
-    rows = answers.read(answer, _LlamaAnswer).completion_probabilities or []
-    if len(rows) != 1:
-        raise answers.bad("probabilities of labels after one token", rows)
-    return {
-        each.id: math.log(min(each.prob, 1.0)) if each.prob > 0 else answers.LEAST
-        for each in rows[0].top_probs
-    }
+    rows = answers.array(
+        answers.mapping(answer).get("completion_probabilities"), "probabilities of labels"
+    )
+    row = answers.mapping(answers.only(rows, "one generated token"))
+    found: LogProbs = {}
+    for each in answers.array(row.get("top_probs"), "probabilities of labels"):
+        entry = answers.mapping(each)
+        found[answers.token_id(entry.get("id"))] = answers.log_of(entry.get("prob"))
+    return found
 
 
 VLLM = Dialect(

@@ -135,6 +135,7 @@ class OpenAIGenerator(StreamingGenerator):
             async for event in events:
                 piece = self._server.dialect.piece(event)
                 ids += piece.ids or ()
+                whole.text += piece.text
                 whole.log_probs += piece.log_probs
                 if piece.so_far is not None and piece.so_far > len(ids):
                     return None

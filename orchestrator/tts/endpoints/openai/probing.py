@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, Any
-
-from msgspec import Meta, Struct
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 
-from . import answers
 from .capabilities import Capabilities, Kind
 from .dialects import DIALECTS, VLLM, Ask, Dialect, Piece
 from .http_client import Http
@@ -29,39 +26,21 @@ _OWNERS: dict[str, Kind] = {
     "tensorrt_llm": "trtllm-serve",
 }
 """Kinds by the owner of a model in /v1/models."""
-_FACTS: dict[Kind, str] = {
-    "vllm": "/version",
-    "trtllm-serve": "/version",
-    "sglang": "/get_server_info",
-    "llama.cpp": "/props",
+_VERSIONS: dict[Kind, tuple[str, str]] = {
+    "vllm": ("/version", "version"),
+    "trtllm-serve": ("/version", "version"),
+    "sglang": ("/get_server_info", "version"),
+    "llama.cpp": ("/props", "build_info"),
 }
-"""Where a server of a kind states its version."""
-_Tokens = Annotated[int, Meta(gt=0)]
 
 
-class _Served(Struct):
+@dataclass(frozen=True)
+class Served:
     """A line of /v1/models."""
 
-    id: str
-    owned_by: str | None = None
-    max_model_len: _Tokens | None = None
-
-
-class _Models(Struct):
-    data: list[_Served]
-
-
-class _Slot(Struct):
-    n_ctx: _Tokens | None = None
-
-
-class _Facts(Struct):
-    version: str | None = None
-    build_info: str | None = None
-    default_generation_settings: _Slot | None = None
-    """llama.cpp's: of a slot."""
-    context_length: _Tokens | None = None
-    """SGLang's: of prompts."""
+    name: str
+    owner: str = ""
+    context: int | None = None
 
 
 async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
@@ -71,15 +50,13 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     if it does not answer.
     """
     served = _chosen(await _models(http), model, http.address)
-    hint = _OWNERS.get(served.owned_by or "")
-    dialect, refusal = await _dialect(http, served.id, hint)
+    hint = _OWNERS.get(served.owner)
+    dialect, refusal = await _dialect(http, served.name, hint)
     kind = hint or (dialect or VLLM).kind  # no other kind gives nothing but scores
-    known = Capabilities(
-        kind, served.id, context=served.max_model_len, generates=dialect is not None
-    )
+    known = Capabilities(kind, served.name, context=served.context, generates=dialect is not None)
     known = await _about(http, known)
     if dialect is None:
-        if not await _can(http, "/pooling", {"model": served.id, "input": [_IDS]}):
+        if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
             raise ServerError(
                 f"The server at {http.address} gives no completions of token ids, and no scores: "
                 f"{refusal}",
@@ -91,22 +68,28 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     return await _measured(http, dialect, known), dialect
 
 
-async def _models(http: Http) -> list[_Served]:
+async def _models(http: Http) -> list[Served]:
     try:
-        return answers.read(await http.get("/v1/models"), _Models).data
+        answer = await http.get("/v1/models")
     except (EndpointUnavailable, EndpointTimeout):
         raise
     except EndpointError as error:
+        raise ServerError(error.message, error.hint) from None
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
         raise ServerError(
-            f"The server at {http.address} answers /v1/models with no list of models: "
-            f"{error.message}",
-            hint=error.hint
-            or "Only servers with OpenAI's interface can be used; is the url right?",
-        ) from None
+            f"The server at {http.address} answers /v1/models with no list of models.",
+            hint="Only servers with OpenAI's interface can be used; is the url right?",
+        )
+    return [
+        Served(row["id"], str(row.get("owned_by")), _positive(row.get("max_model_len")))
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("id"), str)
+    ]
 
 
-def _chosen(served: list[_Served], model: str | None, address: str) -> _Served:
-    named = ", ".join(each.id for each in served[:20]) or "none"
+def _chosen(served: list[Served], model: str | None, address: str) -> Served:
+    named = ", ".join(each.name for each in served[:20]) or "none"
     if model is None:
         if len(served) == 1:
             return served[0]
@@ -115,7 +98,7 @@ def _chosen(served: list[_Served], model: str | None, address: str) -> _Served:
             hint="Say which one with model.",
         )
     for each in served:
-        if each.id == model:
+        if each.name == model:
             return each
     raise ServerError(
         f"The server at {address} does not serve {model!r}; it serves: {named}.",
@@ -192,10 +175,26 @@ async def _can(
 
 async def _about(http: Http, known: Capabilities) -> Capabilities:
     """With its version, and its context where it states one of its own."""
+    if known.kind not in _VERSIONS:
+        return known
+    path, name = _VERSIONS[known.kind]
     try:
-        facts = answers.read(await http.get(_FACTS[known.kind]), _Facts)
+        answer = await http.get(path)
     except EndpointError:
         return known
-    slot = facts.default_generation_settings
-    context = known.context or (slot and slot.n_ctx) or facts.context_length
-    return replace(known, version=facts.version or facts.build_info or "", context=context)
+    if not isinstance(answer, dict):
+        return known
+    version = answer.get(name)
+    context = known.context or _context(answer)
+    return replace(known, version=version if isinstance(version, str) else "", context=context)
+
+
+def _context(answer: dict[str, Any]) -> int | None:
+    """The context in tokens: llama.cpp states that of a slot, SGLang that of prompts."""
+    settings = answer.get("default_generation_settings")
+    slot = settings.get("n_ctx") if isinstance(settings, dict) else None
+    return _positive(slot) or _positive(answer.get("context_length"))
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None

@@ -6,10 +6,9 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Meta, Struct
 
 from tts.build.errors import EndpointError, RequestRefused, ServerError
 from tts.build.model_config import read_model_config
@@ -147,31 +146,20 @@ def last_step(ids: Sequence[int], vocabulary: int) -> tuple[list[int], list[int]
     return tokens.tolist(), places
 
 
-class _Scored(Struct):
-    """Logits at each place of a dialogue that was scored."""
-
-    data: list[list[float]]
-
-
-class _Pooled(Struct):
-    """An answer of vLLM's /pooling to one dialogue."""
-
-    data: Annotated[list[_Scored], Meta(min_length=1, max_length=1)]
-
-
 def head_score(answer: object) -> float:
     """The probability of a right step, from the logits at the last place that was scored."""
-    (scored,) = answers.read(answer, _Pooled).data
-    if not scored.data:
+    rows = answers.array(answers.mapping(answer).get("data"), "the scores of one dialogue")
+    about = answers.mapping(answers.only(rows, "the scores of one dialogue"))
+    places = answers.array(about.get("data"), "scores of a head")
+    if not places:
         raise EndpointError(
             "The server scored no place of the dialogue: it looks for a token that ends a step.",
             hint="Tell vLLM which one it is: --pooler-config "
             '\'{"step_tag_id": ID, "returned_token_ids": null}\'.',
         )
-    match scored.data[-1]:
-        case [right]:
-            return answers.share(right, 0.0)
-        case [wrong, right]:  # of the published heads the second class is a right step
-            return answers.share(right, wrong)
-        case row:
-            raise answers.bad("one or two logits", row)
+    row = [answers.number(each, "a logit") for each in answers.array(places[-1], "logits")]
+    if len(row) == 1:
+        return answers.share(row[0], 0.0)
+    if len(row) == 2:  # of the published heads the second class is a right step
+        return answers.share(row[1], row[0])
+    raise answers.bad("one or two logits", row)
