@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import post, serving
 
 from tts.endpoints.base import NewTokens, TextLogProbs
-from tts.endpoints.scripted import ScriptedVerifier
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SAYS = [50, 51]

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import msgspec
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
@@ -28,7 +29,6 @@ from tts.build.spec import load_deployment
 from tts.cli import app
 from tts.constraints.answer import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
 from tts.gateway.generation import TextGenerator

@@ -20,11 +20,11 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all

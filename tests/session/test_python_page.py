@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session import Session, engines
 from tts.session.function_files import load_all, source_of
 from tts.session.replicas import EnginePair

@@ -10,10 +10,9 @@ from typing import Any
 
 from tts.build.errors import ServerError, SessionError
 from tts.build.spec import Deployment, Role
-from tts.endpoints.base import Connection, Generator, StreamingGenerator, Verifier
+from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.functions import (
     CheckedGenerator,
-    CheckedStream,
     CheckedVerifier,
     FunctionGenerator,
     FunctionVerifier,
@@ -174,8 +173,7 @@ def own_generator(
         )
         functions.callback(generator.close)
         return generator
-    streams = isinstance(own, StreamingGenerator)
-    return (CheckedStream if streams else CheckedGenerator)(own, tokenizer.vocab_size)
+    return CheckedGenerator(own, tokenizer.vocab_size)
 
 
 def own_verifier(given: Verifier | RewardFunction | None, functions: ExitStack) -> Verifier | None:

@@ -3,9 +3,9 @@
 from functools import partial
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.session import AsyncSession

@@ -3,11 +3,11 @@
 import re
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.errors import ServerError
 from tts.build.paths import deployments_dir
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import campaign

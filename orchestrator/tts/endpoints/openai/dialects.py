@@ -37,7 +37,7 @@ _BIAS = 100.0
 class Ask:
     """One sample, as every server knows it."""
 
-    prompt: list[int] | str
+    prompt: list[int]
     max_tokens: int
     seed: int = 0
     temperature: float = 0.0
@@ -105,8 +105,6 @@ class Dialect:
     """What an answer, or an event of a stream, holds."""
     labels: Labels | None = None
     prompts: Prompts | None = None
-    ids: bool = True
-    """Prompts and outputs are token ids."""
     streams: bool = True
     """Its streams give every token; else only its whole answers do."""
     stops_by_ids: bool = False
@@ -126,7 +124,6 @@ class Dialect:
 
 def _completion(model: str, ask: Ask) -> Body:
     body: Body = {
-        **_biases(ask.shaping),
         "model": model,
         "prompt": ask.prompt,
         "max_tokens": ask.max_tokens,
@@ -152,7 +149,6 @@ _NO_PENALTIES = {
 
 
 _PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
-_OPENAI_SHAPES = frozenset({"presence_penalty", "frequency_penalty", "logit_bias"})
 
 
 def _penalties(ask: Ask) -> Body:
@@ -292,8 +288,8 @@ def _numbered(token: str) -> int:
     return answers.token_id(int(token) if token.isdecimal() and len(token) < 11 else token)
 
 
-def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
-    return {"text" if isinstance(ids, str) else "input_ids": ids, "sampling_params": sampling}
+def _sglang_body(ids: list[int], sampling: Body) -> Body:
+    return {"input_ids": ids, "sampling_params": sampling}
 
 
 def _sglang_penalties(ask: Ask) -> Body:
@@ -519,20 +515,7 @@ TRTLLM = Dialect(
     shapes=frozenset(),
     stops_by_ids=True,
 )
-TEXT = Dialect(
-    "other",
-    "/v1/completions",
-    2**31,
-    "",
-    _completion,
-    _completion_piece,
-    shapes=_OPENAI_SHAPES,
-    ids=False,
-    streams=False,
-)
-
-BY_IDS: Mapping[Kind, Dialect] = {each.kind: each for each in (VLLM, LLAMA, SGLANG, TRTLLM)}
-"""Those that take token ids and return them; TEXT is for the rest."""
+DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
 
 
 def label_score(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str]) -> float | None:
