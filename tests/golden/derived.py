@@ -58,7 +58,7 @@ from tts.runs.summary import summarise
 from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
-from tts.session import AsyncSession, Session
+from tts.session import AsyncSession, Session, connecting
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
 
@@ -210,8 +210,8 @@ def _continued(folder, generator, verifier, *, repair=False):
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
         mock.patch.object(campaign, "AsyncSession", session),
-        mock.patch.object(campaign, "require_current"),
-        mock.patch.object(campaign, "build_if_quick"),
+        mock.patch.object(connecting, "require_current"),
+        mock.patch.object(connecting, "build_if_quick"),
     ):
         error = _or_error(lambda: resume_bench(folder, None, Observer(), repair=repair) and None)
     if error:

@@ -9,7 +9,7 @@ from rich.console import Console
 from tts.lab.observer import Observer
 from tts.reports import progress
 from tts.reports.progress import PLAIN_INTERVAL_S, BenchProgress, TuneProgress
-from tts.session.progress import RunProgress
+from tts.session.result import RunProgress
 
 
 def console(terminal, width=120):

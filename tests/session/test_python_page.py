@@ -18,10 +18,6 @@ PAGE = ROOT / "docs" / "reference" / "python.md"
 TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
 
 
-async def nothing(*arguments):
-    """Needs nothing."""
-
-
 @pytest.fixture
 def scripted_engines(monkeypatch):
     """Scripted endpoints in the place of a server's."""
@@ -39,7 +35,7 @@ def scripted_engines(monkeypatch):
         return Server("", lambda: None, lambda: None)
 
     monkeypatch.setattr(engines.PairMaker, "pairs", pairs)
-    monkeypatch.setattr(engines, "require_engines", nothing)
+    monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
     monkeypatch.setattr(engines, "open_server", no_server)
 
 

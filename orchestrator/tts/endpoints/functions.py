@@ -40,13 +40,13 @@ from .base import (
     shaped,
 )
 
-Chain = tuple[str, list[str]]
+ChainToScore = tuple[str, list[str]]
 """A question and the steps of a chain."""
 Scores = float | Sequence[float]
 """The score of a chain's last step within [0, 1], or one for each step."""
 RewardFunction = (
     Callable[[str, list[str]], Scores | Awaitable[Scores]]
-    | Callable[[list[Chain]], Sequence[Scores] | Awaitable[Sequence[Scores]]]
+    | Callable[[list[ChainToScore]], Sequence[Scores] | Awaitable[Sequence[Scores]]]
 )
 """A verifier: one chain at a time, or a batch of them."""
 TextFunction = Callable[..., str | Awaitable[str]]
@@ -143,7 +143,7 @@ class FunctionVerifier:
             self._batches.close()
         self._call.close()
 
-    async def _score_batch(self, chains: list[Chain]) -> Sequence[Any]:
+    async def _score_batch(self, chains: list[ChainToScore]) -> Sequence[Any]:
         said = _plain(await self._call(chains))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
@@ -153,7 +153,7 @@ class FunctionVerifier:
             )
         return said
 
-    def _checked(self, said: Any, chain: Chain) -> float:
+    def _checked(self, said: Any, chain: ChainToScore) -> float:
         """The score of the last step."""
         question, steps = chain
         score = _plain(said)

@@ -16,7 +16,7 @@ from tts.build.spec import Role
 from tts.lab.observer import Observer
 from tts.lab.tuning.analysis import UNITS
 from tts.lab.tuning.measure import ROUNDS
-from tts.session.progress import RunProgress
+from tts.session.result import RunProgress
 
 from .console import redraw_after_resize
 from .waiting import PLAIN_INTERVAL_S, StartLines

@@ -33,11 +33,6 @@ STREAM_ATTEMPTS = 4
 """
 
 
-def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
-    """Its engines."""
-    return pair.generator, pair.verifier
-
-
 def endpoints_on(
     models: Models, connection: Connection, own: Own = (None, None)
 ) -> tuple[Generator, Verifier]:

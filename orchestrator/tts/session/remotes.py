@@ -143,7 +143,7 @@ class Remotes:
         failures = await asyncio.gather(*(self._failure(*each) for each in self))
         for role, each in self:
             say(f"{'Using the' if each.capabilities else 'The'} {self.told(role, each)}")
-        for record in self.found().values():
+        for record in self.engine_records().values():
             if record.reproducible is False:
                 say(NOT_REPRODUCIBLE)
         for role, servers in self.servers.items():
@@ -207,7 +207,7 @@ class Remotes:
         most = max(self.servers.values(), key=len)
         return most[number % len(most)].url
 
-    def found(self) -> dict[str, RemoteEngine]:
+    def engine_records(self) -> dict[str, RemoteEngine]:
         """The facts about them, as run.json keeps them."""
         return {role: self._record(role, servers) for role, servers in self.servers.items()}
 

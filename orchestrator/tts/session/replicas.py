@@ -53,6 +53,11 @@ class EnginePair:
     """Whether it is gone, and another process is starting it again."""
     close: Callable[[], Awaitable[None]] = _nothing
 
+    @property
+    def endpoints(self) -> tuple[Generator, Verifier]:
+        """Both engines."""
+        return self.generator, self.verifier
+
 
 class Replicas:
     """Replicas that may be added, drained and removed at any time; an async context manager.
@@ -142,7 +147,7 @@ class Replicas:
         self.be_elastic()
 
     def drain(self, name: str, draining: bool = True) -> None:
-        """Give a replica nothing new, but what belongs to what it has; or all again. KeyError."""
+        """Give it no new conversations, or some again; running ones go on. Raises KeyError."""
         self.router.drain(name, draining)
         self.be_elastic()
         self.wake()

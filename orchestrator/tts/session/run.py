@@ -41,10 +41,9 @@ from .engine_steps import recording_steps
 from .engines import Engines
 from .outbox import Outbox
 from .plan import Plan
-from .progress import RunProgress
 from .questions import in_turn
 from .resources import recorded_resources
-from .result import Result, Usage
+from .result import Result, RunProgress, Usage
 from .solver import Solver
 
 

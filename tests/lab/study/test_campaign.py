@@ -19,7 +19,7 @@ from tts.lab.study.measure import measure
 from tts.reports.study_page import StudyReport
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
-from tts.session import AsyncSession
+from tts.session import AsyncSession, connecting
 
 pytestmark = pytest.mark.skipif(
     not (deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
@@ -71,7 +71,7 @@ def scene(monkeypatch):
 
     monkeypatch.setattr(runs, "AsyncSession", session)
     for name in ("require_current", "build_if_quick"):  # nobody has built them
-        monkeypatch.setattr(runs, name, lambda spec, say=None: None)
+        monkeypatch.setattr(connecting, name, lambda spec, say=None: None)
     monkeypatch.setattr(campaign, "render_repository", lambda spec: None)
     return seen
 

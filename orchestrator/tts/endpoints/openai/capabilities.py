@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
+DialectName = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
 LabelsBy = Literal["", "ids", "bias", "top"]
 """How the probabilities of labels are read: of named ids, of a draw that a bias confines to them,
 or among the likeliest tokens."""
 
-NAMES: dict[Kind, str] = {
+NAMES: dict[DialectName, str] = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "llama.cpp": "llama.cpp",
@@ -22,7 +22,7 @@ NAMES: dict[Kind, str] = {
 class Capabilities:
     """A server and its capabilities, by its answers to probes."""
 
-    kind: Kind
+    kind: DialectName
     model: str
     """The model that is asked."""
     version: str = ""

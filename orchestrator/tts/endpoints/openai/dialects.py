@@ -19,7 +19,7 @@ from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.engines.wire import EBNF, Guide
 
 from . import answers
-from .capabilities import Kind, LabelsBy
+from .capabilities import DialectName, LabelsBy
 
 Body = dict[str, Any]
 LogProbs = dict[int | str, float]
@@ -93,7 +93,7 @@ class Prompts:
 class Dialect:
     """How servers of a kind are asked for tokens and probabilities."""
 
-    kind: Kind
+    kind: DialectName
     path: str
     seeds: int
     """Seeds are below it."""

@@ -10,7 +10,7 @@ from typing import Any
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 from tts.engines.wire import EBNF, Guide
 
-from .capabilities import Capabilities, Kind
+from .capabilities import Capabilities, DialectName
 from .dialects import DIALECTS, VLLM, Ask, Dialect, Piece
 from .http_client import Http
 
@@ -20,14 +20,14 @@ _BESIDE = 4
 """How many equal samples are asked for at once, beside as many others."""
 _LABELS = (14, 15)
 _GRAMMAR = Guide(EBNF, 'root ::= "7" "7"')
-_OWNERS: dict[str, Kind] = {
+_OWNERS: dict[str, DialectName] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
     "tensorrt_llm": "trtllm-serve",
 }
 """Kinds by the owner of a model in /v1/models."""
-_VERSIONS: dict[Kind, tuple[str, str]] = {
+_VERSIONS: dict[DialectName, tuple[str, str]] = {
     "vllm": ("/version", "version"),
     "trtllm-serve": ("/version", "version"),
     "sglang": ("/get_server_info", "version"),
@@ -107,7 +107,7 @@ def _chosen(served: list[Served], model: str | None, address: str) -> Served:
     )
 
 
-async def _dialect(http: Http, model: str, hint: Kind | None) -> tuple[Dialect | None, str]:
+async def _dialect(http: Http, model: str, hint: DialectName | None) -> tuple[Dialect | None, str]:
     """The first dialect in which the server answers; else what it said to the first attempt."""
     refusals = []
     for dialect in sorted(DIALECTS, key=lambda each: each.kind != hint):

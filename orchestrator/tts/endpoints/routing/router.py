@@ -45,7 +45,7 @@ class Router:
         return replica
 
     def drain(self, name: str, draining: bool = True) -> None:
-        """Give a replica nothing new, but what belongs to work that it has; or all again."""
+        """Give it no new conversations, or some again; running ones go on."""
         self._replicas[name].draining = draining
 
     def remove(self, name: str) -> Replica:
