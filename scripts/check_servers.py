@@ -32,7 +32,9 @@ from tts.endpoints.base import (
     stream_of,
 )
 from tts.endpoints.openai.capabilities import Capabilities
+from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.server import OpenAIServer
+from tts.endpoints.openai.verifier import OpenAIVerifier
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")
@@ -53,7 +55,8 @@ class Checks:
     def generator(self, delimiter: str = "\n\n") -> StreamingGenerator:
         """The generator as a session opens it."""
         end, *more = self.tokenizer.eos_ids
-        return self.server.generator(
+        return OpenAIGenerator(
+            self.server,
             tokenizer=self.tokenizer,
             end_id=end,
             step_stop_words=(),
@@ -153,7 +156,7 @@ class Checks:
     async def _running(self) -> float | None:
         names = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_proc")
         try:
-            text = await metrics(self.server.address)
+            text = await metrics(self.server.http.address)
         except (TtsError, OSError):
             return None
         values = [float(x.split()[-1]) for x in text.splitlines() if x.startswith(names)]
@@ -164,7 +167,7 @@ class Checks:
         positive, negative = LABELS
         labels = Labels(positive=positive, negative=negative)
         spec = VerifierSpec.model_construct(format="custom", head="labels", labels=labels)
-        verifier = self.server.verifier(tokenizer=self.tokenizer, spec=spec)
+        verifier = OpenAIVerifier(self.server, self.tokenizer, spec)
         score = (await verifier.score(ScoreCall(self.prompt))).score
         again = (await verifier.score(ScoreCall(self.prompt))).score
         return f"{LABELS[0]!r} {score:.6f}, asked again {again - score:+.1e}"

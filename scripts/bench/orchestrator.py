@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ from scripts.bench.instant_server import serve_models
 from scripts.programs import ROOT
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.session import AsyncSession
 from tts.session.event_loop import run_loop
 from tts.strategies.names import STRATEGY_NAMES
@@ -77,11 +78,35 @@ class Run:
         return 1e6 * self.cpu_s / self.thoughts
 
 
-class Uncounted(list[Any]):
-    """Keeps nothing: scripted engines would remember every request."""
+@dataclass(frozen=True)
+class ScriptedGenerator:
+    """Writes steps of `words` that depend on the prompt's seed alone."""
 
-    def append(self, _: object) -> None:
-        """Forget it."""
+    words: Sequence[Sequence[int]]
+    delimiter: Sequence[int]
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator."""
+        seed = zlib.crc32(call.input_ids.tobytes()) if call.temperature == 0 else call.seed
+        choice = random.Random(seed)
+        ids: list[int] = []
+        while len(ids) < call.max_new_tokens:
+            for _ in range(choice.randint(1, 3)):
+                ids += choice.choice(self.words)
+            if choice.random() < END:
+                break
+            ids += self.delimiter
+            if call.stop_at_step:
+                break
+        return ids[: call.max_new_tokens]
+
+
+class ScriptedVerifier:
+    """Scores by a hash of the ids."""
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier."""
+        return VerifierResult(zlib.crc32(call.input_ids.tobytes()) % 1001 / 1000)
 
 
 def main() -> None:
@@ -159,10 +184,8 @@ def table(runs: Sequence[Run]) -> Table:
 async def solved(strategy: str, problems: int, n: int) -> Run:
     """Made-up questions, solved in this process on scripted engines."""
     encode = Tokenizer(load_deployment("demo").generator.tokenizer_folder).encode
-    calls = Calls(Uncounted(), Uncounted())
-    words = [encode(word) for word in WORDS]
-    generator = ScriptedGenerator(words, encode("\n\n"), end=END, calls=calls)
-    verifier = ScriptedVerifier(steps=1000, calls=calls)
+    generator = ScriptedGenerator([encode(word) for word in WORDS], encode("\n\n"))
+    verifier = ScriptedVerifier()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "run")
         async with AsyncSession("demo", generator=generator, verifier=verifier) as session:

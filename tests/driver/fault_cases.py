@@ -21,11 +21,11 @@ from tests.driver.faulty import (
     FaultyVerifier,
     Repeating,
 )
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.search import driving
 
 from tts.build.errors import EndpointUnavailable
 from tts.driver import Driver
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context

@@ -4,8 +4,9 @@ import asyncio
 import random
 from dataclasses import replace
 
+from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
+
 from tts.driver import Driver, policy_of
-from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs import events

@@ -4,10 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator
 
 from tts.build.errors import RequestRefused
 from tts.endpoints.base import GenerateCall
-from tts.endpoints.scripted import ScriptedGenerator
 
 
 @pytest.mark.parametrize(("prompt", "tokens"), [([1, 2], 0), ([1, 2], -1), ([], 5)])

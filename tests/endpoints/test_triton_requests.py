@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, Shaping
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
-from tts.endpoints.triton_requests import Constant, RequestTemplate, Row
+from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate
 from tts.engines import wire
 
 SCALARS = {
@@ -88,7 +88,7 @@ def test_several_rows_are_encoded_as_protobuf_does(data):
         outputs=["output_ids"],
     )
     rows = [
-        Row(
+        RequestRow(
             template,
             np.asarray(data.draw(IDS), dtype=np.int32),
             [data.draw(SCALARS[name]) for name in names],

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import EndpointError
 from tts.endpoints import triton_stream
 from tts.endpoints.triton_errors import ErrorAnswer
-from tts.endpoints.triton_requests import RequestTemplate, Row
+from tts.endpoints.triton_requests import RequestRow, RequestTemplate
 from tts.endpoints.triton_stream import Streams
 from tts.engines import wire
 from tts.engines.responses import row_tensors
@@ -394,7 +394,7 @@ OTHER_ROWS = RequestTemplate("generator", outputs=["output_ids"])
 
 
 def start_rows(streams, *lengths):
-    return [streams.start_row(Row(ROWS, np.zeros(n, np.int32), [n])) for n in lengths]
+    return [streams.start_row(RequestRow(ROWS, np.zeros(n, np.int32), [n])) for n in lengths]
 
 
 def numbers_of(request):
@@ -407,7 +407,7 @@ def numbers_of(request):
 def test_samples_of_one_turn_are_rows_of_one_request_but_for_those_of_another_kind():
     async def scene(streams, calls):
         start_rows(streams, 3, 1)
-        streams.start_row(Row(OTHER_ROWS, np.zeros(2, np.int32), []))
+        streams.start_row(RequestRow(OTHER_ROWS, np.zeros(2, np.int32), []))
         start_rows(streams, 2, 5)
         await settle()
         start_rows(streams, 4)

@@ -8,8 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+
 from tts.build.spec import Deployment
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.database import database_file
 from tts.gateway.draining import Drain

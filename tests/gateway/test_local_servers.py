@@ -19,9 +19,6 @@ def engines(monkeypatch):
     scene = SimpleNamespace(found=None, stopped=threading.Event(), left=threading.Event())
     scene.fail, scene.error = threading.Event(), None
 
-    async def require_engines(deployment, addresses, say):
-        pass
-
     def supervise(deployment, *, say, on_ready, stop, **_):
         if scene.error:
             raise scene.error
@@ -32,7 +29,7 @@ def engines(monkeypatch):
                 raise ServerError("It has failed too often.")
         scene.stopped.set()
 
-    monkeypatch.setattr(module, "require_engines", require_engines)
+    monkeypatch.setattr(module, "require_engines", lambda deployment, addresses, say: None)
     found = SimpleNamespace(addresses=SimpleNamespace(grpc="unix:/own"))
     health = SimpleNamespace(check_from_outside=lambda: None)
     used = lambda: scene.found and (scene.found, scene.left.set)  # noqa: E731

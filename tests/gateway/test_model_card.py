@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import answered, post, serving
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session.doubts import DOUBTFUL
 from tts.strategies.catalog import STRATEGIES
 

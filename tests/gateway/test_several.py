@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import answered, post
 
 from tts.build.errors import ConfigError
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.app import App
 from tts.gateway.http_server import _names, unserved_models

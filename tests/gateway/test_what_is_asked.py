@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import post, serving
 
 from tts.build.errors import CheckpointError, EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MOST_SAID

@@ -6,11 +6,11 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import answered, post, serving
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import Shaping
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
 from tts.gateway.safety import ApiKey, KeyLimits, read_usage

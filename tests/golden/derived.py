@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import msgspec
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
@@ -28,7 +29,6 @@ from tts.build.spec import load_deployment
 from tts.cli import app
 from tts.constraints.answer import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
 from tts.gateway.answer.generation import TextGenerator
@@ -58,7 +58,7 @@ from tts.runs.summary import summarise
 from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
-from tts.session import AsyncSession, Session
+from tts.session import AsyncSession, Session, connecting
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
 
@@ -210,8 +210,8 @@ def _continued(folder, generator, verifier, *, repair=False):
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
         mock.patch.object(campaign, "AsyncSession", session),
-        mock.patch.object(campaign, "require_current"),
-        mock.patch.object(campaign, "build_if_quick"),
+        mock.patch.object(connecting, "require_current"),
+        mock.patch.object(connecting, "build_if_quick"),
     ):
         error = _or_error(lambda: resume_bench(folder, None, Observer(), repair=repair) and None)
     if error:

@@ -20,11 +20,11 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
@@ -35,7 +35,7 @@ from tts.runs.config import RunConfig
 from tts.runs.events import decode, encode
 from tts.runs.log import ChecksumChain
 from tts.runs.run import Run
-from tts.session import AsyncSession
+from tts.session import AsyncSession, connecting
 
 WANTED = RunConfig(
     deployment_source="demo",
@@ -134,7 +134,7 @@ def scripted_engines() -> Iterator[None]:
         for module in (single_run, group_run):
             patches.enter_context(patch.object(module, "deployment_of", lambda config: spec))
         patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
-        patches.enter_context(patch.object(campaign, "require_current", lambda deployment: None))
+        patches.enter_context(patch.object(connecting, "require_current", lambda deployment: None))
         yield
 
 

@@ -5,11 +5,11 @@ import threading
 from functools import partial
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, Hanging
 
 from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign as module
 from tts.lab.campaign import Campaign, carry_out
 from tts.lab.observer import Observer

@@ -5,9 +5,9 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.reports.live_tree import LiveTree, folded, newest
 from tts.search import Fate, Stop, Thought, Tree

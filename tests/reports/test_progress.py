@@ -12,7 +12,7 @@ from tts.lab.observer import Observer
 from tts.reports import progress
 from tts.reports.progress import PLAIN_INTERVAL_S, Bars, BuildLines, Lines
 from tts.serving.server.loading import Loading
-from tts.session.progress import RunProgress
+from tts.session.result import RunProgress
 
 
 def console(terminal, width=120):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 from tests.driver.scripted_run import PROBLEMS, Run
+from tests.endpoints.scripted import ScriptedVerifier
 from tests.runs.runs import row_of
 
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
-from tts.endpoints.scripted import ScriptedVerifier
 from tts.reports.terminal import tables
 from tts.search import (
     BeamSearch,

@@ -1,11 +1,11 @@
 """Sessions over scripted endpoints: no server, no engines, no GPU."""
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.remote_servers import FakeServers
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.openai import server
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.endpoints.openai import generator, server, verifier
 from tts.session import Session
 
 WORDS = ("1", "22", " + ", r"\boxed{4}", r"\boxed{5}")
@@ -40,4 +40,6 @@ def servers(words, monkeypatch):
     fake.serve("http://gen")
     fake.serve("http://ver", model="judge")
     monkeypatch.setattr(server, "OpenAIServer", fake)
+    monkeypatch.setattr(generator, "OpenAIGenerator", lambda server, **_: server.generator())
+    monkeypatch.setattr(verifier, "OpenAIVerifier", lambda server, *_: server.verifier())
     return fake

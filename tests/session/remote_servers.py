@@ -2,10 +2,11 @@
 
 import asyncio
 
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+
 from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.spec import Deployment
 from tts.endpoints.openai.capabilities import Capabilities
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 
 class FakeServers:
@@ -39,20 +40,21 @@ class FakeServer:
     def __init__(self, servers, url, model):
         self.servers, self.url, self.model = servers, url, model
         self.patience_s = 60.0
+        self.capabilities = None
 
     async def probe(self):
         known = self.servers.known.get(self.url)
         if known is None or self.url in self.servers.down:
-            error = EndpointUnavailable(f"Nothing answers at {self.url}.")
-            raise ServerError(error.message, "Start it.") from error
+            raise EndpointUnavailable(f"Nothing answers at {self.url}.", "Start it.")
         if self.model not in (None, known.model):
             raise ServerError(f"{self.url} does not serve {self.model}.")
+        self.capabilities = known
         return known
 
-    def generator(self, **options):
+    def generator(self):
         return FakeEndpoint(self, ScriptedGenerator(*self.servers.words))
 
-    def verifier(self, **options):
+    def verifier(self):
         return FakeEndpoint(self, ScriptedVerifier())
 
     async def aclose(self):

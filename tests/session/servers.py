@@ -4,8 +4,9 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+
 from tts.build.errors import EndpointUnavailable
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session.replicas import EnginePair
 
 

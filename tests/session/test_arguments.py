@@ -1,10 +1,10 @@
 """What is no question, or no argument, is refused in a sentence before anything is sent."""
 
 import pytest
+from tests.endpoints.scripted import ScriptedVerifier
 from tests.session.endpoints import Hanging
 
 from tts.build.errors import ConfigError, DatasetError
-from tts.endpoints.scripted import ScriptedVerifier
 from tts.problem import Problem
 from tts.session import Session
 from tts.session.arguments import SolveOptions, StrategyParameters, config_of

@@ -107,6 +107,6 @@ def test_a_gpu_is_needed_here_unless_the_servers_are_elsewhere(tmp_path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
     deployment = load_deployment("demo-gpu")
     with pytest.raises(ServerError, match="runs on an NVIDIA GPU"):
-        asyncio.run(require_engines(deployment, ()))
+        require_engines(deployment, ())
     with pytest.raises(BuildError, match="is not ready"):
-        asyncio.run(require_engines(deployment, ("one:1",)))
+        require_engines(deployment, ("one:1",))

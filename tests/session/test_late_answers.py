@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.errors import EndpointTimeout
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.silence import Silence
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem

@@ -4,10 +4,10 @@ import asyncio
 from functools import partial
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import HangingFrom
 
 from tts.build.errors import ConfigError, DeadlineExceeded, RunError
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.reports.figures.run import figures_of, warning_of

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session import Session, engines
 from tts.session.function_files import load_all, source_of
 from tts.session.replicas import EnginePair
@@ -16,10 +16,6 @@ from tts.session.server import Server
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"
 TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
-
-
-async def nothing(*arguments):
-    """Needs nothing."""
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def scripted_engines(monkeypatch):
         return Server("", lambda: None, lambda: None)
 
     monkeypatch.setattr(engines.PairMaker, "pairs", pairs)
-    monkeypatch.setattr(engines, "require_engines", nothing)
+    monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
     monkeypatch.setattr(engines, "open_server", no_server)
 
 

@@ -151,11 +151,8 @@ def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deploy
     async def started(deployment, say, on_loading):
         return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True), started=True)
 
-    async def none(deployment, addresses, say):
-        """All of them are here."""
-
     monkeypatch.setattr(engines, "open_server", started)
-    monkeypatch.setattr(engines, "require_engines", none)
+    monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
 
     async def go():
         async with AsyncSession(tiny_deployment) as session:
@@ -211,7 +208,7 @@ def test_small_engines_that_are_missing_are_built_where_a_session_needs_them(tmp
     monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch"])  # faster
     said, deployment = [], load_deployment("demo")
     for _ in range(2):
-        asyncio.run(connecting.require_engines(deployment, (), said.append))
+        connecting.require_engines(deployment, (), said.append)
     assert said == [
         "Building the generator and verifier of demo, which takes seconds and is needed once"
     ]

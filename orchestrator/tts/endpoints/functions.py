@@ -14,10 +14,11 @@ import asyncio
 import functools
 import inspect
 import math
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tts.build.errors import ConfigError, FunctionError, RequestRefused
@@ -34,13 +35,13 @@ from .base import (
     shaped,
 )
 
-Chain = tuple[str, list[str]]
+ChainToScore = tuple[str, list[str]]
 """A question and the steps of a chain."""
 Scores = float | Sequence[float]
 """The score of a chain's last step within [0, 1], or one for each step."""
 RewardFunction = (
     Callable[[str, list[str]], Scores | Awaitable[Scores]]
-    | Callable[[list[Chain]], Sequence[Scores] | Awaitable[Sequence[Scores]]]
+    | Callable[[list[ChainToScore]], Sequence[Scores] | Awaitable[Sequence[Scores]]]
 )
 """A verifier: one chain at a time, or a batch of them."""
 TextFunction = Callable[..., str | Awaitable[str]]
@@ -64,29 +65,17 @@ def name_of(function: object) -> str:
 
 
 def failed(name: str, error: BaseException) -> FunctionError:
-    """The message for a function that raised: its error, and where in its file."""
+    """The error for a function that raised: with its own, and where in its file."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return FunctionError(f"{name} raised {what}{_place(error)}.")
 
 
 def _place(error: BaseException) -> str:
-    """Where the user's code was: its innermost line; the way there through ours is cut off."""
-    trace = error.__traceback__
-    while trace and _is_ours(trace):
-        trace = trace.tb_next
-    error.__traceback__ = trace
-    if trace is None:
-        return ""
-    file = trace.tb_frame.f_code.co_filename
-    inner = trace
-    while trace := trace.tb_next:  # the innermost line of the same file, not of a library it calls
-        if trace.tb_frame.f_code.co_filename == file:
-            inner = trace
-    return f" ({file}:{inner.tb_lineno}, in {inner.tb_frame.f_code.co_name})"
-
-
-def _is_ours(trace: TracebackType) -> bool:
-    return Path(trace.tb_frame.f_code.co_filename).is_relative_to(_OURS)
+    """The innermost line of the user's own file: not of a library that it calls."""
+    lines = traceback.extract_tb(error.__traceback__)
+    theirs = [each for each in lines if not Path(each.filename).is_relative_to(_OURS)]
+    at = [each for each in theirs if each.filename == theirs[0].filename]
+    return f" ({at[-1].filename}:{at[-1].lineno}, in {at[-1].name})" if at else ""
 
 
 class Caller:
@@ -149,7 +138,7 @@ class FunctionVerifier:
             self._batches.close()
         self._call.close()
 
-    async def _score_batch(self, chains: list[Chain]) -> Sequence[Any]:
+    async def _score_batch(self, chains: list[ChainToScore]) -> Sequence[Any]:
         said = _plain(await self._call(chains))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
@@ -159,16 +148,13 @@ class FunctionVerifier:
             )
         return said
 
-    def _checked(self, said: Any, chain: Chain) -> float:
+    def _checked(self, said: Any, chain: ChainToScore) -> float:
         """The score of the last step."""
         question, steps = chain
         score = _plain(said)
         if isinstance(score, list | tuple) and len(score) == len(steps) > 0:
             score = score[-1]
-        try:
-            number = math.nan if isinstance(score, str | bytes) else float(score)
-        except Exception:  # whatever the object in its place does
-            number = math.nan
+        number = _number(score)
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
                 f"{self._call.name} gave {said!r:.200} for a chain of {len(steps)} steps of "
@@ -289,8 +275,8 @@ class FunctionGenerator:
         self._call.close()
 
 
-class CheckedGenerator:
-    """A program's own generator of token ids; each answer is checked."""
+class CheckedGenerator(StreamingGenerator):
+    """A program's own generator of token ids, streaming or not; each answer is checked."""
 
     def __init__(self, generator: Generator, vocabulary: int) -> None:
         """`vocabulary`: one more than the highest id."""
@@ -300,11 +286,22 @@ class CheckedGenerator:
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; raises FunctionError for anything but a list of ids."""
-        answer = self._inner.generate(call)
-        if not inspect.isawaitable(answer):
-            raise _not_async(self._name, answer, "(call) of tts.endpoints.base.Generator", "prompt")
-        ids = await answer
+        wanted = "(call) of tts.endpoints.base.Generator", "prompt"
+        ids = await _coming(self._name, self._inner.generate(call), *wanted)
         return self._checked(ids, self._name)
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator; in one piece if it does not stream."""
+        if not isinstance(self._inner, StreamingGenerator):
+            yield NewTokens(await self.generate(call), final=True)
+            return
+        name = f"{name_of(type(self._inner))}.stream"
+        async with aclosing(self._inner.stream(call)) as stream:
+            async for new in stream:
+                if not isinstance(new, NewTokens):
+                    raise FunctionError(f"{name} gave {new!r:.200}; it must give NewTokens.")
+                self._checked(new.ids, name)
+                yield new
 
     def _checked(self, given: Any, name: str) -> list[int]:
         ids = _plain(given)
@@ -324,25 +321,6 @@ class CheckedGenerator:
         return list(ids)
 
 
-class CheckedStream(CheckedGenerator, StreamingGenerator):
-    """The same of one that hands its tokens over as they come."""
-
-    _inner: StreamingGenerator
-
-    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-        """See endpoints.StreamingGenerator."""
-        name = f"{name_of(type(self._inner))}.stream"
-        stream = self._inner.stream(call)
-        try:
-            async for new in stream:
-                if not isinstance(new, NewTokens):
-                    raise FunctionError(f"{name} gave {new!r:.200}; it must give NewTokens.")
-                self._checked(new.ids, name)
-                yield new
-        finally:
-            await stream.aclose()
-
-
 class CheckedVerifier:
     """A program's own verifier; each answer is checked."""
 
@@ -352,13 +330,9 @@ class CheckedVerifier:
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier; raises FunctionError for anything but a score."""
-        answer = self._inner.score(call)
-        if not inspect.isawaitable(answer):
-            wanted = "(call) of tts.endpoints.base.Verifier"
-            raise _not_async(self._name, answer, wanted, "question, steps")
-        result = await answer
-        score = getattr(result, "score", None)
-        number = math.nan if isinstance(score, str | None) else float(score)
+        wanted = "(call) of tts.endpoints.base.Verifier", "question, steps"
+        result = await _coming(self._name, self._inner.score(call), *wanted)
+        number = _number(getattr(result, "score", None))
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
                 f"{self._name} gave {result!r:.200}; it must return a VerifierResult whose score "
@@ -408,6 +382,14 @@ def _plain(value: Any) -> Any:
     return to_list() if callable(to_list) and not isinstance(value, type) else value
 
 
+def _number(value: Any) -> float:
+    """A number, NaN for anything else."""
+    try:
+        return math.nan if isinstance(value, str | bytes) else float(value)
+    except Exception:  # whatever the object in its place does
+        return math.nan
+
+
 def _is_id(token: object) -> bool:
     return hasattr(token, "__index__") and not isinstance(token, bool)
 
@@ -443,8 +425,11 @@ def _wrong_parameters(name: str, wanted: str) -> ConfigError:
     return ConfigError(f"The parameters of {name} must be {wanted}.")
 
 
-def _not_async(name: str, answer: object, wanted: str, text: str) -> FunctionError:
-    return FunctionError(
-        f"{name} gave {answer!r:.200} at once; a method {wanted} is async.",
-        hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
-    )
+async def _coming(name: str, answer: Any, wanted: str, text: str) -> Any:
+    """What a method gives that must be async; raises FunctionError for one that is not."""
+    if not inspect.isawaitable(answer):
+        raise FunctionError(
+            f"{name} gave {answer!r:.200} at once; a method {wanted} is async.",
+            hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
+        )
+    return await answer

@@ -41,8 +41,8 @@ from .triton_requests import (
     WIRE_SHAPING,
     Draw,
     Encode,
+    RequestRow,
     RequestTemplate,
-    Row,
     generate_template,
     reset_request,
     score_template,
@@ -64,7 +64,7 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 _FP32 = struct.Struct("<f")
-_AskedScore = tuple[Row, "asyncio.Future[float]"]
+_AskedScore = tuple[RequestRow, "asyncio.Future[float]"]
 _translation = lru_cache(maxsize=64)(Translation)  # it holds no state
 
 
@@ -133,7 +133,7 @@ class TritonConnection:
         attempt = partial(self._infer_once, model, request, least_s)
         return await retried(attempt, self._comes_back, self.patience_s)
 
-    async def generate(self, row: Row) -> list[int]:
+    async def generate(self, row: RequestRow) -> list[int]:
         """The tokens of a sample that is answered once; retried.
 
         Raises EndpointError. A sample that is given up, and one whose wait is cancelled, is stopped
@@ -142,7 +142,7 @@ class TritonConnection:
         attempt = partial(self._generate_once, partial(self._start, row))
         return await retried(attempt, self._comes_back, self.patience_s)
 
-    async def score(self, row: Row) -> float:
+    async def score(self, row: RequestRow) -> float:
         """What the verifier says of a chain; retried. Raises EndpointError."""
         return await retried(partial(self._score_once, row), self._comes_back, self.patience_s)
 
@@ -191,7 +191,7 @@ class TritonConnection:
             self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S),
         )
 
-    async def _score_once(self, row: Row) -> float:
+    async def _score_once(self, row: RequestRow) -> float:
         if not self._by_rows:
             answer = await self._infer_once(wire.PRM, row.encode(""))
             return float(_FP32.unpack(_output(answer, "score"))[0])
@@ -239,7 +239,7 @@ class TritonConnection:
         self._deaths = 0
         return answer
 
-    def _start(self, row: Row) -> Sample:
+    def _start(self, row: RequestRow) -> Sample:
         streams = self._whole.streams
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
@@ -353,7 +353,7 @@ class TritonGenerator(StreamingGenerator):
         flags = call.streaming, call.log_probs
         return self._connection.stream(self._row(call, flags).encode)
 
-    def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> Row:
+    def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> RequestRow:
         """The request for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
         scalars: list[float] = [len(ids), call.max_new_tokens]
@@ -380,7 +380,7 @@ class TritonGenerator(StreamingGenerator):
             flags,
             shaping,
         )
-        return Row(template, ids, scalars, guide or ())
+        return RequestRow(template, ids, scalars, guide or ())
 
     def _new_template(
         self,
@@ -411,7 +411,7 @@ class TritonVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         ids = call.input_ids
-        score = await self._connection.score(Row(self._template, ids, [len(ids)]))
+        score = await self._connection.score(RequestRow(self._template, ids, [len(ids)]))
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
         return VerifierResult(min(max(score, 0.0), 1.0))

@@ -115,7 +115,7 @@ class RequestTemplate:
             )
         )
 
-    def encode_rows(self, number: str, first: int, rows: Sequence[Row]) -> bytes:
+    def encode_rows(self, number: str, first: int, rows: Sequence[RequestRow]) -> bytes:
         """The request with this id for rows of this template, numbered from `first` on."""
         count, lengths = len(rows), [len(row.ids) for row in rows]
         if count not in self._by_rows:
@@ -154,7 +154,7 @@ class RequestTemplate:
         return b"".join(_field(_RAW, raw * rows) for raw in self._raw_constants)
 
 
-class Row(NamedTuple):
+class RequestRow(NamedTuple):
     """A request to a model, by itself or as a row of one."""
 
     template: RequestTemplate

@@ -22,7 +22,7 @@ from tts.engines import wire
 
 from .base import NewTokens
 from .triton_errors import ErrorAnswer
-from .triton_requests import Encode, RequestTemplate, Row, stop_request
+from .triton_requests import Encode, RequestRow, RequestTemplate, stop_request
 from .turns import Turns
 
 REQUESTS_PER_STREAM = 64
@@ -60,7 +60,9 @@ class Streams:
         self._open_call = open_call
         self._on_message = on_message
         self._most_streams = most_streams
-        self._turns: Turns[RequestTemplate, tuple[Row, Sample]] = Turns(self._send_rows, most_rows)
+        self._turns: Turns[RequestTemplate, tuple[RequestRow, Sample]] = Turns(
+            self._send_rows, most_rows
+        )
         self._streams: list[_Stream] = []
         """Those that had not ended when one was last asked for."""
 
@@ -70,7 +72,7 @@ class Streams:
         self._open_stream().start(encode, sample)
         return sample
 
-    def start_row(self, row: Row) -> Sample:
+    def start_row(self, row: RequestRow) -> Sample:
         """Send what is asked for once, together with others of this turn of the event loop."""
         sample = Sample(self, whole=True)
         self._turns.add(row.template, (row, sample))
@@ -86,7 +88,7 @@ class Streams:
         """Whether a stream has ended before its time, and no sample was started since."""
         return any(stream.broken for stream in self._streams)
 
-    def _send_rows(self, template: RequestTemplate, rows: list[tuple[Row, Sample]]) -> None:
+    def _send_rows(self, template: RequestTemplate, rows: list[tuple[RequestRow, Sample]]) -> None:
         if wanted := [(row, sample) for row, sample in rows if not sample.final]:
             self._open_stream().start_rows(template, wanted)
 
@@ -235,7 +237,7 @@ class _Stream:
         number = self._add([sample])
         self._outbox.put_nowait(encode(wire.row_id(self._name, number)))
 
-    def start_rows(self, template: RequestTemplate, rows: list[tuple[Row, Sample]]) -> None:
+    def start_rows(self, template: RequestTemplate, rows: list[tuple[RequestRow, Sample]]) -> None:
         """Send one more request, for several samples."""
         first = self._add([sample for _, sample in rows])
         self._last_rows[first] = self._next - 1

@@ -30,6 +30,7 @@ from tts.endpoints.routing import PolicyName, routing_policy
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 from tts.session.connecting import require_engines, serves
+from tts.session.event_loop import in_loop
 from tts.session.function_files import verifier_of
 from tts.session.replicas import EnginePair, Replicas
 from tts.session.server import Server, open_server
@@ -239,7 +240,7 @@ async def _servers(
     if deployment.server.kind == "embedded" or not deployment.engines():
         yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
         return
-    await require_engines(deployment, (), say)
+    await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
     server = await open_server(deployment, say, on_loading, lasting=True)
     try:
         yield {server.name: ""}, lambda replicas: _watch(*([server] if server.started else ()))

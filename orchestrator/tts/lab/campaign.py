@@ -13,10 +13,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
-from tts.checks.requirements import require_gpu
 from tts.session import AsyncSession, Result, RunProgress, Step
 from tts.session.interrupts import interruptible
 from tts.session.run import OpenRun, complete
@@ -25,17 +23,6 @@ from .observer import Observer
 
 TICK_S = 0.1
 """Seconds between updates of the observer."""
-
-
-def require_engines(spec: Deployment, say: Callable[[str], None], *, served: bool = False) -> None:
-    """Build engines that are not built if that takes seconds, else refuse them; raises TtsError.
-
-    `served`: servers that run, perhaps on other machines, have them.
-    """
-    if not served:
-        require_gpu(spec)
-        build_if_quick(spec, say)
-    require_current(spec)
 
 
 class Campaign(AsyncExitStack):

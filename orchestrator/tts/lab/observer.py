@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts.build.spec import Role
 from tts.serving.server.loading import Loading
-from tts.session.progress import RunProgress
+from tts.session.result import RunProgress
 
 
 class Observer:

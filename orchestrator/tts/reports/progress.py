@@ -19,7 +19,7 @@ from tts.build.spec import Role
 from tts.lab.observer import Observer
 from tts.lab.tuning.analysis import UNITS
 from tts.lab.tuning.measure import ROUNDS
-from tts.session.progress import RunProgress
+from tts.session.result import RunProgress
 
 from .console import consoles, redraw_after_resize, say
 

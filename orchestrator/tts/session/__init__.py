@@ -6,7 +6,7 @@ docs/reference/python.md.
 | session | `Session`: calls that block, for scripts and notebooks |
 | async_session | `AsyncSession`: the same, awaited |
 | event_loop | the loop in a thread that the blocking calls run on |
-| result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
+| result | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
 | doubts | warnings of answers that may well be wrong |
 | outbox | results that the program has not taken yet |
 | questions | texts and pairs as problems |
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from tts.runs.run import Run
 
     from .async_session import AsyncSession
-    from .progress import RunProgress
-    from .result import Result, Step, Usage
+    from .result import Result, RunProgress, Step, Usage
     from .session import Session
 
 __all__ = ["AsyncSession", "Result", "Run", "RunProgress", "Session", "Step", "Usage"]
@@ -50,7 +49,7 @@ _HOMES = {
     "AsyncSession": "tts.session.async_session",
     "Result": "tts.session.result",
     "Run": "tts.runs.run",
-    "RunProgress": "tts.session.progress",
+    "RunProgress": "tts.session.result",
     "Session": "tts.session.session",
     "Step": "tts.session.result",
     "Usage": "tts.session.result",

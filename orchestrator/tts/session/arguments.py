@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
@@ -14,12 +14,24 @@ from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import ENDPOINT
+from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.functions import RewardFunction, TextFunction
 from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
 
 from .functions import AnswerFunction, EqualFunction
 from .result import Step
 from .strategy import StrategyLike
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options that `Session.open` and `open_async` share; `open` says what they mean."""
+
+    generator: Generator | TextFunction | None
+    verifier: Verifier | RewardFunction | None
+    endpoints: Sequence[str] | None
+    server: ServerKind | None
+    say: Callable[[str], None] | None
 
 
 class StrategyParameters(TypedDict, total=False):

@@ -30,7 +30,7 @@ from tts.endpoints.functions import RewardFunction, TextFunction, name_of, requi
 from tts.endpoints.routing import RoutingPolicy
 from tts.grading import Grader
 from tts.problem import Problem
-from tts.prompting import Models
+from tts.prompting import Context, Models
 from tts.scheduling import Policy
 from tts.serving.server.loading import Loading
 
@@ -40,8 +40,7 @@ from .drivers import Drivers
 from .engines import ROLES, Engines, Given, open_replicas
 from .function_files import verifier_of
 from .outbox import Outbox, streamed
-from .plan import Plan, check_length, check_lengths, findable, load_checked
-from .progress import RunProgress
+from .plan import Plan, check_lengths, findable, load_checked
 from .questions import (
     Asked,
     Question,
@@ -52,17 +51,13 @@ from .questions import (
     require_several,
 )
 from .replicas import Replicas
-from .result import Result, Step
-from .run import OpenRun, execute, known_servers, open_run
+from .result import Result, RunProgress, Step
+from .run import OpenRun, execute, open_run
 from .server import while_healthy
 from .solver import Solver
 from .strategy import choose
 
 T = TypeVar("T")
-
-
-def silent(line: str) -> None:
-    """Says nothing."""
 
 
 def _ignore(loading: Loading) -> None:
@@ -86,7 +81,7 @@ class AsyncSession:
         server: ServerKind | None = None,
         routing: RoutingPolicy | None = None,
         groups: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = silent,
+        say: Callable[[str], None] | None = None,
         on_loading: Callable[[Loading], None] = _ignore,
     ) -> None:
         """See `Session.open`. Nothing is started before the block; raises ConfigError.
@@ -106,15 +101,15 @@ class AsyncSession:
             )
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._own: Given = generator, verifier
+        self._say = say or (lambda line: None)
         self._opening = partial(
             open_replicas,
             addresses=tuple(dict.fromkeys(addresses)),
             routing=routing,
             groups=groups or {},
-            say=say,
+            say=self._say,
             on_loading=on_loading,
         )
-        self._say = say
         self._resources = AsyncExitStack()
         self._open: Engines | None = None
         self._owner = Owner("This session")
@@ -389,7 +384,7 @@ class AsyncSession:
     def _too_long(self, problem: Problem) -> str | None:
         """Why a problem does not fit the engines, if it does not."""
         try:
-            check_length(self.models, problem)
+            Context.of(self.models, problem)
         except DatasetError as error:
             return error.message
         return None
@@ -407,7 +402,7 @@ class AsyncSession:
                     outbox.put(Result.unasked(problem, plan.strategy.vote, why))
                     await outbox.room()
                 else:
-                    check_length(self.models, problem)
+                    Context.of(self.models, problem)
                     yield problem
 
         drivers = await self._shared_drivers(plan.policy)
@@ -437,14 +432,12 @@ class AsyncSession:
     ) -> None:
         with opening as run:
             await execute(
-                known_servers(run, self._engines.described(run.plan)),
-                self.models,
-                self.replicas,
+                run,
+                self._engines,
                 self._grader,
                 outbox,
                 progress=progress,
                 opened=self._drivers,
-                steps=self._engines.steps,
             )
 
     async def _shared_drivers(self, policy: Policy) -> Drivers:

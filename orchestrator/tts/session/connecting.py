@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tts.build import builder, paths
-from tts.build.builder import require_current
+from tts.build import paths
+from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment
@@ -22,7 +22,6 @@ from tts.serving.server.lookup import LocalHealth
 from tts.serving.server.state import comes_back
 
 from .endpoints import Own, endpoints_on
-from .event_loop import in_loop
 from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
 from .server import local_name
@@ -142,12 +141,7 @@ async def use_several(
         say(f"{name} does not answer; it is used as soon as it does")
 
 
-async def build_if_quick(deployment: Deployment, say: Callable[[str], None]) -> None:
-    """Build what is not built if that takes seconds, beside the loop; `say` gets a line then."""
-    await asyncio.to_thread(builder.build_if_quick, deployment, in_loop(say))
-
-
-async def require_engines(
+def require_engines(
     deployment: Deployment,
     addresses: Sequence[str],
     say: Callable[[str], None] = lambda line: None,
@@ -163,7 +157,7 @@ async def require_engines(
         return
     if not addresses:  # else they may run elsewhere
         require_gpu(deployment)
-        await build_if_quick(deployment, say)
+        build_if_quick(deployment, say)
     require_current(deployment)
 
 

@@ -15,7 +15,6 @@ from tts.prompting import Models
 from tts.runs.log import RunLog
 from tts.scheduling import Policy
 
-from .endpoints import own_endpoints
 from .journal import Journal
 from .replicas import EnginePair, Replicas
 
@@ -65,7 +64,7 @@ class Drivers:
             server = pair.name if self.replicas.elastic else ""
             self._drivers[pair] = Driver(
                 self._models,
-                *own_endpoints(pair),
+                *pair.endpoints,
                 self._share(),
                 record=partial(self.journal.record, server=server),
                 clock=self.journal.clock,

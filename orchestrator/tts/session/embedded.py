@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from tts.build import paths
-from tts.build.builder import require_current
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.spec import Deployment, Role
@@ -22,7 +21,7 @@ from tts.engines.opening import llm_opening_of, opening_of
 from tts.engines.statistics import Statistics
 from tts.serving.server.loading import Loading
 
-from .connecting import build_if_quick
+from .connecting import require_engines
 from .engine_steps import EveryStep, OpenSteps
 from .event_loop import in_loop
 
@@ -48,8 +47,7 @@ async def embedded_engines(
             f"Deployment {deployment.name} is of target tensorrt, whose engines run under Triton.",
             hint="Leave out server.kind (or --server): embedded is for openvino and llmapi.",
         )
-    await build_if_quick(deployment, say)
-    require_current(deployment)
+    await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
     llmapi = deployment.target == "llmapi"
     with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
         if not llmapi and (short := shortage(require_memory(deployment))):

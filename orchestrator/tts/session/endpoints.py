@@ -21,18 +21,13 @@ from tts.endpoints.base import (
 )
 from tts.prompting import Models
 
-from .replicas import Attempts, EnginePair, Replicas
+from .replicas import Attempts, Replicas
 
 Own = tuple[Generator | None, Verifier | None]
 """The program's own endpoints, each instead of those of the servers."""
 STREAM_ATTEMPTS = 4
 """How often a sample is sent to one server, or to as many servers as there are if these are more.
 """
-
-
-def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
-    """Its engines."""
-    return pair.generator, pair.verifier
 
 
 def endpoints_on(

@@ -10,10 +10,9 @@ from typing import Any
 
 from tts.build.errors import ServerError, SessionError
 from tts.build.spec import Deployment, Role
-from tts.endpoints.base import Connection, Generator, StreamingGenerator, Verifier
+from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.functions import (
     CheckedGenerator,
-    CheckedStream,
     CheckedVerifier,
     FunctionGenerator,
     FunctionVerifier,
@@ -28,8 +27,9 @@ from tts.serving.server.loading import Loading
 
 from .connecting import PairMaker, require_engines, triton_connection, use, use_several
 from .embedded import embedded_engines
-from .endpoints import own_endpoints, routed_endpoints
+from .endpoints import routed_endpoints
 from .engine_steps import OpenSteps
+from .event_loop import in_loop
 from .plan import Plan
 from .remotes import Remotes
 from .replicas import EnginePair, Replicas
@@ -63,7 +63,7 @@ class Engines:
         """
         if self.replicas.elastic:
             return routed_endpoints(self.replicas)
-        return own_endpoints(self.replicas.pairs[0])
+        return self.replicas.pairs[0].endpoints
 
     @property
     def address(self) -> str:
@@ -78,7 +78,7 @@ class Engines:
 
     def described(self, plan: Plan) -> Plan:
         """A plan with the facts about engines that run already, now that they were asked."""
-        return replace(plan, remotes=self.remotes.found())
+        return replace(plan, remotes=self.remotes.engine_records())
 
     def check(self) -> None:
         """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
@@ -140,14 +140,14 @@ async def open_replicas(
         if not compiled:
             use(replicas, make.pairs("", lambda: None))
         elif addresses:
-            await require_engines(deployment, addresses, say)
+            await asyncio.to_thread(require_engines, deployment, addresses, in_loop(say))
             await use_several(replicas, make, addresses, groups, say)
         elif deployment.server.kind == "embedded":
             opening = embedded_engines(deployment, say, on_loading)
             connection, engines.steps = await stack.enter_async_context(opening)
             use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
         else:
-            await require_engines(deployment, (), say)
+            await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
             engines.server = server = await open_server(deployment, say, on_loading)
             stack.push_async_callback(asyncio.to_thread, server.stop)
             engines.steps = server.steps
@@ -174,8 +174,7 @@ def own_generator(
         )
         functions.callback(generator.close)
         return generator
-    streams = isinstance(own, StreamingGenerator)
-    return (CheckedStream if streams else CheckedGenerator)(own, tokenizer.vocab_size)
+    return CheckedGenerator(own, tokenizer.vocab_size)
 
 
 def own_verifier(given: Verifier | RewardFunction | None, functions: ExitStack) -> Verifier | None:

@@ -90,7 +90,7 @@ class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
     async def taking(self, items: Iterable[T]) -> AsyncIterator[T]:
         """Iterate over `items` from the loop; each is taken in the caller's thread.
 
-        Their exceptions are raised in the loop.
+        What they raise ends the call that waits there; the loop sees itself cancelled.
         """
         loop = asyncio.get_running_loop()
         iterator, end = iter(items), object()

@@ -15,7 +15,7 @@ from tts.runs.state import ProblemState
 from tts.scheduling import Prefetch
 from tts.search import Expand, ResumedWork, Score
 
-from .outcome import Outcome
+from .outcome import JudgedResult
 from .result import Usage
 
 _WORK_NAMES: dict[type, events.WorkName] = {
@@ -101,7 +101,7 @@ class Journal:
                 self._failure.set_exception(error)
                 self._failure.exception()  # seen, whether or not somebody watches
 
-    def solved(self, outcome: Outcome, now: float) -> None:
+    def solved(self, outcome: JudgedResult, now: float) -> None:
         """A problem has its outcome: it is on disk when this returns."""
         if self._log:
             self._log.write(outcome.event(now))

@@ -18,7 +18,7 @@ from .result import Result, Usage
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JudgedResult:
     """A search's result with its answers, compared."""
 
     problem: Problem
@@ -102,7 +102,7 @@ async def judged_outcome(
     found: SearchResult,
     equality: Equality,
     answer_of: AnswerFunction,
-) -> Outcome:
+) -> JudgedResult:
     """Extract, compare and vote.
 
     The vote among completions without scores is a majority where a limit came before any score,
@@ -122,4 +122,4 @@ async def judged_outcome(
         answers = replace(judged.answers, **{vote: judged.answers.majority})
         correct = judged.correct and {**judged.correct, vote: judged.correct["majority"]}
         judged = replace(judged, answers=answers, correct=correct)
-    return Outcome(problem, found, judged, vote, found.tree.digest())
+    return JudgedResult(problem, found, judged, vote, found.tree.digest())

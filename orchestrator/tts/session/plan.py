@@ -178,12 +178,7 @@ def findable(name_or_file: str | Path) -> str:
 def check_lengths(models: Models, problems: tuple[Problem, ...]) -> None:
     """Raise DatasetError for the first problem that does not fit the engines."""
     for problem in problems:
-        check_length(models, problem)
-
-
-def check_length(models: Models, problem: Problem) -> None:
-    """Raise DatasetError if a problem does not fit the engines."""
-    Context.of(models, problem)
+        Context.of(models, problem)
 
 
 def refuse_functions(config: RunConfig, folder: Path) -> None:

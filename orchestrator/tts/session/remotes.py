@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from functools import cache, partial
-from operator import attrgetter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tts.build.errors import (
     ConfigError,
-    EndpointTimeout,
     EndpointUnavailable,
     ServerError,
     TtsError,
 )
 from tts.build.spec import Deployment, FunctionVerifier, RemoteGenerator, RemoteSpec, Role
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import (
-    Connection,
-    GenerateCall,
-    NewTokens,
-    ScoreCall,
-    StreamingGenerator,
-    Verifier,
-    VerifierResult,
-)
+from tts.endpoints.base import Connection, StreamingGenerator, Verifier
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
 
 if TYPE_CHECKING:
     from tts.endpoints.openai.capabilities import Capabilities
+    from tts.endpoints.openai.server import OpenAIServer
 
 PROBE_PATIENCE_S = 2.0
 """Seconds that a server may be unavailable while it is probed."""
@@ -51,119 +41,21 @@ def key_of(spec: RemoteSpec, role: Role) -> str | None:
     return key
 
 
-class RemoteServer:
-    """A server of one of the engines; it is probed before anything else."""
-
-    def __init__(self, models: Models, role: Role, spec: RemoteSpec, url: str) -> None:
-        """Nothing is sent yet; raises ConfigError for a key that is not there."""
-        # here: its HTTP library takes 0.2 s, which sessions without such engines need not wait for
-        from tts.endpoints.openai.server import OpenAIServer
-
-        self.role: Role = role
-        self.url = url
-        self.capabilities: Capabilities | None = None
-        """Its reported capabilities; None until it has answered."""
-        self._models = models
-        self._spec = spec
-        self._server = OpenAIServer(
-            url,
-            model=spec.model,
-            api_key=key_of(spec, role),
-            answer_timeout_s=models.deployment.answer_timeout_s,
-        )
-
-    @property
-    def patience_s(self) -> float:
-        """How long a request is sent again; less where another server can take it."""
-        return self._server.patience_s
-
-    @patience_s.setter
-    def patience_s(self, seconds: float) -> None:
-        self._server.patience_s = seconds
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Whether it is sent one request after the other."""
-        return isinstance(self._spec, RemoteGenerator) and self._spec.in_flight_requests == 1
-
-    async def probe(self) -> None:
-        """Probe the server, and refuse one that cannot work.
-
-        Raises EndpointUnavailable if it does not answer, ServerError if it lacks a capability.
-        """
-        patience_s, self.patience_s = self.patience_s, PROBE_PATIENCE_S
-        try:
-            found = await self._server.probe()
-        except ServerError as error:
-            if isinstance(error.__cause__, (EndpointUnavailable, EndpointTimeout)):
-                raise EndpointUnavailable(error.message, error.hint) from error
-            raise
-        finally:
-            self.patience_s = patience_s
-        self._require(found)
-        self.capabilities = found
-
-    def generator(
-        self,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> StreamingGenerator:
-        """Its generator, once it has answered; see endpoints.Connection. Raises ServerError."""
-        return self._server.generator(
-            tokenizer=self._models.generator,
-            end_id=end_id,
-            step_stop_words=step_stop_words,
-            end_stop_words=end_stop_words,
-            step_delimiter=self._models.step_delimiter,
-        )
-
-    def verifier(self) -> Verifier:
-        """Its verifier, once it has answered. Raises ServerError, CheckpointError."""
-        spec = self._models.deployment.verifier_model
-        return self._server.verifier(tokenizer=Tokenizer(spec.tokenizer_folder), spec=spec)
-
-    async def aclose(self) -> None:
-        """End what runs on it."""
-        await self._server.aclose()
-
-    def __str__(self) -> str:
-        """One line with its address and its reported capabilities."""
-        said = self.capabilities.describe() if self.capabilities else "does not answer"
-        return f"{self.role} at {self.url}: {said}"
-
-    def _require(self, found: Capabilities) -> None:
-        """Raise ServerError if the server cannot do what the deployment needs."""
-        most, wanted = found.context, self._spec.max_seq_len
-        if most is not None and most < wanted:
-            raise ServerError(
-                f"The server at {self.url} has a context of {most} tokens, and "
-                f"{self.role}.max_seq_len is {wanted}.",
-                hint=f"Set {self.role}.max_seq_len to at most {most}, or start the server with a "
-                "longer context.",
-            )
-        guided = isinstance(self._spec, RemoteGenerator) and self._spec.guided_decoding
-        if guided and not found.grammar:
-            raise ServerError(
-                f"The server at {self.url} takes no grammars, and generator.guided_decoding is "
-                "true.",
-                hint="Remove guided_decoding; searches then cannot ask for a form of answer.",
-            )
-        if self.role == "generator":
-            self.generator(wire.NO_END_ID, ())
-        else:
-            self.verifier()
-
-
 class RemoteConnection:
     """Leads to engines on servers of their own, and beside one to where the other is served.
 
     See endpoints.Connection. Its endpoints can be used once the servers have answered.
     """
 
-    def __init__(self, servers: Sequence[RemoteServer], beside: Connection | None = None) -> None:
-        """`servers` are of different roles; `beside` leads to the compiled engine."""
-        self._servers: Mapping[Role, RemoteServer] = {each.role: each for each in servers}
+    def __init__(
+        self,
+        remotes: Remotes,
+        servers: Mapping[Role, OpenAIServer],
+        beside: Connection | None = None,
+    ) -> None:
+        """`servers` are one of each role; `beside` leads to the compiled engine."""
+        self._remotes = remotes
+        self._servers = servers
         self._beside = beside
 
     @property
@@ -184,13 +76,17 @@ class RemoteConnection:
             self._beside.patience_s = seconds
 
     @property
-    def silent(self) -> Sequence[RemoteServer]:
-        """Servers that have not answered yet."""
-        return [each for each in self._servers.values() if each.capabilities is None]
+    def silent(self) -> Sequence[str]:
+        """The servers that have not answered yet, as errors name them."""
+        return [
+            self._remotes.told(role, server)
+            for role, server in self._servers.items()
+            if server.capabilities is None
+        ]
 
     async def probe(self) -> None:
         """Ask the servers what they are; raises EndpointUnavailable, ServerError."""
-        await asyncio.gather(*(each.probe() for each in self._servers.values()))
+        await asyncio.gather(*(self._remotes.ask(*each) for each in self._servers.items()))
 
     def generator(
         self,
@@ -200,18 +96,16 @@ class RemoteConnection:
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> StreamingGenerator:
         """The generator; see Connection."""
+        words = {"step_stop_words": step_stop_words, "end_stop_words": end_stop_words}
         if server := self._servers.get("generator"):
-            making = partial(server.generator, end_id, step_stop_words, end_stop_words)
-            return _LateGenerator(making)
+            return self._remotes.generator(server, end_id=end_id, **words)
         assert self._beside is not None
-        return self._beside.generator(
-            end_id=end_id, step_stop_words=step_stop_words, end_stop_words=end_stop_words
-        )
+        return self._beside.generator(end_id=end_id, **words)
 
     def verifier(self) -> Verifier:
         """The verifier."""
         if server := self._servers.get("verifier"):
-            return _LateVerifier(server.verifier)
+            return self._remotes.verifier(server)
         assert self._beside is not None
         return self._beside.verifier()
 
@@ -225,56 +119,39 @@ class RemoteConnection:
             await self._beside.aclose()
 
 
-class _LateGenerator(StreamingGenerator):
-    """A generator that is made when it is first asked: by then it is known how."""
-
-    def __init__(self, make: Callable[[], StreamingGenerator]) -> None:
-        self._made = cache(make)
-
-    def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-        return self._made().stream(call)
-
-    async def generate(self, call: GenerateCall) -> list[int]:
-        return await self._made().generate(call)
-
-
-class _LateVerifier:
-    """A verifier that is made when it is first asked."""
-
-    def __init__(self, make: Callable[[], Verifier]) -> None:
-        self._made = cache(make)
-
-    async def score(self, call: ScoreCall) -> VerifierResult:
-        return await self._made().score(call)
-
-
 class Remotes:
     """The servers of a deployment's remote engines, for as long as a session is open."""
 
     def __init__(self, models: Models, roles: Collection[Role]) -> None:
         """`roles` are those that are needed; raises ConfigError for keys that are not there."""
-        self._servers: Mapping[Role, Sequence[RemoteServer]] = {
-            role: [RemoteServer(models, role, spec, url) for url in spec.url]
-            for role, spec in models.deployment.remotes().items()
-            if role in roles
+        self._models = models
+        self._specs = {
+            role: spec for role, spec in models.deployment.remotes().items() if role in roles
+        }
+        self.servers: Mapping[Role, Sequence[OpenAIServer]] = {
+            role: _servers(models.deployment, role, spec) for role, spec in self._specs.items()
         }
 
     def __len__(self) -> int:
         """How many replicas they make: as many as the engine with the most servers has."""
-        return max(map(len, self._servers.values()), default=0)
+        return max(map(len, self.servers.values()), default=0)
+
+    def __iter__(self) -> Iterator[tuple[Role, OpenAIServer]]:
+        """Every server with its role, the generator's first."""
+        return ((role, each) for role, servers in self.servers.items() for each in servers)
 
     async def probe(self, say: Callable[[str], None]) -> None:
         """Ask every server what it is; `say` gets a line for each.
 
         Raises ServerError for one that answers and cannot be used, and where none of them answers.
         """
-        failures = await asyncio.gather(*(_failure(each) for each in self.servers))
-        for each in self.servers:
-            say(f"Using the {each}" if each.capabilities else f"The {each}")
-        for record in self.found().values():
+        failures = await asyncio.gather(*(self._failure(*each) for each in self))
+        for role, each in self:
+            say(f"{'Using the' if each.capabilities else 'The'} {self.told(role, each)}")
+        for record in self.engine_records().values():
             if record.reproducible is False:
                 say(NOT_REPRODUCIBLE)
-        for role, servers in self._servers.items():
+        for role, servers in self.servers.items():
             if not any(each.capabilities for each in servers):
                 why = next(error for error in failures if error)
                 raise ServerError(
@@ -282,29 +159,125 @@ class Remotes:
                     hint=why.hint or "Start it, or correct its url.",
                 )
 
-    @property
-    def servers(self) -> Sequence[RemoteServer]:
-        """Every server, the generator's first."""
-        return [each for servers in self._servers.values() for each in servers]
-
     def connection(self, number: int, beside: Connection | None = None) -> RemoteConnection:
         """To the servers of a replica, counted from 0: where there are fewer they take turns."""
-        servers = [each[number % len(each)] for each in self._servers.values()]
-        return RemoteConnection(servers, beside)
+        servers = {role: each[number % len(each)] for role, each in self.servers.items()}
+        return RemoteConnection(self, servers, beside)
+
+    async def ask(self, role: Role, server: OpenAIServer) -> None:
+        """Ask a server what it is, and refuse one that cannot work.
+
+        Raises EndpointUnavailable if it does not answer, ServerError if it lacks a capability.
+        """
+        patience_s, server.patience_s = server.patience_s, PROBE_PATIENCE_S
+        try:
+            known = await server.probe()
+        finally:
+            server.patience_s = patience_s
+        try:
+            self._require(role, server, known)
+        except ServerError:
+            server.capabilities = None
+            raise
+
+    def generator(
+        self, server: OpenAIServer, end_id: int, **words: Sequence[tuple[int, ...]]
+    ) -> StreamingGenerator:
+        """The generator of a server; see endpoints.Connection. Raises ServerError."""
+        from tts.endpoints.openai.generator import OpenAIGenerator
+
+        return OpenAIGenerator(
+            server,
+            tokenizer=self._models.generator,
+            end_id=end_id,
+            step_delimiter=self._models.step_delimiter,
+            **words,
+        )
+
+    def verifier(self, server: OpenAIServer) -> Verifier:
+        """The verifier of a server. Raises ServerError, CheckpointError."""
+        from tts.endpoints.openai.verifier import OpenAIVerifier
+
+        spec = self._models.deployment.verifier_model
+        return OpenAIVerifier(server, Tokenizer(spec.tokenizer_folder), spec)
+
+    @staticmethod
+    def told(role: Role, server: OpenAIServer) -> str:
+        """One line with a server's address and its reported capabilities."""
+        said = server.capabilities.describe() if server.capabilities else "does not answer"
+        return f"{role} at {server.url}: {said}"
 
     def name(self, number: int) -> str:
         """The name of a replica: a URL of the engine that has more of them."""
-        most = max(self._servers.values(), key=len)
+        most = max(self.servers.values(), key=len)
         return most[number % len(most)].url
 
-    def found(self) -> dict[str, RemoteEngine]:
+    def engine_records(self) -> dict[str, RemoteEngine]:
         """The facts about them, as run.json keeps them."""
-        return {role: _record(role, servers) for role, servers in self._servers.items()}
+        return {role: self._record(role, servers) for role, servers in self.servers.items()}
 
     async def aclose(self) -> None:
         """End what runs on them."""
-        for each in self.servers:
+        for _, each in self:
             await each.aclose()
+
+    async def _failure(self, role: Role, server: OpenAIServer) -> TtsError | None:
+        """Why a server does not answer, if it does not."""
+        try:
+            await self.ask(role, server)
+        except EndpointUnavailable as error:
+            return error
+        return None
+
+    def _require(self, role: Role, server: OpenAIServer, known: Capabilities) -> None:
+        """Raise ServerError if the server cannot do what the deployment needs."""
+        spec = self._specs[role]
+        most, wanted = known.context, spec.max_seq_len
+        if most is not None and most < wanted:
+            raise ServerError(
+                f"The server at {server.url} has a context of {most} tokens, and "
+                f"{role}.max_seq_len is {wanted}.",
+                hint=f"Set {role}.max_seq_len to at most {most}, or start the server with a "
+                "longer context.",
+            )
+        if isinstance(spec, RemoteGenerator) and spec.guided_decoding and not known.grammar:
+            raise ServerError(
+                f"The server at {server.url} takes no grammars, and generator.guided_decoding is "
+                "true.",
+                hint="Remove guided_decoding; searches then cannot ask for a form of answer.",
+            )
+        if role == "generator":
+            self.generator(server, wire.NO_END_ID, step_stop_words=())
+        else:
+            self.verifier(server)
+
+    def _record(self, role: Role, servers: Sequence[OpenAIServer]) -> RemoteEngine:
+        spec, found = self._specs[role], [each.capabilities for each in servers]
+        known = [each for each in found if each]
+        reproducible: bool | None = None
+        if isinstance(spec, RemoteGenerator) and known:  # of a verifier nothing is drawn
+            one_at_a_time = spec.in_flight_requests == 1
+            reproducible = all(
+                each.seeds if one_at_a_time else each.seeds_beside_others for each in known
+            )
+        return RemoteEngine(
+            url=[each.url for each in servers],
+            model=known[0].model if known else None,
+            servers=[each.describe() for each in known],
+            reproducible=reproducible,
+        )
+
+
+def _servers(deployment: Deployment, role: Role, spec: RemoteSpec) -> Sequence[OpenAIServer]:
+    """Nothing is sent to them yet; raises ConfigError for a key that is not there."""
+    # here: its HTTP library takes 0.2 s, which sessions without such engines need not wait for
+    from tts.endpoints.openai.server import OpenAIServer
+
+    key, timeout_s = key_of(spec, role), deployment.answer_timeout_s
+    return [
+        OpenAIServer(url, model=spec.model, api_key=key, answer_timeout_s=timeout_s)
+        for url in spec.url
+    ]
 
 
 async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
@@ -315,37 +288,15 @@ async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
     by_function = isinstance(deployment.verifier, FunctionVerifier)
     remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
 
-    async def one(server: RemoteServer) -> str | TtsError:
+    async def one(role: Role, server: OpenAIServer) -> str | TtsError:
         try:
-            await server.probe()
+            await remotes.ask(role, server)
         except TtsError as error:
             return error
-        assert server.capabilities is not None  # it has answered
-        return server.capabilities.describe()
+        return server.known.describe()
 
     try:
-        said = await asyncio.gather(*map(one, remotes.servers))
+        lines = await asyncio.gather(*(one(*each) for each in remotes))
     finally:
         await remotes.aclose()
-    return [(each.role, each.url, line) for each, line in zip(remotes.servers, said, strict=True)]
-
-
-async def _failure(server: RemoteServer) -> TtsError | None:
-    """Why a server does not answer, if it does not."""
-    try:
-        await server.probe()
-    except EndpointUnavailable as error:
-        return error
-    return None
-
-
-def _record(role: Role, servers: Sequence[RemoteServer]) -> RemoteEngine:
-    found = [each.capabilities for each in servers if each.capabilities]
-    drawn = role == "generator"  # of the other nothing is drawn
-    repeats = attrgetter("seeds" if servers[0].one_at_a_time else "seeds_beside_others")
-    return RemoteEngine(
-        url=[each.url for each in servers],
-        model=found[0].model if found else None,
-        servers=[each.describe() for each in found],
-        reproducible=all(map(repeats, found)) if drawn and found else None,
-    )
+    return [(role, each.url, line) for (role, each), line in zip(remotes, lines, strict=True)]

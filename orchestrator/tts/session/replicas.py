@@ -53,6 +53,11 @@ class EnginePair:
     """Whether it is gone, and another process is starting it again."""
     close: Callable[[], Awaitable[None]] = _nothing
 
+    @property
+    def endpoints(self) -> tuple[Generator, Verifier]:
+        """Both engines."""
+        return self.generator, self.verifier
+
 
 class Replicas:
     """Replicas that may be added, drained and removed at any time; an async context manager.
@@ -142,7 +147,7 @@ class Replicas:
         self.be_elastic()
 
     def drain(self, name: str, draining: bool = True) -> None:
-        """Give a replica nothing new, but what belongs to what it has; or all again. KeyError."""
+        """Give it no new conversations, or some again; running ones go on. Raises KeyError."""
         self.router.drain(name, draining)
         self.be_elastic()
         self.wake()
@@ -172,7 +177,6 @@ class Replicas:
         self,
         key: str = "",
         *,
-        work: int = 1,
         avoid: Collection[str] = (),
         strictly: bool = False,
     ) -> AsyncIterator[EnginePair]:
@@ -181,7 +185,7 @@ class Replicas:
         `avoid` names replicas that are used only if there is no other, or with `strictly` never.
         Raises EndpointUnavailable when none has worked for too long.
         """
-        lease = await self._leased(key, work, avoid, strictly=strictly)
+        lease = await self._leased(key, avoid, strictly=strictly)
         ok: bool | None = None
         try:
             yield self._pairs[lease.replica.name]
@@ -196,29 +200,22 @@ class Replicas:
             self._notice(lease.replica.name)
             self.wake()
 
-    async def call(
-        self, request: Callable[[EnginePair], Awaitable[T]], key: str = "", *, work: int = 1
-    ) -> T:
+    async def call(self, request: Callable[[EnginePair], Awaitable[T]], key: str = "") -> T:
         """The result of a repeatable request, which moves to another replica when one fails.
 
         Each is asked once. Raises what the last of them has raised.
         """
-        attempts = Attempts(
-            self, key, work=work, most=lambda: max(2, len(self)) if self.elastic else 1
-        )
+        attempts = Attempts(self, key, most=lambda: max(2, len(self)) if self.elastic else 1)
         while True:
             async with attempts.next() as pair:
                 return await request(pair)
 
-    async def _leased(
-        self, key: str, work: int, avoid: Collection[str], *, strictly: bool
-    ) -> Lease:
+    async def _leased(self, key: str, avoid: Collection[str], *, strictly: bool) -> Lease:
         give_up: float | None = None
         while True:
-            # what may be back is tried by the watch, at nobody's cost
-            lease = self.router.lease(self._now(), key, work=work, avoid=avoid, trial=False)
+            lease = self.router.lease(self._now(), key, avoid=avoid)
             if lease is None and avoid and not strictly:
-                lease = self.router.lease(self._now(), key, work=work, trial=False)
+                lease = self.router.lease(self._now(), key)
             if lease is not None:
                 return lease
             if self.some_work() or any(pair.comes_back() for pair in self.pairs):
@@ -329,7 +326,6 @@ class Attempts:
         key: str = "",
         *,
         most: Callable[[], int],
-        work: int = 1,
         busy: Collection[str] = (),
     ) -> None:
         """`most` attempts may fail in a row; `busy` names replicas that take nothing new now.
@@ -339,7 +335,6 @@ class Attempts:
         self._replicas = replicas
         self._key = key
         self._most = most
-        self._work = work
         self._busy = busy
         self._failed: list[str] = []
         """Replicas on which it has failed, as long as there are others."""
@@ -357,7 +352,6 @@ class Attempts:
         try:
             async with self._replicas.lease(
                 self._key,
-                work=self._work,
                 # while it waits for one that is not busy, `busy` itself may change
                 avoid={*self._failed, *self._busy} if self._failed else self._busy,
                 strictly=not self._failed,

@@ -13,7 +13,6 @@ from tts.build.errors import RunError
 from tts.build.user_paths import is_there
 from tts.grading import Equality
 from tts.problem import Problem
-from tts.prompting import Models
 from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
 from tts.runs.config import check_same, read_run_config
 from tts.runs.events import AnyEvent, Finished
@@ -33,14 +32,13 @@ from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
 
 from .drivers import Drivers
-from .engine_steps import OpenSteps, recording_steps
+from .engine_steps import recording_steps
+from .engines import Engines
 from .outbox import Outbox
 from .plan import Plan
-from .progress import RunProgress
 from .questions import in_turn
-from .replicas import Replicas
 from .resources import recorded_resources
-from .result import Result, Usage
+from .result import Result, RunProgress, Usage
 from .solver import Solver
 
 
@@ -75,8 +73,7 @@ def open_run(
     begins, and `say` is called with a line about it. Raises RunError.
     """
     if resume:
-        before = read_run_config(folder, going_on=True)
-        check_same(plan.config.to_json(), before.to_json(), folder)
+        _check_same(plan, folder)
     with locked(folder):
         if not resume:
             refuse_begun(folder, in_python=not plan.asked.command)
@@ -95,37 +92,26 @@ def open_run(
         yield OpenRun(plan, folder, resume, point)
 
 
-def known_servers(run: OpenRun, plan: Plan) -> OpenRun:
-    """The run, its plan completed with the answers of engines that run already.
-
-    Raises RunError if a continued run used another model.
-    """
-    if run.begun:
-        before = read_run_config(run.folder, going_on=True)
-        check_same(plan.config.to_json(), before.to_json(), run.folder)
-    return replace(run, plan=plan)
-
-
 async def execute(
     run: OpenRun,
-    models: Models,
-    replicas: Replicas,
+    engines: Engines,
     grader: Equality,
     outbox: Outbox,
     *,
     progress: RunProgress,
     opened: set[Drivers],
-    steps: OpenSteps | None = None,
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
     The results that are in its log come first, and generations and scores of unfinished problems
-    are taken from there. `opened` holds the run's drivers while it runs. `steps` is where what the
-    engines do can be read, if they are engines of one server. Raises a TtsError if a problem fails;
-    what was done until then is saved.
+    are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError if a
+    problem fails, and what was done until then is saved; RunError if a continued run used another
+    model.
     """
+    run = replace(run, plan=engines.described(run.plan))
     plan, folder = run.plan, run.folder
     if run.begun:
+        _check_same(plan, folder)
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote):
             await outbox.room()
@@ -138,14 +124,14 @@ async def execute(
     if not run.left:
         complete(run)
         return
-    policy, servers = plan.policy, len(replicas)
+    policy, servers = plan.policy, len(engines.replicas)
     limits = policy.generator_requests * servers, policy.verifier_tokens * servers
     with RunLog(folder, limits) as log:
         progress.began = True
         async with (
             recorded_resources(log),
-            recording_steps(log, steps),
-            Drivers(models, replicas, policy, log) as drivers,
+            recording_steps(log, engines.steps),
+            Drivers(engines.models, engines.replicas, policy, log) as drivers,
         ):
             opened.add(drivers)
             try:
@@ -161,6 +147,11 @@ async def execute(
                 opened.discard(drivers)
         _end(log)
     _summarise(run)
+
+
+def _check_same(plan: Plan, folder: Path) -> None:
+    before = read_run_config(folder, going_on=True)
+    check_same(plan.config.to_json(), before.to_json(), folder)
 
 
 def complete(run: OpenRun) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
-from tts.endpoints.base import Generator, Verifier
-from tts.endpoints.functions import RewardFunction, TextFunction
 
-from .arguments import SolveOptions, check_arguments
-from .async_session import AsyncSession, silent
+from .arguments import OpenOptions, SolveOptions, check_arguments
+from .async_session import AsyncSession
 from .event_loop import Inbox, LoopThread, enough_files
 from .questions import Asked, Question, require_several
 from .result import Result
@@ -40,12 +37,7 @@ class Session:
     def open(
         cls,
         deployment: str | Path | Deployment,
-        *,
-        generator: Generator | TextFunction | None = None,
-        verifier: Verifier | RewardFunction | None = None,
-        endpoints: Sequence[str] | None = None,
-        server: ServerKind | None = None,
-        say: Callable[[str], None] | None = None,
+        **options: Unpack[OpenOptions],
     ) -> Session:
         """Open a deployment.
 
@@ -70,20 +62,15 @@ class Session:
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
         """
+        say = options.get("say")
         with enough_files():
             check_arguments(say=say)
             loop = LoopThread()
             inbox = Inbox()
+            if say:
+                options["say"] = inbox.posting(say)
             try:
-                session = AsyncSession(
-                    deployment,
-                    generator=generator,
-                    verifier=verifier,
-                    endpoints=endpoints,
-                    server=server,
-                    say=inbox.posting(say) if say else silent,
-                )
-                session.load_verifier()
+                session = cls.open_async(deployment, **options)
                 loop.run(session.__aenter__(), inbox)
             except BaseException:
                 loop.stop()
@@ -93,20 +80,10 @@ class Session:
     @staticmethod
     def open_async(
         deployment: str | Path | Deployment,
-        *,
-        generator: Generator | TextFunction | None = None,
-        verifier: Verifier | RewardFunction | None = None,
-        endpoints: Sequence[str] | None = None,
-        server: ServerKind | None = None,
+        **options: Unpack[OpenOptions],
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
-        session = AsyncSession(
-            deployment,
-            generator=generator,
-            verifier=verifier,
-            endpoints=endpoints,
-            server=server,
-        )
+        session = AsyncSession(deployment, **options)
         session.load_verifier()
         return session
 

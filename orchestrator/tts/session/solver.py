@@ -23,8 +23,7 @@ from .outbox import Outbox
 from .outcome import judged_outcome
 from .plan import Plan
 from .problem_search import ProblemSearch
-from .progress import RunProgress
-from .result import Result
+from .result import Result, RunProgress
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""

@@ -233,28 +233,6 @@ class StandIn:
         return web.Response(text="".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 
-class TextOnly(StandIn):
-    """Takes and gives text, as llama-cpp-python's server does."""
-
-    async def _sample(self, request):
-        body = await request.json()
-        if not isinstance(body["prompt"], str):
-            words = "Input should be a valid string"
-            return web.json_response({"error": {"message": words}}, status=500)
-        self.asked.append(body)
-        ids = TOKENIZER.encode(body["prompt"])
-        tokens, why = self._tokens(ids, {"ignore_eos": False, **body}, body["max_tokens"])
-        pieces = [(TOKENIZER.decode([token]), None) for token in tokens]
-        pieces[-1] = (pieces[-1][0], why or "stop")
-        if not body.get("stream"):
-            whole = "".join(text for text, _ in pieces)
-            choice = {"text": whole, "finish_reason": why or "stop"}
-            return web.json_response({"choices": [choice]})
-        choices = [{"text": text, "finish_reason": end} for text, end in pieces]
-        lines = [f"data: {json.dumps({'choices': [choice]})}\r\n\r\n" for choice in choices]
-        return web.Response(text="".join(lines))
-
-
 class TrtllmServe(StandIn):
     """Speaks as trtllm-serve by its sources (openai_protocol.py, postprocess_handlers.py of 2026).
 

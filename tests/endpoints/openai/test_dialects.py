@@ -13,10 +13,9 @@ from tests.endpoints.openai.stand_in import RECORDINGS, StandIn, recording
 from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import (
-    BY_IDS,
+    DIALECTS,
     LLAMA,
     SGLANG,
-    TEXT,
     TRTLLM,
     VLLM,
     Ask,
@@ -118,8 +117,8 @@ def test_a_guide_is_spelled_as_each_server_reads_it(guide):
     name = "grammar" if grammar else "json_schema"
     sampling = SGLANG.sample("m", ask)["sampling_params"]
     assert sampling["ebnf" if grammar else "json_schema"] == guide.text
-    assert BY_IDS["llama.cpp"].sample("m", ask)[name] == said
-    outputs = BY_IDS["vllm"].sample("m", ask)["structured_outputs"]
+    assert LLAMA.sample("m", ask)[name] == said
+    outputs = VLLM.sample("m", ask)["structured_outputs"]
     assert outputs == {"grammar" if grammar else "json": said}
     form = {"type": "ebnf", "ebnf": said} if grammar else {"type": "json", "schema": said}
     assert TRTLLM.sample("m", ask)["response_format"] == form
@@ -137,16 +136,14 @@ def test_a_sample_is_spelled_as_each_server_reads_it():
     assert SGLANG.sample("m", likeliest)["top_logprobs_num"] == 3
     body = VLLM.sample("m", likeliest)
     assert (body["logprobs"], body["return_tokens_as_token_ids"]) == (3, True)
-    text = TEXT.sample("m", Ask("one", 5))
-    assert text.keys() == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed"}
 
 
 READERS = [
-    *(each.piece for each in (*BY_IDS.values(), TEXT)),
-    *(each.labels.read for each in BY_IDS.values()),
+    *(each.piece for each in DIALECTS),
+    *(each.labels.read for each in DIALECTS),
     *(
         lambda answer, each=each: each.prompts.read(answer, [10, 11, 12, 13])
-        for each in BY_IDS.values()
+        for each in DIALECTS
         if each.prompts
     ),
 ]

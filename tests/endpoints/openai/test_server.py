@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from aiohttp import web
-from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, TextOnly, drawn, log_prob
+from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, drawn, log_prob
 
 from tts.build.errors import (
     ConfigError,
@@ -18,9 +18,9 @@ from tts.build.errors import (
     ServerError,
 )
 from tts.endpoints.base import GenerateCall, Shaping, stream_of
+from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
-from tts.engines.wire import EBNF, Guide
 
 PROMPT = np.asarray([30, 31, 32], dtype=np.int32)
 CALL = GenerateCall(PROMPT, 12, 7, 1.0, 1.0, stop_at_step=False)
@@ -37,8 +37,8 @@ async def opened(stand_in, **options):
 
 
 def generator_of(server, delimiter="\n\n"):
-    return server.generator(
-        tokenizer=TOKENIZER, end_id=END, step_stop_words=(), step_delimiter=delimiter
+    return OpenAIGenerator(
+        server, tokenizer=TOKENIZER, end_id=END, step_stop_words=(), step_delimiter=delimiter
     )
 
 
@@ -68,9 +68,9 @@ def test_a_server_says_what_it_can_do(kind):
 
     known = asyncio.run(go())
     says = {
-        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; token ids in and out; seeds honoured; "
+        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; seeds honoured; "
         "log-probabilities of tokens, prompts, labels; grammars (structured_outputs)",
-        "llama": "llama.cpp b0-unknown serving smollm2: context 512; token ids in and out; seeds "
+        "llama": "llama.cpp b0-unknown serving smollm2: context 512; seeds "
         "honoured; log-probabilities of tokens, labels; grammars (grammar)",
     }
     assert known.describe() == says[kind]
@@ -212,7 +212,9 @@ def test_a_server_that_is_gone_for_good_is_named_with_its_address():
             await stand_in.stop()
             server.patience_s = 0.5
             try:
-                with pytest.raises(EndpointUnavailable, match=f"answers at {server.address}: Conn"):
+                with pytest.raises(
+                    EndpointUnavailable, match=f"answers at {server.http.address}: Conn"
+                ):
                     await generator.generate(CALL)
             finally:
                 await stand_in.start()
@@ -283,7 +285,7 @@ def test_a_key_is_sent_and_never_shown():
         stand_in = StandIn()
         async with opened(stand_in, api_key=key) as (server, generator):
             await generator.generate(CALL)
-            return server.address, stand_in.headers[-1]["Authorization"]
+            return server.http.address, stand_in.headers[-1]["Authorization"]
 
     address, sent = asyncio.run(go())
     assert (key in address, sent) == (False, f"Bearer {key}")
@@ -346,30 +348,18 @@ def test_a_stream_that_breaks_off_or_holds_an_error_is_no_answer():
     assert "too long" in error.message
 
 
-def test_a_server_that_takes_text_alone_says_so_and_our_tokenizer_counts():
-    step, more = TOKENIZER.encode("one + two.\n\n"), TOKENIZER.encode("three")
+def test_a_server_of_text_alone_is_refused_in_its_words():
+    class TextOnly(StandIn):
+        async def _sample(self, request):
+            words = "Input should be a valid string"
+            return web.json_response({"error": {"message": words}}, status=500)
 
     async def go():
-        stand_in = TextOnly("vllm", [*step, *more, END])
-        async with opened(stand_in) as (server, generator):
-            known = await server.probe()
-            stand_in.asked.clear()
-            prompt = np.asarray([1, *TOKENIZER.encode("Compute")], dtype=np.int32)
-            call = replace(CALL, input_ids=prompt, max_new_tokens=40)
-            whole = await generator.generate(call)
-            first = await generator.generate(replace(call, stop_at_step=True))
-            short = await generator.generate(replace(call, max_new_tokens=3))
-            with pytest.raises(RequestRefused, match="cannot hold an output to a grammar"):
-                await generator.generate(replace(call, guide=Guide(EBNF, "root ::= []")))
-            with pytest.raises(RequestRefused, match="log-probabilities of our tokens"):
-                await generator.generate(replace(call, log_probs=True))
-            return known, whole, first, short, stand_in.asked[0]["prompt"]
+        async with TextOnly() as url, OpenAIServer(url, patience_s=0) as server:
+            await server.probe()
 
-    known, whole, first, short, prompt = asyncio.run(go())
-    assert "text in and out: tokens are counted by the tokenizer" in known.describe()
-    assert (whole, first) == ([*step, *more], step)
-    assert short == step[:3]
-    assert prompt == TOKENIZER.spellings[1] + "Compute"
+    with pytest.raises(ServerError, match=r"gives no completions of token ids.*valid string"):
+        asyncio.run(go())
 
 
 def test_a_model_that_is_not_served_is_named_with_those_that_are():
@@ -386,7 +376,9 @@ def test_nothing_at_an_address_is_said_at_once_where_there_is_no_patience():
         async with OpenAIServer("http://127.0.0.1:9", patience_s=0) as server:
             await server.probe()
 
-    with pytest.raises(ServerError, match=r"Nothing answers at http://127\.0\.0\.1:9: Connection"):
+    with pytest.raises(
+        EndpointUnavailable, match=r"Nothing answers at http://127\.0\.0\.1:9: Connection"
+    ):
         asyncio.run(go())
 
 
@@ -418,7 +410,7 @@ def test_an_address_with_a_secret_is_refused_without_showing_it(url):
 
 @pytest.mark.parametrize("url", ["http://h:80/a", "http://h:80/a/", " http://h:80/a/v1/ "])
 def test_a_url_may_end_with_v1(url):
-    assert OpenAIServer(url).address == "http://h/a"
+    assert OpenAIServer(url).http.address == "http://h/a"
 
 
 def test_llama_takes_what_changes_the_distribution_over_the_whole_context():
@@ -452,7 +444,7 @@ def test_an_answer_that_does_not_come_in_time_is_given_up():
         stand_in = StandIn()
         stand_in.hold.clear()
         async with stand_in as url:
-            http = Http(url, None, 0, 0, answer_timeout_s=0.1)
+            http = Http(url, None, 0, answer_timeout_s=0.1)
             try:
                 with pytest.raises(EndpointTimeout, match=r"has answered nothing for 0\.1 s"):
                     await http.post("/v1/completions", {"prompt": [1]})

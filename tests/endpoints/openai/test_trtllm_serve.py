@@ -12,6 +12,7 @@ from tts.build.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints.base import GenerateCall, Shaping, stream_of
 from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import TRTLLM, label_score
+from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 
@@ -27,7 +28,8 @@ def with_server(work, output=None, step_words=()):
         async with stand_in as url, OpenAIServer(url, patience_s=0.5) as server:
             known = await server.probe()
             stand_in.asked.clear()
-            generator = server.generator(
+            generator = OpenAIGenerator(
+                server,
                 tokenizer=TOKENIZER,
                 end_id=END,
                 step_stop_words=step_words,
@@ -52,7 +54,7 @@ def test_it_is_named_with_what_it_can_do():
         return known.describe()
 
     assert with_server(work) == (
-        "trtllm-serve 1.3.0rc25 serving smollm2: token ids in and out; seeds honoured; "
+        "trtllm-serve 1.3.0rc25 serving smollm2: seeds honoured; "
         "log-probabilities of tokens, labels; grammars (response_format)"
     )
 
@@ -103,7 +105,7 @@ def test_labels_are_scored_by_a_draw_that_is_confined_to_them():
 
     async def go():
         async with TrtllmServe() as url:
-            http = Http(url, None, 0, 0)
+            http = Http(url, None, 0)
             try:
                 body = TRTLLM.labels.body("smollm2", PROMPT.tolist(), labels)
                 return TRTLLM.labels.read(await http.post(TRTLLM.path, body))

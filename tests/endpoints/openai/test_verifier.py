@@ -20,7 +20,7 @@ from tts.build.verifiers.likelihood import last_step
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.openai.answers import share
 from tts.endpoints.openai.server import OpenAIServer
-from tts.endpoints.openai.verifier import head_score
+from tts.endpoints.openai.verifier import OpenAIVerifier, head_score
 
 IDS = [30, 31, 32]
 
@@ -37,7 +37,7 @@ def scored(stand_in, spec, ids=IDS):
         async with stand_in as url, OpenAIServer(url, patience_s=0) as server:
             await server.probe()
             stand_in.asked.clear()
-            verifier = server.verifier(tokenizer=Tokenizer(Path(spec.checkpoint)), spec=spec)
+            verifier = OpenAIVerifier(server, Tokenizer(Path(spec.checkpoint)), spec)
             call = ScoreCall(np.asarray(ids, dtype=np.int32))
             return (await verifier.score(call)).score, stand_in.asked
 
@@ -112,7 +112,7 @@ def test_a_score_of_nothing_is_a_sentence():
         async with stand_in as url, OpenAIServer(url, patience_s=0) as server:
             await server.probe()
             stand_in.failures = [lambda: web.json_response({"choices": [{"logprobs": None}]})]
-            verifier = server.verifier(tokenizer=TOKENIZER, spec=section())
+            verifier = OpenAIVerifier(server, TOKENIZER, section())
             await verifier.score(ScoreCall(np.asarray(IDS, dtype=np.int32)))
 
     with pytest.raises(EndpointError, match="holds None where log-probabilities should be"):

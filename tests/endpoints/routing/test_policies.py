@@ -1,6 +1,5 @@
 """Which of the usable replicas is picked."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,7 +73,7 @@ def test_few_requests_go_to_the_one_group_and_many_to_the_other():
 
 @given(st.lists(st.integers(48, 63)), st.booleans())
 def test_between_the_thresholds_the_group_never_changes(concurrencies, busy):
-    policy = ByConcurrency("tp8", "tp1", threshold=64, back=48)
+    policy = ByConcurrency("tp8", "tp1", threshold=64)
     policy.pick(grouped(), "", 64 if busy else 1)
     before = policy.group
     for concurrency in concurrencies:
@@ -84,7 +83,7 @@ def test_between_the_thresholds_the_group_never_changes(concurrencies, busy):
 
 @given(st.lists(st.integers(1, 128)))
 def test_the_group_changes_only_from_one_threshold_to_the_other(concurrencies):
-    policy = ByConcurrency("tp8", "tp1", threshold=64, back=48)
+    policy = ByConcurrency("tp8", "tp1", threshold=64)
     changed_at, before = [], policy.group
     for concurrency in concurrencies:
         policy.pick(grouped(), "", concurrency)
@@ -104,11 +103,6 @@ def test_another_group_is_better_than_none():
 def test_a_threshold_of_one_never_goes_back_below_nothing():
     policy = ByConcurrency("tp8", "tp1", threshold=1)
     assert policy.pick(grouped(), "", 1).group == "tp1"
-
-
-def test_it_must_not_change_back_above_the_threshold():
-    with pytest.raises(ValueError, match="back is 65"):
-        ByConcurrency("tp8", "tp1", threshold=64, back=65)
 
 
 def test_policies_have_names():

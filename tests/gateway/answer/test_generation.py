@@ -4,11 +4,11 @@ import asyncio
 import json
 
 import pytest
+from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import post, serving
 
 from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
-from tts.endpoints.scripted import ScriptedVerifier
 from tts.engines.wire import EBNF, Guide
 from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.observability import ServedRequest

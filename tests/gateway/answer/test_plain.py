@@ -4,11 +4,11 @@ import asyncio
 import json
 
 import pytest
+from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import answered, post, serving
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
-from tts.endpoints.scripted import ScriptedVerifier
 from tts.gateway.answer.completions import _conversation
 from tts.gateway.openai.messages import ChatMessage
 

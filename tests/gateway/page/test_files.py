@@ -5,9 +5,9 @@ import hashlib
 import re
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import answered, serving
 
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.page.files import POLICY, STATIC, VENDOR
 from tts.reports.page.assets import read_manifest
 

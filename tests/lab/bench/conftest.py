@@ -3,12 +3,12 @@
 from functools import partial
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
-from tts.session import AsyncSession
+from tts.session import AsyncSession, connecting
 
 
 class NotStarted:
@@ -35,8 +35,8 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
             monkeypatch.setattr(module, "deployment_of", lambda config: tiny_deployment)
         monkeypatch.setattr(campaign, "AsyncSession", session)
 
-    monkeypatch.setattr(campaign, "require_current", lambda spec: None)
-    monkeypatch.setattr(campaign, "build_if_quick", lambda spec, say: None)
+    monkeypatch.setattr(connecting, "require_current", lambda spec: None)
+    monkeypatch.setattr(connecting, "build_if_quick", lambda spec, say: None)
     put(scripted)
     return lambda: put(NotStarted), lambda: put(scripted)
 

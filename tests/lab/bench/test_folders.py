@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 from msgspec.structs import replace
+from tests.endpoints.scripted import ScriptedVerifier
 
 from tts.build.errors import EndpointTimeout, RunDamaged, RunError
-from tts.endpoints.scripted import ScriptedVerifier
 from tts.lab import campaign
 from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all

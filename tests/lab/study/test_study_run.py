@@ -5,13 +5,13 @@ import re
 import shutil
 
 import pytest
+from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.errors import RunError, ServerError
 from tts.build.paths import deployments_dir
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import study_plan, study_run
@@ -24,7 +24,7 @@ from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
-from tts.session import AsyncSession
+from tts.session import AsyncSession, connecting
 
 pytestmark = pytest.mark.skipif(
     not (deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
@@ -76,7 +76,7 @@ def scene(monkeypatch):
 
     monkeypatch.setattr(runs, "AsyncSession", session)
     for name in ("require_current", "build_if_quick"):  # nobody has built them
-        monkeypatch.setattr(runs, name, lambda spec, say=None: None)
+        monkeypatch.setattr(connecting, name, lambda spec, say=None: None)
     monkeypatch.setattr(study_run, "render_repository", lambda spec: None)
     return seen
 

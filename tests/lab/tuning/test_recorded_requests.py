@@ -6,8 +6,8 @@ from itertools import islice, pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 
-from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.lab.tuning.recorded_requests import (
     SALT_TOKENS,
     doubling,

@@ -7,14 +7,13 @@ import pytest
 from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.build.errors import Interrupted, RunError
-from tts.lab import campaign
 from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import tune
 from tts.runs.folder import CONFIG
 from tts.runs.lock import locked
-from tts.session import AsyncSession
+from tts.session import AsyncSession, connecting
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +21,8 @@ def not_started(monkeypatch):
     async def start(session):
         raise AssertionError("the engines were started")
 
-    monkeypatch.setattr(campaign, "require_current", lambda spec: None)
-    monkeypatch.setattr(campaign, "build_if_quick", lambda spec, say: None)
+    monkeypatch.setattr(connecting, "require_current", lambda spec: None)
+    monkeypatch.setattr(connecting, "build_if_quick", lambda spec, say: None)
     monkeypatch.setattr(AsyncSession, "__aenter__", start)
 
 

@@ -2,7 +2,7 @@
 
 | module | job |
 |---|---|
-| server | a server: what leads to its generator and its verifier |
+| server | a server, once it was asked |
 | capabilities | what a server is and can do, as a value |
 | probing | finds that out, by asking it |
 | generator, verifier | the two endpoints |

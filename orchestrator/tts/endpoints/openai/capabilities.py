@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve", "other"]
+DialectName = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
 LabelsBy = Literal["", "ids", "bias", "top"]
 """How the probabilities of labels are read: of named ids, of a draw that a bias confines to them,
 or among the likeliest tokens."""
 
-NAMES: dict[Kind, str] = {
+NAMES: dict[DialectName, str] = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "llama.cpp": "llama.cpp",
     "trtllm-serve": "trtllm-serve",
-    "other": "an OpenAI-style server",
 }
 
 
@@ -23,17 +22,13 @@ NAMES: dict[Kind, str] = {
 class Capabilities:
     """A server and its capabilities, by its answers to probes."""
 
-    kind: Kind
+    kind: DialectName
     model: str
     """The model that is asked."""
     version: str = ""
     context: int | None = None
     """Tokens of a prompt and its output together; None where the server does not say."""
     generates: bool = True
-    ids_in: bool = False
-    """Prompts are sent as token ids. Otherwise they are sent as text, and encoded once more."""
-    ids_out: bool = False
-    """Outputs come as token ids. Otherwise our tokenizer counts the tokens of their text."""
     streams: bool = False
     """Tokens can be had one by one; else an output comes in one piece."""
     seeds: bool = False
@@ -56,7 +51,6 @@ class Capabilities:
         name = " ".join(filter(None, (NAMES[self.kind], self.version)))
         says = [f"context {self.context:,}"] if self.context else []
         if self.generates:
-            says.append(self._tokens())
             says.append(self._seeds())
             read = [
                 *(["tokens"] if self.log_probs else []),
@@ -73,8 +67,3 @@ class Capabilities:
         if self.seeds and not self.seeds_beside_others:
             return "seeds honoured one at a time, NOT with several in flight"
         return "seeds honoured" if self.seeds else "seeds NOT honoured"
-
-    def _tokens(self) -> str:
-        if self.ids_in and self.ids_out:
-            return "token ids in and out"
-        return "text in and out: tokens are counted by the tokenizer of the deployment"

@@ -19,7 +19,7 @@ from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.engines.wire import EBNF, Guide
 
 from . import answers
-from .capabilities import Kind, LabelsBy
+from .capabilities import DialectName, LabelsBy
 
 Body = dict[str, Any]
 LogProbs = dict[int | str, float]
@@ -37,7 +37,7 @@ _BIAS = 100.0
 class Ask:
     """One sample, as every server knows it."""
 
-    prompt: list[int] | str
+    prompt: list[int]
     max_tokens: int
     seed: int = 0
     temperature: float = 0.0
@@ -94,7 +94,7 @@ class Prompts:
 class Dialect:
     """How servers of a kind are asked for tokens and probabilities."""
 
-    kind: Kind
+    kind: DialectName
     path: str
     seeds: int
     """Seeds are below it."""
@@ -106,8 +106,6 @@ class Dialect:
     """What an answer, or an event of a stream, holds."""
     labels: Labels | None = None
     prompts: Prompts | None = None
-    ids: bool = True
-    """Prompts and outputs are token ids."""
     tops: bool = False
     """Of the likeliest tokens at each place it gives the ids."""
     streams: bool = True
@@ -129,7 +127,6 @@ class Dialect:
 
 def _completion(model: str, ask: Ask) -> Body:
     body: Body = {
-        **_biases(ask.shaping),
         "model": model,
         "prompt": ask.prompt,
         "max_tokens": ask.max_tokens,
@@ -155,7 +152,6 @@ _NO_PENALTIES = {
 
 
 _PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
-_OPENAI_SHAPES = frozenset({"presence_penalty", "frequency_penalty", "logit_bias"})
 
 
 def _penalties(ask: Ask) -> Body:
@@ -291,8 +287,8 @@ def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
     return found
 
 
-def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
-    return {"text" if isinstance(ids, str) else "input_ids": ids, "sampling_params": sampling}
+def _sglang_body(ids: list[int], sampling: Body) -> Body:
+    return {"input_ids": ids, "sampling_params": sampling}
 
 
 def _sglang_penalties(ask: Ask) -> Body:
@@ -523,20 +519,7 @@ TRTLLM = Dialect(
     shapes=frozenset(),
     stops_by_ids=True,
 )
-TEXT = Dialect(
-    "other",
-    "/v1/completions",
-    2**31,
-    "",
-    _completion,
-    _completion_piece,
-    shapes=_OPENAI_SHAPES,
-    ids=False,
-    streams=False,
-)
-
-BY_IDS: Mapping[Kind, Dialect] = {each.kind: each for each in (VLLM, LLAMA, SGLANG, TRTLLM)}
-"""Those that take token ids and return them; TEXT is for the rest."""
+DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
 
 
 def label_score(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str]) -> float | None:

@@ -7,12 +7,11 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 
-from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
+from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 
 from ..base import (
-    FieldRefused,
     GenerateCall,
     NewTokens,
     StreamingGenerator,
@@ -20,36 +19,38 @@ from ..base import (
     shaped,
 )
 from . import answers
-from .capabilities import NAMES, Capabilities
-from .dialects import LIMITS, Ask, Dialect, LogProbs, Piece, require_ids
-from .http_client import Http
+from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .outputs import Output, StopWords, Word
-
-_CONTEXT = 64
-"""Tokens in front of an output that decide how its text is encoded."""
+from .server import OpenAIServer
 
 
 class OpenAIGenerator(StreamingGenerator):
     """The model of a server; see endpoints.StreamingGenerator.
 
-    A step ends where the server finds its delimiter in the text, and at a stop word. Where a server
-    takes no token ids, the prompt is sent as text and our tokenizer makes the ids of its output.
+    A step ends where the server finds its delimiter in the text, and at a stop word.
     """
 
     def __init__(
         self,
-        http: Http,
-        dialect: Dialect,
-        capabilities: Capabilities,
+        server: OpenAIServer,
         *,
         tokenizer: Tokenizer,
         end_id: int,
         step_stop_words: Sequence[Word],
-        end_stop_words: Sequence[Word],
+        end_stop_words: Sequence[Word] = (),
         step_delimiter: str,
     ) -> None:
-        self._http, self._dialect = http, dialect
-        self._capabilities = capabilities
+        """`tokenizer` is that of the model which the server runs.
+
+        A step ends at `step_delimiter` in the text and at `step_stop_words`, a sequence at `end_id`
+        and at `end_stop_words`. Raises ServerError for a server that is known to give none.
+        """
+        if server.capabilities and not server.capabilities.generates:
+            raise ServerError(
+                f"The server at {server.http.address} gives scores and no completions.",
+                hint="Give the generator's section the url of a server that generates.",
+            )
+        self._server, self._http = server, server.http
         self._tokenizer = tokenizer
         self._delimiter = step_delimiter
         self._endless = end_id == wire.NO_END_ID
@@ -68,14 +69,16 @@ class OpenAIGenerator(StreamingGenerator):
 
         In one piece where the server's streams do not give every token.
         """
-        if not (call.streaming and self._dialect.streams):
+        if not (call.streaming and self._server.dialect.streams):
             yield await self._once(call)
             return
         ask, output = replace(self._asked(call), stream=True), self._output(call)
         given = 0
-        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
+        async with aclosing(
+            self._http.events(self._server.dialect.path, self._body(ask))
+        ) as events:
             async for event in events:
-                piece = self._dialect.piece(event)
+                piece = self._server.dialect.piece(event)
                 new = self._new_tokens(piece, given, call)
                 given += len(new.ids)
                 taken = output.add(new.ids)
@@ -90,8 +93,6 @@ class OpenAIGenerator(StreamingGenerator):
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
-        if not self._dialect.ids:
-            return NewTokens(await self._by_text(call), final=True)
         piece = await self._whole(self._asked(call))
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
@@ -100,19 +101,21 @@ class OpenAIGenerator(StreamingGenerator):
         return NewTokens(new.ids[:taken], new.log_probs[:taken], True, new.top[:taken])
 
     async def _whole(self, ask: Ask) -> Piece:
-        if self._dialect.read_streamed:
+        if self._server.dialect.read_streamed:
             read = await self._read(replace(ask, stream=True))
             if read is not None:
                 return read
-        return self._dialect.piece(await self._http.post(self._dialect.path, self._body(ask)))
+        return self._server.dialect.piece(
+            await self._http.post(self._server.dialect.path, self._body(ask))
+        )
 
     async def _read(self, ask: Ask) -> Piece | None:
         """A whole output from its stream; None if that leaves a token out."""
         whole, ids = Piece(None), list[int]()
-        path, body = self._dialect.path, self._body(ask)
+        path, body = self._server.dialect.path, self._body(ask)
         async with aclosing(self._http.events(path, body, closed=True)) as events:
             async for event in events:
-                piece = self._dialect.piece(event)
+                piece = self._server.dialect.piece(event)
                 ids += piece.ids or ()
                 whole.text += piece.text
                 whole.log_probs += piece.log_probs
@@ -146,85 +149,41 @@ class OpenAIGenerator(StreamingGenerator):
             top=[_ranked(row, most) for row in piece.top[start:stop]] if most else [],
         )
 
-    async def _by_text(self, call: GenerateCall) -> list[int]:
-        """An output by text, whose tokens our tokenizer counts.
-
-        It is read as it comes, since an answer does not say whether a stop text or the end of the
-        sequence ended it; and asked for again where the server counts more tokens than we do.
-        """
-        if call.log_probs:
-            raise RequestRefused(self._cannot("give log-probabilities of our tokens"))
-        prompt = self._tokenizer.spelled(call.input_ids.tolist())
-        before = self._tokenizer.decode(call.input_ids[-_CONTEXT:].tolist())
-        text, ids = "", list[int]()
-        while len(ids) < call.max_new_tokens:
-            ask = self._asked(call, prompt + text, call.max_new_tokens - len(ids))
-            new, ended = await self._text(ask, text, call.stop_at_step)
-            text += new
-            ids = self._tokenizer.encode_after(before, text)
-            if ended or not new:
-                break
-        output = self._output(call)
-        return ids[: output.add(ids)]
-
-    async def _text(self, ask: Ask, before: str, at_step: bool) -> tuple[str, bool]:
-        """The text that an output adds, and whether it ended there before its limit."""
-        text = ""
-        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
-            async for event in events:
-                piece = self._dialect.piece(event)
-                text += piece.text
-                if at_step and self._delimiter in before + text:
-                    return text, True
-                if piece.end:
-                    return text, piece.end not in LIMITS
-        raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
-
     def _body(self, ask: Ask) -> dict[str, object]:
-        return self._dialect.sample(self._capabilities.model, ask)
+        return self._server.dialect.sample(self._server.known.model, ask)
 
-    def _asked(self, call: GenerateCall, text: str | None = None, limit: int | None = None) -> Ask:
-        if call.guide is not None and not self._capabilities.grammar:
+    def _asked(self, call: GenerateCall) -> Ask:
+        if call.guide is not None and not self._server.known.grammar:
             raise RequestRefused(
                 self._cannot("hold an output to a grammar"),
                 hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
                 "SGLang, llama.cpp's llama-server or trtllm-serve.",
             )
-        name = f"this server ({self._dialect.kind})"
-        if not self._dialect.ids:
-            self._refuse_by_text(call)
-        if not self._dialect.tops:
+        name = f"this server ({self._server.dialect.kind})"
+        if not self._server.dialect.tops:
             refuse_top(call, name)
-        ids, context = call.input_ids, self._capabilities.context
-        most = call.max_new_tokens if limit is None else limit
+        ids, context = call.input_ids, self._server.known.context
+        most = call.max_new_tokens
         if context is not None:
             most = max(1, min(most, context - len(ids)))
         greedy = call.temperature == 0
         stop, stop_ids = self._stops(call.stop_words, call.stop_at_step)
         ignore_end = call.ignore_end or self._endless
-        by_text = text is not None
         return Ask(
-            ids.tolist() if text is None else text,
+            ids.tolist(),
             most,
-            self._dialect.seed(0 if greedy else call.seed),
+            self._server.dialect.seed(0 if greedy else call.seed),
             0.0 if greedy else call.temperature,
             1.0 if greedy else call.top_p,
             0 if greedy else call.top_k,
-            () if by_text else stop,
+            stop,
             (*stop_ids, *(() if ignore_end else sorted(self._end_ids))),
             ignore_end,
             call.guide,
             call.log_probs,
-            stream=by_text,
-            shaping=shaped(call, self._dialect.shapes, name),
+            shaping=shaped(call, self._server.dialect.shapes, name),
             top=call.top_log_probs,
         )
-
-    def _refuse_by_text(self, call: GenerateCall) -> None:
-        """Refuse fields that OpenAI's own API does not have."""
-        for name, given in (("top_k", call.top_k), ("ignore_eos", call.ignore_end)):
-            if given:
-                raise FieldRefused(name, f"this server ({self._dialect.kind})")
 
     def _new_stops(
         self, words: tuple[Word, ...], at_step: bool
@@ -233,7 +192,7 @@ class OpenAIGenerator(StreamingGenerator):
         texts = [self._tokenizer.decode(word) for word in words if len(word) > 1]
         at = (self._delimiter,) if at_step and self._delimiter else ()
         stop_ids = tuple(word[0] for word in words if len(word) == 1)
-        if at and self._dialect.stops_by_ids:
+        if at and self._server.dialect.stops_by_ids:
             stop_ids = (*stop_ids, *self._step_ids)
         return (*at, *(text for text in texts if text)), stop_ids
 
@@ -247,8 +206,7 @@ class OpenAIGenerator(StreamingGenerator):
         return Output(() if ignore_end else self._end_ids, words, call.max_new_tokens)
 
     def _cannot(self, what: str) -> str:
-        name = NAMES[self._capabilities.kind]
-        return f"The server at {self._http.address} ({name}) cannot {what}."
+        return f"{self._server} cannot {what}."
 
 
 def _ranked(row: LogProbs, most: int) -> list[tuple[int, float]]:

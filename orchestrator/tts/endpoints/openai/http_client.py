@@ -43,13 +43,9 @@ class Http:
         url: str,
         api_key: str | None,
         patience_s: float,
-        most_connections: int,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        """`url` is what stands before the paths; 0 connections: as many as there are requests.
-
-        Raises ConfigError for anything but an address.
-        """
+        """`url` is what stands before the paths; raises ConfigError for anything but an address."""
         self._url = _checked(url)
         self.address = str(self._url).rstrip("/")
         """For people."""
@@ -57,7 +53,6 @@ class Http:
         """How long a request is sent again."""
         self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
-        self._most_connections = most_connections
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -116,9 +111,8 @@ class Http:
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=self._most_connections, keepalive_timeout=_KEPT_S
-                ),
+                # a connection for each request in flight
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
                 headers=headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_MOST_EVENT_BYTES // 2,

@@ -10,25 +10,24 @@ from typing import Any
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 from tts.engines.wire import EBNF, Guide
 
-from .capabilities import Capabilities, Kind
-from .dialects import BY_IDS, TEXT, Ask, Dialect, Piece
+from .capabilities import Capabilities, DialectName
+from .dialects import DIALECTS, VLLM, Ask, Dialect, Piece
 from .http_client import Http
 
 _IDS = [10, 11, 12, 13]
 """A prompt in any vocabulary."""
-_TEXT = "Once upon a time"
 _BESIDE = 4
 """How many equal samples are asked for at once, beside as many others."""
 _LABELS = (14, 15)
 _GRAMMAR = Guide(EBNF, 'root ::= "7" "7"')
-_OWNERS: dict[str, Kind] = {
+_OWNERS: dict[str, DialectName] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
     "tensorrt_llm": "trtllm-serve",
 }
 """Kinds by the owner of a model in /v1/models."""
-_VERSIONS: dict[Kind, tuple[str, str]] = {
+_VERSIONS: dict[DialectName, tuple[str, str]] = {
     "vllm": ("/version", "version"),
     "trtllm-serve": ("/version", "version"),
     "sglang": ("/get_server_info", "version"),
@@ -54,18 +53,19 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     served = _chosen(await _models(http), model, http.address)
     hint = _OWNERS.get(served.owner)
     dialect, refusal = await _dialect(http, served.name, hint)
-    kind: Kind = hint or (dialect.kind if dialect else "other")
+    kind = hint or (dialect or VLLM).kind  # no other kind gives nothing but scores
     known = Capabilities(kind, served.name, context=served.context, generates=dialect is not None)
     known = await _about(http, known)
     if dialect is None:
         if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
             raise ServerError(
-                f"The server at {http.address} gives no completions and no scores: {refusal}",
-                hint="It must answer /v1/completions, or vLLM's /pooling for a verifier with a "
-                "head.",
+                f"The server at {http.address} gives no completions of token ids, and no scores: "
+                f"{refusal}",
+                hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve complete token ids; "
+                "vLLM's /pooling gives the scores of a verifier with a head.",
             )
-        return replace(known, pooling=True), TEXT
-    known = replace(known, ids_in=dialect.ids, ids_out=dialect.ids, streams=dialect.streams)
+        return replace(known, pooling=True), VLLM
+    known = replace(known, streams=dialect.streams)
     return await _measured(http, dialect, known), dialect
 
 
@@ -107,21 +107,20 @@ def _chosen(served: list[Served], model: str | None, address: str) -> Served:
     )
 
 
-async def _dialect(http: Http, model: str, hint: Kind | None) -> tuple[Dialect | None, str]:
-    """The first dialect in which the server answers; else what it said to the last attempt."""
-    by_ids = sorted(BY_IDS.values(), key=lambda each: each.kind != hint)
-    for dialect in by_ids:
+async def _dialect(http: Http, model: str, hint: DialectName | None) -> tuple[Dialect | None, str]:
+    """The first dialect in which the server answers; else what it said to the first attempt."""
+    refusals = []
+    for dialect in sorted(DIALECTS, key=lambda each: each.kind != hint):
         piece = await _sample(http, dialect, model, Ask(_IDS, 2, ignore_end=True))
         if isinstance(piece, Piece) and piece.ids:
             return dialect, ""
-    piece = await _sample(http, TEXT, model, Ask(_TEXT, 2))
-    return (TEXT, "") if isinstance(piece, Piece) else (None, piece)
+        refusals.append(piece if isinstance(piece, str) else "an answer holds no token ids")
+    return None, refusals[0]
 
 
 async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabilities:
-    prompt: list[int] | str = _IDS if dialect.ids else _TEXT
     model = known.model
-    wild = Ask(prompt, 16, seed=7, temperature=1.5, log_probs=dialect.ids, ignore_end=dialect.ids)
+    wild = Ask(_IDS, 16, seed=7, temperature=1.5, log_probs=True, ignore_end=True)
     others = [replace(wild, seed=seed, max_tokens=12 + seed) for seed in range(_BESIDE)]
     alone = [await _sample(http, dialect, model, wild) for _ in range(2)]
     beside = await asyncio.gather(
@@ -131,20 +130,17 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     first, second, *several = (
         each if isinstance(each, Piece) else Piece(None) for each in (*alone, *beside[:_BESIDE])
     )
-    drawn = first.ids, first.text
-    same = drawn == (second.ids, second.text) and any(drawn)
-    grammar = False
-    if dialect.grammar:
-        held = await _sample(http, dialect, model, Ask(prompt, 2, guide=_GRAMMAR))
-        free = await _sample(http, dialect, model, Ask(prompt, 2))
-        grammar = isinstance(held, Piece) and isinstance(free, Piece) and held.ids != free.ids
+    same = bool(first.ids) and first.ids == second.ids
+    held = await _sample(http, dialect, model, Ask(_IDS, 2, guide=_GRAMMAR))
+    free = await _sample(http, dialect, model, Ask(_IDS, 2))
+    grammar = isinstance(held, Piece) and isinstance(free, Piece) and held.ids != free.ids
     labels, prompts = dialect.labels, dialect.prompts
     label_body = labels.body(model, _IDS, _LABELS) if labels else None
     prompt_body = prompts.body(model, _IDS) if prompts else None
     return replace(
         known,
         seeds=same,
-        seeds_beside_others=same and all((each.ids, each.text) == drawn for each in several),
+        seeds_beside_others=same and all(each.ids == first.ids for each in several),
         log_probs=bool(first.ids) and len(first.log_probs) == len(first.ids or ()),
         labels=labels.by
         if labels and await _can(http, dialect.path, label_body, labels.read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -17,124 +18,102 @@ from tts.build.verifiers.likelihood import last_step
 
 from ..base import ScoreCall, VerifierResult
 from . import answers
-from .capabilities import NAMES, Capabilities
-from .dialects import Dialect, LogProbs, Prompts, label_score
-from .http_client import Http
-
-Score = Callable[[list[int]], Awaitable[float]]
-"""The score of a dialogue in token ids, asked for once."""
+from .dialects import LogProbs, label_score
+from .server import OpenAIServer
 
 
 class OpenAIVerifier:
     """See endpoints.Verifier; sent again after a failure that may pass."""
 
-    def __init__(self, http: Http, score: Score) -> None:
-        self._http, self._score = http, score
+    def __init__(self, server: OpenAIServer, tokenizer: Tokenizer, spec: VerifierRole) -> None:
+        """`spec` is the section of a deployment.
+
+        Raises ServerError with the reason where the server is known not to score its format,
+        CheckpointError where the tokenizer does not go with it.
+        """
+        self._server, self._http = server, server.http
+        self._tokenizer, self._spec = tokenizer, spec
+        if server.capabilities:
+            self._score  # noqa: B018 - what cannot be scored is refused here
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        ids = call.input_ids.tolist()
-        score = await self._http.patiently(lambda: self._score(ids))
-        return VerifierResult(score)
+        score, ids = self._score, call.input_ids.tolist()
+        return VerifierResult(await self._http.patiently(lambda: score(ids)))
 
-
-def verifier_of(
-    http: Http,
-    dialect: Dialect,
-    capabilities: Capabilities,
-    *,
-    tokenizer: Tokenizer,
-    spec: VerifierRole,
-) -> OpenAIVerifier:
-    """The verifier that a section describes; raises ServerError where the server cannot be it."""
-    name = f"The server at {http.address} ({NAMES[capabilities.kind]})"
-    head = head_kind(tokenizer.checkpoint, spec)
-    score: Score
-    if spec.facts.output == "likelihood":
-        if not (capabilities.prompt_log_probs and dialect.prompts):
+    @cached_property
+    def _score(self) -> Callable[[list[int]], Awaitable[float]]:
+        """How a dialogue in token ids is scored; raises ServerError."""
+        server, known = self._server, self._server.known
+        checkpoint, spec = self._tokenizer.checkpoint, self._spec
+        head = head_kind(checkpoint, spec)
+        if spec.facts.output == "likelihood":
+            if not known.prompt_log_probs:
+                raise ServerError(
+                    f"{server} gives no log-probabilities of a prompt, which verifier format "
+                    "likelihood is made of.",
+                    hint="vLLM and SGLang give them; with others ask for a judgement: format "
+                    "prompted.",
+                )
+            return partial(self._likelihood, read_model_config(checkpoint).vocab_size)
+        if head != "labels":
+            if not known.pooling:
+                raise ServerError(
+                    f"{server} gives no scores of a head; {checkpoint} judges with a {head} head.",
+                    hint="vLLM serves it with --runner pooling.",
+                )
+            return self._head
+        if not known.labels:
             raise ServerError(
-                f"{name} gives no log-probabilities of a prompt, which verifier format likelihood "
-                "is made of.",
-                hint="vLLM and SGLang give them; with others ask for a judgement: format prompted.",
-            )
-        vocabulary = read_model_config(tokenizer.checkpoint).vocab_size
-        prompts = _PromptLogProbs(http, dialect.path, dialect.prompts, capabilities.model)
-        score = _Likelihood(prompts, vocabulary)
-    elif head != "labels":
-        if not capabilities.pooling:
-            raise ServerError(
-                f"{name} gives no scores of a head; {tokenizer.checkpoint} judges with a {head} "
-                "head.",
-                hint="vLLM serves it with --runner pooling.",
-            )
-        score = _Head(http, capabilities.model)
-    else:
-        if not (capabilities.labels and dialect.labels):
-            raise ServerError(
-                f"{name} gives no log-probabilities of labels, which verifier format {spec.format} "
-                "is scored by.",
+                f"{server} gives no log-probabilities of labels, which verifier format "
+                f"{spec.format} is scored by.",
                 hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve give them.",
             )
-        prompts = None
-        if capabilities.prompt_log_probs and dialect.prompts:
-            prompts = _PromptLogProbs(http, dialect.path, dialect.prompts, capabilities.model)
-        labels = label_ids(tokenizer, spec.labels)
-        positive, negative = (tokenizer.token_texts[label] for label in labels)
-        score = _LabelShare(
-            http, dialect, capabilities.model, labels, (positive, negative), prompts
-        )
-    return OpenAIVerifier(http, score)
+        labels = label_ids(self._tokenizer, spec.labels)
+        positive, negative = (self._tokenizer.token_texts[label] for label in labels)
+        return partial(self._label_share, labels, (positive, negative))
 
+    async def _label_share(
+        self, labels: tuple[int, int], texts: tuple[str, str], ids: list[int]
+    ) -> float:
+        """The first label's share of the probability of both after the dialogue.
 
-class _PromptLogProbs:
-    """The log-probabilities of a prompt's tokens."""
-
-    def __init__(self, http: Http, path: str, prompts: Prompts, model: str) -> None:
-        self._http, self._path, self._prompts, self._model = http, path, prompts, model
-
-    async def __call__(self, ids: list[int]) -> list[float | None]:
-        answer = await self._http.post(self._path, self._prompts.body(self._model, ids))
-        return self._prompts.read(answer, ids)
-
-    async def last(self, ids: list[int]) -> float:
-        """That of the last one, which has others before it."""
-        last = (await self(ids))[-1]
-        assert last is not None
-        return last
-
-
-class _LabelShare:
-    """The first label's share of the probability of both after the dialogue."""
-
-    def __init__(
-        self,
-        http: Http,
-        dialect: Dialect,
-        model: str,
-        labels: tuple[int, int],
-        texts: tuple[str, str],
-        prompts: _PromptLogProbs | None,
-    ) -> None:
-        """`prompts` tells the labels' where an answer leaves one of them out."""
-        assert dialect.labels is not None  # the capabilities say so
-        self._http, self._path, self._reading, self._model = (
-            http,
-            dialect.path,
-            dialect.labels,
-            model,
-        )
-        self._labels, self._texts, self._prompts = labels, texts, prompts
-
-    async def __call__(self, ids: list[int]) -> float:
-        body = self._reading.body(self._model, ids, self._labels)
-        found = self._reading.read(await self._http.post(self._path, body))
-        score = label_score(found, self._labels, self._texts)
+        Where an answer leaves a label out, those of a prompt tell its own.
+        """
+        known, reading = self._server.known, self._server.dialect.labels
+        assert reading is not None  # the capabilities say so
+        body = reading.body(known.model, ids, labels)
+        found = reading.read(await self._http.post(self._server.dialect.path, body))
+        score = label_score(found, labels, texts)
         if score is not None:
             return score
-        if self._prompts is None:
-            raise RequestRefused(_not_among(found, self._labels, self._texts), _OTHER_SERVERS)
-        after = (self._prompts.last([*ids, label]) for label in self._labels)
-        return answers.share(*await asyncio.gather(*after))
+        if not known.prompt_log_probs:
+            raise RequestRefused(_not_among(found, labels, texts), _OTHER_SERVERS)
+        first, second = await asyncio.gather(*(self._prompt([*ids, label]) for label in labels))
+        assert first[-1] is not None
+        assert second[-1] is not None
+        return answers.share(first[-1], second[-1])
+
+    async def _likelihood(self, vocabulary: int, ids: list[int]) -> float:
+        """The geometric mean of the probabilities of the last step's tokens."""
+        tokens, places = last_step(np.asarray(ids), vocabulary)
+        found = await self._prompt(tokens.tolist())
+        known = [each for each in (found[place] for place in places) if each is not None]
+        if not known:
+            raise RequestRefused("A dialogue without a step has no likelihood.")
+        return math.exp(math.fsum(known) / len(known))
+
+    async def _head(self, ids: list[int]) -> float:
+        """What a head says of the dialogue's last place: vLLM's /pooling."""
+        asked = {"model": self._server.known.model, "input": [ids], "task": "token_classify"}
+        return head_score(await self._http.post("/pooling", asked | {"use_activation": False}))
+
+    async def _prompt(self, ids: list[int]) -> list[float | None]:
+        """The log-probabilities of a prompt's tokens, None for the first."""
+        dialect = self._server.dialect
+        assert dialect.prompts is not None  # the capabilities say so
+        body = dialect.prompts.body(self._server.known.model, ids)
+        return dialect.prompts.read(await self._http.post(dialect.path, body), ids)
 
 
 _OTHER_SERVERS = (
@@ -153,33 +132,6 @@ def _not_among(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str])
         f"{' and '.join(map(repr, missing))}. All that follows is a probability of at most "
         f"{least:.1g}."
     )
-
-
-class _Likelihood:
-    """The geometric mean of the probabilities of the last step's tokens."""
-
-    def __init__(self, prompts: _PromptLogProbs, vocabulary: int) -> None:
-        self._prompts, self._vocabulary = prompts, vocabulary
-
-    async def __call__(self, ids: list[int]) -> float:
-        tokens, places = last_step(np.asarray(ids), self._vocabulary)
-        found = await self._prompts(tokens.tolist())
-        known = [each for each in (found[place] for place in places) if each is not None]
-        if not known:
-            raise RequestRefused("A dialogue without a step has no likelihood.")
-        return math.exp(math.fsum(known) / len(known))
-
-
-class _Head:
-    """What a head says of the dialogue's last place: vLLM's /pooling."""
-
-    def __init__(self, http: Http, model: str) -> None:
-        self._http, self._model = http, model
-
-    async def __call__(self, ids: list[int]) -> float:
-        asked = {"model": self._model, "input": [ids], "task": "token_classify"}
-        answer = await self._http.post("/pooling", asked | {"use_activation": False})
-        return head_score(answer)
 
 
 def head_score(answer: object) -> float:

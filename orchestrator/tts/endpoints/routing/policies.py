@@ -64,28 +64,16 @@ class ByConcurrency:
 
     Tensor parallelism shortens each step, which is latency; replicas multiply steps, which is
     throughput; ScaleLLM (Yao et al., 2024, arXiv:2408.00008) routes by the load. It changes to
-    `many` at the threshold, and back below `back`: between them it stays as it is, so that a
-    concurrency that wavers does not move prefixes about.
+    `many` at the threshold, and back below RETURN_SHARE of it: between them it stays as it is, so
+    that a concurrency that wavers does not move prefixes about.
     """
 
-    def __init__(
-        self,
-        few: str,
-        many: str,
-        threshold: int = THRESHOLD,
-        back: int | None = None,
-        within: RoutingPolicy | None = None,
-    ) -> None:
-        """`few` and `many` are groups; `within` chooses inside one, by default by affinity.
-
-        Raises ValueError unless 0 < back <= threshold.
-        """
+    def __init__(self, few: str, many: str, threshold: int = THRESHOLD) -> None:
+        """`few` and `many` are groups; inside one the choice is by affinity."""
         self._few, self._many = few, many
         self._threshold = threshold
-        self._back = max(1, int(RETURN_SHARE * threshold)) if back is None else back
-        if not 0 < self._back <= threshold:
-            raise ValueError(f"back is {self._back}: it must be from 1 to the threshold.")
-        self._within = within or PrefixAffinity()
+        self._back = max(1, int(RETURN_SHARE * threshold))
+        self._within = PrefixAffinity()
         self.busy = False
         """Whether work goes to `many`."""
 

@@ -15,7 +15,7 @@ class Replica:
     group: str = ""
     """Replicas alike in parallelism have the same: `tp8`, `tp1`."""
     outstanding: int = 0
-    """Work that it has been given and that has not ended, in the callers' unit."""
+    """Work that it has been given and that has not ended."""
     given: int = 0
     """Work that it has ever been given: of equally busy ones the less used is taken."""
     draining: bool = False
@@ -32,4 +32,3 @@ class Lease:
     replica: Replica
     key: str
     """What the work belongs to: a conversation, a problem; empty: nothing."""
-    work: int

@@ -45,7 +45,7 @@ class Router:
         return replica
 
     def drain(self, name: str, draining: bool = True) -> None:
-        """Give a replica nothing new, but what belongs to work that it has; or all again."""
+        """Give it no new conversations, or some again; running ones go on."""
         self._replicas[name].draining = draining
 
     def remove(self, name: str) -> Replica:
@@ -57,23 +57,27 @@ class Router:
         now: float,
         key: str = "",
         *,
-        work: int = 1,
         avoid: Collection[str] = (),
-        trial: bool = True,
     ) -> Lease | None:
         """A replica for a piece of work; None if none is usable now.
 
         Work of one `key` has a prefix in common. `avoid` names replicas that have failed at it. One
-        with a half-open circuit gets a single piece of work, when there is no other; none without
-        `trial`.
+        whose circuit is not closed gets none: what may be back is tried by whoever asks `to_try`,
+        at nobody's cost.
         """
-        replica = self._choose(now, key, avoid, trial)
-        if replica is None:
+        usable = [
+            each
+            for each in self._replicas.values()
+            if each.name not in avoid
+            and (not each.draining or (key and self._held[each, key] > 0))
+            and each.circuit.state(now) == "closed"
+        ]
+        if not usable:
             return None
-        replica.trying = replica.circuit.state(now) == "half-open"
-        replica.outstanding += work
-        replica.given += work
-        lease = Lease(replica, key, work)
+        replica = self._policy.pick(usable, key, len(self._leases) + 1)
+        replica.outstanding += 1
+        replica.given += 1
+        lease = Lease(replica, key)
         self._leases.add(lease)
         self._held[replica, key] += 1
         return lease
@@ -88,14 +92,12 @@ class Router:
             return
         self._leases.remove(lease)
         replica = lease.replica
-        replica.outstanding -= lease.work
+        replica.outstanding -= 1
         held = replica, lease.key
         self._held[held] -= 1
         if not self._held[held]:
             del self._held[held]
-        if ok is None:
-            replica.trying = False  # whoever comes next may try
-        else:
+        if ok is not None:
             _learn(replica, now, ok)
 
     def report(self, name: str, now: float, *, ok: bool) -> None:
@@ -112,25 +114,14 @@ class Router:
 
         Whoever asks tries them, and reports.
         """
-        found = [each for each in self.replicas if _waits_for_trial(each, now)]
+        found = [
+            each
+            for each in self.replicas
+            if each.circuit.state(now) == "half-open" and not each.trying
+        ]
         for each in found:
             each.trying = True
         return found
-
-    def _choose(self, now: float, key: str, avoid: Collection[str], trial: bool) -> Replica | None:
-        able = [
-            each
-            for each in self._replicas.values()
-            if each.name not in avoid and (not each.draining or (key and self._held[each, key] > 0))
-        ]
-        closed = [each for each in able if each.circuit.state(now) == "closed"]
-        if closed:
-            return self._policy.pick(closed, key, len(self._leases) + 1)
-        return next((each for each in able if trial and _waits_for_trial(each, now)), None)
-
-
-def _waits_for_trial(replica: Replica, now: float) -> bool:
-    return replica.circuit.state(now) == "half-open" and not replica.trying
 
 
 def _learn(replica: Replica, now: float, ok: bool) -> None:

@@ -24,6 +24,7 @@ from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
+from tts.session.connecting import require_engines
 from tts.session.doubts import doubt_of_question, doubt_of_score
 from tts.session.function_files import Loaded, load_all
 from tts.session.plan import (
@@ -38,7 +39,7 @@ from tts.session.run import open_run, unused_folder
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
-from ..campaign import Campaign, carry_out, require_engines
+from ..campaign import Campaign, carry_out
 from ..observer import Observer
 from .fitting import fit_all
 
@@ -265,7 +266,7 @@ def plan_with(
             hint=f"Add the deployment, {config.deployment_source}, or --verifier to the command.",
         )
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
-        require_engines(spec, say, served=bool(endpoints or spec.endpoints))
+        require_engines(spec, endpoints or spec.endpoints, say)
     models = Models.load(spec, text_verifier=reward_function(own) is not None)
     config = msgspec.structs.replace(
         config,

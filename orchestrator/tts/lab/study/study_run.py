@@ -18,10 +18,11 @@ from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
+from tts.session.connecting import require_engines
 from tts.session.plan import Plan, findable, leads_elsewhere, load_checked
 from tts.session.run import open_run, unused_folder
 
-from ..campaign import Campaign, carry_out, require_engines
+from ..campaign import Campaign, carry_out
 from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
@@ -137,7 +138,7 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
 
 def _check(spec: Deployment, observer: Observer) -> None:
     spec.compiled_pair()
-    require_engines(spec, observer.say)
+    require_engines(spec, (), observer.say)
 
 
 def _carry_out(study: Study, observer: Observer) -> None:

@@ -20,13 +20,13 @@ from tts.runs.folder import write_json, writing
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
-from tts.session.endpoints import own_endpoints
+from tts.session.connecting import require_engines
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
-from ..campaign import Campaign, require_engines
+from ..campaign import Campaign
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
@@ -91,7 +91,7 @@ def tune(
     """
     spec = load_checked(deployment).served_by(server)
     spec.compiled_pair()
-    require_engines(spec, observer.say)
+    require_engines(spec, (), observer.say)
     models = Models.load(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints
     threads = threads_in_words(spec) if on_this_cpu else None
@@ -178,7 +178,7 @@ async def measure_engines(
 
     `seconds` are for both together. Raises EndpointError.
     """
-    generator, verifier = own_endpoints(session.replicas.pairs[0])  # the policies are a server's
+    generator, verifier = session.replicas.pairs[0].endpoints  # the policies are a server's
     spec = session.deployment
     # salts must differ from those of earlier measurements on the same server
     first = random.randrange(1 << 20)

@@ -1,8 +1,7 @@
 """A generator and a verifier without a model: deterministic, instant or shuffled in time.
 
 Their answers depend on the request alone (ids and seed), like those of a real engine, so runs over
-them can be compared node for node. They ship with the toolkit so that code built on it can be
-tested without a server.
+them can be compared node for node.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tts.build.errors import RequestRefused
-
-from .base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 
 
 @dataclass
