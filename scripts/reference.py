@@ -26,7 +26,6 @@ from tts.build import errors
 from tts.build.spec import (
     Deployment,
     EngineSpec,
-    FunctionVerifier,
     GeneratorSpec,
     KvCache,
     Labels,
@@ -36,6 +35,7 @@ from tts.build.spec import (
     Template,
     TensorRTEngine,
     TensorRTSpec,
+    VerifierFunction,
     VerifierSpec,
 )
 from tts.build.spec.field_docs import field_doc
@@ -115,7 +115,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     (
         "verifier, a Python function",
         "A section with `function` stands for no model: nothing is built or served for it.",
-        (FunctionVerifier,),
+        (VerifierFunction,),
     ),
     (
         "generator and verifier, compiled here",

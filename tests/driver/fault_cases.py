@@ -282,8 +282,10 @@ class Session:
 
     def _record(self, record):
         event = event_of(record)
-        engine = {events.Generated: self.generator, events.Scored: self.verifier}.get(type(event))
-        cached = isinstance(event, events.Scored) and event.cached
+        engine = {events.StepGenerated: self.generator, events.StepScored: self.verifier}.get(
+            type(event)
+        )
+        cached = isinstance(event, events.StepScored) and event.cached
         if engine and not cached and engine.faults.cancelling != "never":
             assert not self.begun[event.problem].done, "not cancelled when its search ended"
         self.events.append(event)

@@ -68,7 +68,7 @@ class Run:
         """Events of answered requests."""
         return [
             event
-            for event in self.events_of(events.Generated, events.Scored)
+            for event in self.events_of(events.StepGenerated, events.StepScored)
             if not getattr(event, "cached", False)
         ]
 

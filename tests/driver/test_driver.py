@@ -89,7 +89,7 @@ def test_schedules_and_timing_do_not_change_the_trees(
 def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=3).go()
     assert max(Counter(run.calls.scored).values()) == 1
-    scored = run.events_of(events.Scored)
+    scored = run.events_of(events.StepScored)
     fresh = [event for event in scored if not event.cached]
     cancelled = [event for event in run.events_of(events.Cancelled) if event.work == "score"]
     assert len(fresh) + len(cancelled) == len(run.calls.scored) < len(scored)
@@ -143,11 +143,11 @@ def part_of(run, seed):
     """What a log holds of a run that was cut off: some of its thoughts and scores."""
     cut = random.Random(seed)
     resumed: dict[str, ResumedWork] = {}
-    for event in run.events_of(events.Generated, events.Scored):
+    for event in run.events_of(events.StepGenerated, events.StepScored):
         if cut.random() < 0.4:
             continue
         pieces = resumed.setdefault(event.problem, ResumedWork())
-        if isinstance(event, events.Scored):
+        if isinstance(event, events.StepScored):
             pieces.scores[event.node] = event.score
         else:
             pieces.thoughts[event.node] = events.thoughts_of(event)
@@ -297,7 +297,7 @@ def test_a_prefetched_prompt_keeps_the_slots_of_the_requests_behind_it(tiny_depl
     run = Run(tiny_deployment, words, config, "decoupled", prefetch=True, generator_requests=8).go()
     kinds = [
         type(event).__name__
-        for event in run.events_of(events.ProblemStarted, events.Prefetched, events.Generated)
+        for event in run.events_of(events.ProblemStarted, events.Prefetched, events.StepGenerated)
     ]
     second = kinds.index("ProblemStarted", 1)
-    assert "Generated" in kinds[:second]  # else all problems would start for one request each
+    assert "StepGenerated" in kinds[:second]  # else all problems would start for one request each

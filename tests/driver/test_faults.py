@@ -66,12 +66,12 @@ def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, stra
             return
 
         # every answer that arrived is in the log, and nothing is in it twice
-        answered = first.events_of(events.Generated)
-        scored = [event for event in first.events_of(events.Scored) if not event.cached]
+        answered = first.events_of(events.StepGenerated)
+        scored = [event for event in first.events_of(events.StepScored) if not event.cached]
         late = first.generator.seen[LATE] + first.verifier.seen[LATE]
         arrived = first.generator.answered.total() + first.verifier.answered.total()
         assert arrived <= len(answered) + len(scored) <= arrived + late
-        for kind in (events.Generated, events.Scored):
+        for kind in (events.StepGenerated, events.StepScored):
             nodes = Counter((event.problem, event.node) for event in first.events_of(kind))
             assert not nodes or max(nodes.values()) == 1
 

@@ -1,12 +1,12 @@
 """What begins with the same prefix waits for the one that fills the cache with it."""
 
 from tts.driver.problem_run import PrefixGate
-from tts.scheduling import Job, Kind
+from tts.scheduling import Job, WorkKind
 from tts.search import Score
 
 
 def test_the_leader_goes_alone_and_the_others_follow_it():
-    first, second, third, last = (Job(0, Score((each,)), 1, Kind.MAIN) for each in range(4))
+    first, second, third, last = (Job(0, Score((each,)), 1, WorkKind.MAIN) for each in range(4))
     guard = PrefixGate()
     assert guard.admit(first, leads=True)
     assert not guard.admit(second, leads=True)

@@ -14,7 +14,7 @@ from tts.driver.problem_run import DriverParts, Submission
 from tts.driver.speculation import SpeculativeRun, Trust
 from tts.prompting import Context, Models
 from tts.runs import events
-from tts.scheduling import Job, Kind
+from tts.scheduling import Job, WorkKind
 from tts.scheduling.load_curve import LoadCurve
 from tts.search import (
     BeamSearchConfig,
@@ -36,7 +36,7 @@ THOUGHT = (Thought((1,), "a", Stop.STEP),)
 
 
 def speculative(run):
-    return [event for event in run.events_of(events.Generated) if event.kind == "speculative"]
+    return [event for event in run.events_of(events.StepGenerated) if event.kind == "speculative"]
 
 
 @pytest.mark.parametrize("schedule", ["alternating", "decoupled"])
@@ -188,7 +188,7 @@ class _Lone:
 
     def ask(self, node):
         """Its search asks for a node that was sent ahead."""
-        self.run._advance([Expand(node, 1, Sampling(0.8, 1.0, 10))], Kind.MAIN)
+        self.run._advance([Expand(node, 1, Sampling(0.8, 1.0, 10))], WorkKind.MAIN)
 
     def decide(self, chance, outcomes):
         """Guesses of which a search says the chance, each asked for or not."""
@@ -199,7 +199,7 @@ class _Lone:
                 self.ask((number, 0))
                 assert self.promoted.pop() is job
             else:
-                self.run._advance([], Kind.MAIN)
+                self.run._advance([], WorkKind.MAIN)
                 assert self.cancelled.pop() is job
 
 
@@ -231,7 +231,7 @@ def test_a_guess_continues_every_thought_above_it(models):
 
 def job_of(node, chance=1.0):
     work = Expand(node, 1, Sampling(0.8, 1.0, 10))
-    return Job(0, work, 5, Kind.SPECULATIVE, chance=chance)
+    return Job(0, work, 5, WorkKind.SPECULATIVE, chance=chance)
 
 
 def test_what_is_in_flight_or_answered_is_not_guessed_again(models):
@@ -310,7 +310,7 @@ def test_every_guess_is_used_lost_or_given_up_once(models, seed):
             ends[node] += 1
     search.able = {(0,)}
     left = {node for node in jobs if not ends[node]}
-    lone.run._advance([], Kind.MAIN)
+    lone.run._advance([], WorkKind.MAIN)
     lost = {node for node in left - answered if node[0] != 0}
     assert {job.work.node for job in lone.cancelled} == lost
     assert set(lone.run._ahead) == {node for node in left if node[0] == 0}

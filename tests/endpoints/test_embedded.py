@@ -16,11 +16,11 @@ from tts.build.errors import RequestError, RequestRefused, ServerError
 from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator
-from tts.engines.generate_request import Limits, parse_request
+from tts.engines.generate_request import EngineLimits, parse_request
 from tts.engines.responses import first_probability
 from tts.engines.wire import encode_stop_words, scalar
 
-LIMITS = Limits(
+LIMITS = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=64, block_size=32, blocks=8, max_active=8
 )
 WORDS = ((7,), (8, 9))

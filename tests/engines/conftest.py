@@ -19,7 +19,7 @@ from tts.build.checkpoint import expected_tensors
 from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.spec import Deployment
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import EngineLimits, GenerateRequest
 from tts.engines.responses import Response
 from tts.serving.server.start import RunningServer, start_server
 
@@ -166,7 +166,7 @@ def open_host(pair: Deployment) -> Iterator[Open]:
         host = EngineHost(
             folder,
             config,
-            Limits(**{**base, **limits}),
+            EngineLimits(**{**base, **limits}),
             iteration_log=iteration_log,
             statistics_s=0.02,
             vocabulary=vocabulary,

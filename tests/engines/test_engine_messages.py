@@ -24,7 +24,7 @@ from tts.engines.engine_messages import (
     Words,
     encode,
 )
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import EngineLimits, GenerateRequest
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
 from tts.engines.wire import Guide
@@ -104,7 +104,7 @@ def test_responses_arrive_as_they_were(responses, published):
 
 
 def test_what_to_open_arrives_as_it_was():
-    limits = Limits(128, 256, 64, 32, 10, 8, guided_end_id=2)
+    limits = EngineLimits(128, 256, 64, 32, 10, 8, guided_end_id=2)
     opening = Open(Path("/engines/a b"), limits, 2, 0.5, None, Path("/tokenizer/\udcff"))
     assert received(encode(opening), ToEngine, itertools.repeat(7)) == [opening]
 

@@ -30,12 +30,12 @@ from tts.engines.engine_messages import (
 )
 from tts.engines.engine_process import EngineConnection
 from tts.engines.engine_thread import EngineThread
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import EngineLimits, GenerateRequest
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
 from tts.engines.wire import Failure
 
-LIMITS = Limits(
+LIMITS = EngineLimits(
     vocab_size=128, max_seq_len=256, max_num_tokens=128, block_size=32, blocks=64, max_active=8
 )
 

@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 from tts.build.errors import RequestError
 from tts.engines import wire
 from tts.engines.generate_request import (
+    EngineLimits,
     GenerateRequest,
-    Limits,
     check_request,
     is_stop,
     parse_request,
@@ -20,10 +20,10 @@ from tts.engines.generate_request import (
 from tts.engines.prefix_guard import prefix_hashes
 from tts.engines.responses import Response, response_tensors, row_tensors
 
-GENERATOR = Limits(
+GENERATOR = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
 )
-VERIFIER = Limits(
+VERIFIER = EngineLimits(
     vocab_size=100,
     max_seq_len=64,
     max_num_tokens=64,
@@ -106,7 +106,7 @@ def test_the_output_is_clamped_to_the_sequence_length():
 
 def test_the_longest_prompt_depends_on_chunked_context():
     assert GENERATOR.max_prompt == 63
-    whole = Limits(100, 64, 32, 32, 8, 4, chunked_context=False)
+    whole = EngineLimits(100, 64, 32, 32, 8, 4, chunked_context=False)
     assert whole.max_prompt == 32
     parse_request(tensors(prompt=[1] * 32), whole)
     with pytest.raises(RequestError, match="33 tokens; the longest admissible prompt is 32"):
@@ -180,7 +180,7 @@ def test_ids_of_a_request_made_here_are_checked_in_all_their_bits(id_):
 
 
 def test_a_request_larger_than_the_pool_is_refused():
-    small = Limits(100, 640, 32, 32, 2, 4)
+    small = EngineLimits(100, 640, 32, 32, 2, 4)
     with pytest.raises(RequestError, match="the whole pool has 2"):
         parse_request(tensors(output=600), small)
 
@@ -349,7 +349,7 @@ def test_log_probs_and_logits_have_their_shapes():
 
 @pytest.mark.parametrize("stop_words", [[], [[7]] * 5000, [list(range(1, 100))] * 50])
 def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words):
-    limits = Limits(10**6, 10**6, 512, 32, 10**6, 4)
+    limits = EngineLimits(10**6, 10**6, 512, 32, 10**6, 4)
     given_tensors = tensors(
         prompt=range(300_000, 310_000),
         stop_words_list=wire.encode_stop_words(stop_words)[None],

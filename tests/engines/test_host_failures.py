@@ -10,7 +10,7 @@ from tts.build import paths
 from tts.build.errors import EngineError
 from tts.build.manifest import read_engine_config
 from tts.build.openvino import runtime as openvino_runtime
-from tts.engines.generate_request import Limits
+from tts.engines.generate_request import EngineLimits
 from tts.engines.responses import unavailable
 
 
@@ -83,7 +83,7 @@ def test_closing_fails_what_is_left_and_takes_no_more(open_host):
 def test_bf16_built_elsewhere_is_refused_where_the_cpu_cannot_serve_it(pair, monkeypatch):
     folder = paths.engine_dir(pair.name, "verifier")
     built = read_engine_config(folder).model_copy(update={"precision": "bf16"})
-    limits = Limits(128, 256, 128, 32, 64, 8, labels=2)
+    limits = EngineLimits(128, 256, 128, 32, 64, 8, labels=2)
     monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
     with pytest.raises(EngineError, match=r"verifier\.precision is 'bf16'.*no AVX512-BF16"):
         EngineHost(folder, built, limits)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tts.engines import wire
-from tts.engines.generate_request import Limits
+from tts.engines.generate_request import EngineLimits
 from tts.engines.responses import Response
 
-LIMITS = Limits(
+LIMITS = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
 )
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from tts.engines.loading import Stage
 from tts.lab.observer import Observer
 from tts.reports import progress
-from tts.reports.progress import PLAIN_INTERVAL_S, Bars, BuildLines, Lines
+from tts.reports.progress import PLAIN_INTERVAL_S, Bars, BuildLines, ProgressLines
 from tts.serving.server.loading import Loading
 from tts.session.result import RunProgress
 
@@ -122,7 +122,7 @@ def test_a_terminal_of_another_size_is_cleared_before_the_next_line():
 
 def test_a_pipe_is_told_every_ten_seconds_and_not_at_all_of_a_quick_start(clock):
     out = console(terminal=False)
-    with Lines(out) as lines:
+    with ProgressLines(out) as lines:
         lines.say("Starting")
         for tick in range(9):
             clock[0] = tick * PLAIN_INTERVAL_S / 4
@@ -141,7 +141,7 @@ def test_a_terminal_shows_one_line_that_is_gone_before_the_next_and_at_an_error(
     for ends_by in (None, KeyError):
         out = console(terminal=True)
         try:
-            with Lines(out) as lines:
+            with ProgressLines(out) as lines:
                 lines.loading(loading(1.2))
                 lines.loading(loading(2.2))
                 if ends_by:
@@ -158,7 +158,7 @@ def test_a_terminal_shows_one_line_that_is_gone_before_the_next_and_at_an_error(
 
 def test_a_narrow_terminal_cuts_the_line_rather_than_wrapping_it():
     out = console(terminal=True, width=30)
-    with Lines(out) as lines:
+    with ProgressLines(out) as lines:
         lines.loading(loading(1.0))
     assert "…" in out.file.getvalue()
 

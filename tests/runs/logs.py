@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from tts.runs.events import (
     VERSION,
     Cancelled,
-    Generated,
     Idle,
     LoggedAnswer,
     LoggedCompletion,
@@ -13,8 +12,9 @@ from tts.runs.events import (
     Prefetched,
     ProblemSolved,
     ProblemStarted,
-    Scored,
     SessionBegan,
+    StepGenerated,
+    StepScored,
     Used,
     encode,
 )
@@ -37,7 +37,7 @@ def log_bytes(*events):
 
 
 def expansion(node, sent, done, kind="main", *, tokens=0, problem="a"):
-    return Generated(
+    return StepGenerated(
         **_request(node, sent, done, problem, 5), kind=kind, tokens=tokens, thoughts=()
     )
 
@@ -49,7 +49,7 @@ def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", pr
 
 def scoring(node, sent, done, *, problem="a", load=5):
     request = _request(node, sent, done, problem, load)
-    return Scored(**request, score=0.5, cached=False)
+    return StepScored(**request, score=0.5, cached=False)
 
 
 def started(problem, now, question=""):
@@ -97,7 +97,7 @@ def requests(draw):
     sent, done = sorted((draw(TIMES), draw(TIMES)))
     problem, node, load = draw(PROBLEMS), draw(NODES), draw(st.integers(1, 300))
     kind = draw(st.sampled_from(("main", "speculative")))
-    match draw(st.sampled_from((Generated, Scored, Cancelled, Prefetched))).__name__:
+    match draw(st.sampled_from((StepGenerated, StepScored, Cancelled, Prefetched))).__name__:
         case "Generated":
             tokens = draw(st.integers(0, 200))
             return expansion(node, sent, done, kind, tokens=tokens, problem=problem)
@@ -132,7 +132,7 @@ def _problem_events(draw, name):
         kind = draw(st.sampled_from(("main", "eager", "speculative")))
         tokens = draw(st.integers(0, 9))
         events.append(
-            Generated(
+            StepGenerated(
                 **_request(node, sent / 1000, now / 1000, name, 5),
                 kind=kind,
                 tokens=tokens,

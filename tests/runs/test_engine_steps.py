@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.runs.logs import log_bytes, started
 
 from tts.build.errors import RunError
-from tts.engines.generate_request import Limits
+from tts.engines.generate_request import EngineLimits
 from tts.engines.statistics import Statistics, gauges
 from tts.runs.engine_steps import (
     EngineStep,
@@ -91,7 +91,7 @@ def test_the_metrics_of_tensorrt_llm_give_each_engines_last_step():
 
 
 def test_the_cpu_engine_hosts_metrics_say_the_same_as_its_log():
-    limits = Limits(
+    limits = EngineLimits(
         vocab_size=1, max_seq_len=1, max_num_tokens=1, block_size=32, blocks=64, max_active=8
     )
     statistics = Statistics(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tts.runs.events import (
     Cancelled,
     Finished,
-    Generated,
     Idle,
     LoggedAnswer,
     LoggedCompletion,
@@ -18,8 +17,9 @@ from tts.runs.events import (
     ProblemSolved,
     ProblemStarted,
     Resources,
-    Scored,
     SessionBegan,
+    StepGenerated,
+    StepScored,
     Used,
     decode,
     encode,
@@ -56,9 +56,9 @@ THOUGHTS = st.lists(
 EVENTS = st.one_of(
     st.builds(SessionBegan, t=SECONDS, time=TEXTS, version=COUNTS, limits=st.none() | PAIRS),
     st.builds(ProblemStarted, t=SECONDS, problem=TEXTS, question=TEXTS),
-    st.builds(Generated, **REQUEST, kind=KINDS, tokens=COUNTS, thoughts=THOUGHTS.map(logged)),
+    st.builds(StepGenerated, **REQUEST, kind=KINDS, tokens=COUNTS, thoughts=THOUGHTS.map(logged)),
     st.builds(
-        Scored,
+        StepScored,
         **REQUEST,
         kind=st.none() | KINDS,
         score=st.floats(0, 1),
@@ -140,7 +140,7 @@ def test_every_event_comes_back_from_one_line_of_json(event):
 
 @given(THOUGHTS)
 def test_thoughts_come_back_as_they_were_generated(thoughts):
-    event = Generated(
+    event = StepGenerated(
         t=0.0,
         problem="a",
         node=(0,),

@@ -23,12 +23,12 @@ from tests.runs.logs import (
 
 from tts.runs.config import RunConfig
 from tts.runs.events import (
-    Generated,
     LoggedAnswer,
     LoggedCompletion,
     LoggedThought,
     ProblemSolved,
-    Scored,
+    StepGenerated,
+    StepScored,
     Used,
 )
 from tts.runs.measures import LoadOverTime, Measures
@@ -42,7 +42,7 @@ def paths(event):
 
 
 def generated_of(log, problem):
-    return [e for e in log if isinstance(e, Generated) and e.problem == problem]
+    return [e for e in log if isinstance(e, StepGenerated) and e.problem == problem]
 
 
 @given(whole_logs())
@@ -54,7 +54,7 @@ def test_useful_tokens_are_those_on_the_paths_of_completions(log):
             needed = {node for path in paths(event) for node in path}
             useful += sum(e.tokens for e in generated_of(log, event.problem) if e.node in needed)
     assert measures.useful_tokens == useful <= measures.generated_tokens
-    assert measures.generated_tokens == sum(e.tokens for e in log if isinstance(e, Generated))
+    assert measures.generated_tokens == sum(e.tokens for e in log if isinstance(e, StepGenerated))
 
 
 @given(whole_logs())
@@ -65,7 +65,7 @@ def test_goodput_is_the_mean_tokens_of_completions_over_their_mean_time(log):
             written = {e.node: e for e in generated_of(log, event.problem)}
             begun = next(e.t for e in log if getattr(e, "problem", None) == event.problem)
             scored = {
-                e.node: e.t for e in log if isinstance(e, Scored) and e.problem == event.problem
+                e.node: e.t for e in log if isinstance(e, StepScored) and e.problem == event.problem
             }
             for path in paths(event):
                 tokens.append(sum(written[node].tokens for node in path))
@@ -180,7 +180,7 @@ def test_the_parts_that_hold_a_right_completion_are_counted():
 
 @given(LOGS)
 def test_without_speculation_and_cancellation_nothing_is_wasted(events):
-    kept = [e for e in events if isinstance(e, Generated) and e.kind == "main"]
+    kept = [e for e in events if isinstance(e, StepGenerated) and e.kind == "main"]
     use = Measures.of([SESSION, *kept])
     assert use.speculation.hit_rate is None
     assert (use.speculation.unused_tokens, use.waste) in {(0, 0.0), (0, None)}

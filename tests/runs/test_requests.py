@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion
 
-from tts.runs.events import Cancelled, Generated, Prefetched, Scored, SessionBegan
+from tts.runs.events import Cancelled, Prefetched, SessionBegan, StepGenerated, StepScored
 from tts.runs.records import EngineRequest
 from tts.runs.requests import InOrderOfSending, requests_of
 from tts.runs.state import end_to_end
@@ -17,7 +17,7 @@ def in_order(requests, window):
 
 @given(LOGS)
 def test_every_request_is_there_once_in_the_order_of_the_log(events):
-    sent = [e for e in events if isinstance(e, Generated | Scored | Prefetched | Cancelled)]
+    sent = [e for e in events if isinstance(e, StepGenerated | StepScored | Prefetched | Cancelled)]
     found = list(requests_of([SESSION, *events]))
     assert [(r.problem, r.node, r.prompt_tokens) for r in found] == [
         (e.problem, e.node, e.prompt_tokens) for e in sent
@@ -29,7 +29,7 @@ def test_every_request_is_there_once_in_the_order_of_the_log(events):
 
 
 def test_a_score_from_the_cache_is_no_request():
-    cached = Scored(t=1.0, problem="a", node=(0,), score=0.5, cached=True)
+    cached = StepScored(t=1.0, problem="a", node=(0,), score=0.5, cached=True)
     assert list(requests_of([SESSION, cached])) == []
 
 

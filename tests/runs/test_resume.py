@@ -14,12 +14,12 @@ from tts.build.errors import RunError
 from tts.runs.events import (
     VERSION,
     Finished,
-    Generated,
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
-    Scored,
     SessionBegan,
+    StepGenerated,
+    StepScored,
     Used,
 )
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
@@ -51,11 +51,11 @@ def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_p
         for problem in ("right", "unknown", "open"):
             log.write(ProblemStarted(t=0.0, problem=problem, question="?"))
             log.write(
-                Generated(
+                StepGenerated(
                     problem=problem, node=(0,), kind="main", tokens=3, thoughts=thoughts, **request
                 )
             )
-            log.write(Scored(t=1.0, problem=problem, node=(0, 0), score=0.25, cached=True))
+            log.write(StepScored(t=1.0, problem=problem, node=(0, 0), score=0.25, cached=True))
         log.write(solved("right", {"best": True, "majority": False}))
         log.write(solved("unknown", None))
     point = read_resume_point(tmp_path, "best")

@@ -13,7 +13,7 @@ from tests.runs.runs import CONFIG
 
 from tts.build.errors import RunError, TtsError
 from tts.runs.checks import write_summary
-from tts.runs.events import Generated, LoggedAnswer, LoggedCompletion, LoggedThought, Scored
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought, StepGenerated, StepScored
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog, read_events
@@ -25,7 +25,7 @@ from tts.search import Stop
 
 def generated(node, *texts, tokens=1, t=1.0):
     thoughts = tuple(LoggedThought((1,), text, Stop.STEP) for text in texts)
-    return Generated(
+    return StepGenerated(
         t=t,
         problem="a",
         node=node,
@@ -40,7 +40,7 @@ def generated(node, *texts, tokens=1, t=1.0):
 
 
 def scored(node, score):
-    return Scored(t=1.0, problem="a", node=node, score=score, cached=True)
+    return StepScored(t=1.0, problem="a", node=node, score=score, cached=True)
 
 
 def make_run(folder, *events, config=None):
@@ -133,7 +133,7 @@ def test_a_recorded_run_is_read_whole():
     texts = {
         thought.text
         for event in read_events(RECORDED)
-        if isinstance(event, Generated)
+        if isinstance(event, StepGenerated)
         for thought in event.thoughts
     }
     for problem in run.problems:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion, solved, used
 
-from tts.runs.events import Cancelled, Generated, Used
+from tts.runs.events import Cancelled, StepGenerated, Used
 from tts.runs.measures import Measures
 
 
@@ -15,12 +15,12 @@ def all_kept(events):
     ahead = [
         e
         for e in events
-        if isinstance(e, Generated | Cancelled)
+        if isinstance(e, StepGenerated | Cancelled)
         and e.kind == "speculative"
         and getattr(e, "work", "expand") == "expand"
     ]
     asked = {(e.problem, e.node) for e in events if isinstance(e, Used)}
-    answered = [e for e in ahead if isinstance(e, Generated)]
+    answered = [e for e in ahead if isinstance(e, StepGenerated)]
     return (
         len(ahead),
         len(answered),

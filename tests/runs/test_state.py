@@ -3,7 +3,7 @@
 from hypothesis import given
 from tests.runs.logs import SESSION, cut, expansion, scoring, solved, started, used, whole_logs
 
-from tts.runs.events import VERSION, Generated, ProblemSolved, Scored, SessionBegan
+from tts.runs.events import VERSION, ProblemSolved, SessionBegan, StepGenerated, StepScored
 from tts.runs.state import RunState, solved_problems
 
 
@@ -19,9 +19,9 @@ def test_a_solved_problem_has_all_that_the_log_said_of_it(log):
     assert not run.open
     assert run.solved == {problem.id for problem in found}
     for problem in found:
-        generated = of_problem(log, Generated, problem.id)
+        generated = of_problem(log, StepGenerated, problem.id)
         assert [event for _, event in problem.generated] == generated
-        assert [event for _, event in problem.scored] == of_problem(log, Scored, problem.id)
+        assert [event for _, event in problem.scored] == of_problem(log, StepScored, problem.id)
         assert problem.work.generated_tokens == sum(event.tokens for event in generated)
         assert problem.question == f"question of {problem.id}"
         assert problem.seconds == problem.ended - problem.started >= 0

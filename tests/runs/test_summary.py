@@ -13,7 +13,7 @@ from tests.runs.recorded import RECORDED
 from tts.build.errors import RunError
 from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import Scored
+from tts.runs.events import StepScored
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary, summarise
 
@@ -48,7 +48,7 @@ TWO_SESSIONS = [
     expansion([0], 1.0, 2.0, tokens=6),
     SESSION,
     scoring([0], 0.5, 1.5),
-    Scored(t=1.6, problem="a", node=(1,), score=0.5, cached=True),
+    StepScored(t=1.6, problem="a", node=(1,), score=0.5, cached=True),
 ]
 B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
 

@@ -1,22 +1,22 @@
 """Jobs, queued problems and guesses for the scheduler's tests."""
 
-from tts.scheduling import Job, Kind
+from tts.scheduling import Job, WorkKind
 from tts.search import Expand, Sampling, Score
 
 SAMPLING = Sampling(0.8, 1.0, 10)
 
 
-def generate(problem, child, kind=Kind.MAIN, tokens=5):
+def generate(problem, child, kind=WorkKind.MAIN, tokens=5):
     return Job(problem, Expand((child,), child, SAMPLING), tokens, kind)
 
 
 def score(problem, child, tokens):
-    return Job(problem, Score((child,)), tokens, Kind.MAIN)
+    return Job(problem, Score((child,)), tokens, WorkKind.MAIN)
 
 
 def speculative(child, *, problem=0, level=1, chance=0.5):
     work = Expand((child,), child, SAMPLING)
-    return Job(problem, work, 5, Kind.SPECULATIVE, level=level, chance=chance)
+    return Job(problem, work, 5, WorkKind.SPECULATIVE, level=level, chance=chance)
 
 
 def learn(scheduler, load, tokens, seconds):
@@ -42,7 +42,7 @@ class Supply:
         self.start(self.queued.pop(0))
 
     def guesses(self):
-        return iter([job for job in self.waiting if job.kind is Kind.SPECULATIVE])
+        return iter([job for job in self.waiting if job.kind is WorkKind.SPECULATIVE])
 
 
 NOTHING = Supply()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.scheduling.supply import Supply, send
 
-from tts.scheduling import Job, Kind, Policy, Scheduler
+from tts.scheduling import Job, Policy, Scheduler, WorkKind
 from tts.search import Score
 
 STEP = 10
@@ -21,7 +21,7 @@ def scheduler_of(schedule="decoupled", *, budget=1000, **policy):
 
 
 def score(path, tokens=STEP, *, problem=0, need_open=True):
-    return Job(problem, Score(path, need_open=need_open), tokens, Kind.MAIN)
+    return Job(problem, Score(path, need_open=need_open), tokens, WorkKind.MAIN)
 
 
 def add(scheduler, *jobs):

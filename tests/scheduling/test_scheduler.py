@@ -4,18 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scheduling.supply import SAMPLING, Supply, generate, send
 
-from tts.scheduling import Job, Kind, Policy, Scheduler
+from tts.scheduling import Job, Policy, Scheduler, WorkKind
 from tts.search import Expand
 
 
 def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
     scheduler = Scheduler(Policy("decoupled", 10, 10))
     jobs = [
-        generate(0, 1, Kind.SPECULATIVE),
-        generate(1, 2, Kind.EAGER),
-        generate(2, 3, Kind.MAIN),
-        generate(1, 4, Kind.MAIN),
-        generate(1, 5, Kind.MAIN),
+        generate(0, 1, WorkKind.SPECULATIVE),
+        generate(1, 2, WorkKind.EAGER),
+        generate(2, 3, WorkKind.MAIN),
+        generate(1, 4, WorkKind.MAIN),
+        generate(1, 5, WorkKind.MAIN),
     ]
     for job in jobs:
         scheduler.add(job)
@@ -38,7 +38,7 @@ def test_a_finished_problem_leaves_nothing_behind():
 def test_work_of_a_higher_priority_goes_first_whatever_its_kind_or_age(priorities):
     scheduler = Scheduler(Policy("decoupled", len(priorities), 100))
     for problem, priority in enumerate(priorities):
-        kind = Kind.EAGER if problem % 2 else Kind.MAIN
+        kind = WorkKind.EAGER if problem % 2 else WorkKind.MAIN
         scheduler.add(Job(problem, Expand((problem,), problem, SAMPLING), 5, kind, priority))
     sent = send(scheduler)
     assert [job.priority for job in sent] == sorted(priorities, reverse=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.scheduling.supply import Supply, generate, of_generator, of_verifier, score, send
 
-from tts.scheduling import Kind, Policy, ScheduleName, Scheduler
+from tts.scheduling import Policy, ScheduleName, Scheduler, WorkKind
 from tts.search import Expand
 
 SCHEDULES = get_args(ScheduleName)
@@ -37,7 +37,7 @@ class World:
             self.child += 1
             jobs.append(generate(problem, self.child, kind))
         self.open[problem] = self.open.get(problem, 0) + len(jobs)
-        if kind is Kind.EAGER:
+        if kind is WorkKind.EAGER:
             self.scheduler.problem_started(problem, [job.work for job in jobs])
         for job in jobs:
             self.scheduler.add(job)
@@ -48,7 +48,7 @@ class World:
 
     def start(self, problem):
         self.left[problem] = self.rng.randint(1, 4)
-        self.new_round(problem, Kind.EAGER)
+        self.new_round(problem, WorkKind.EAGER)
 
     def run(self, check):
         while True:
@@ -73,7 +73,7 @@ class World:
         if not self.open[job.problem]:
             self.left[job.problem] -= 1
             if self.left[job.problem]:
-                self.new_round(job.problem, Kind.MAIN)
+                self.new_round(job.problem, WorkKind.MAIN)
             else:
                 del self.left[job.problem]
                 self.scheduler.problem_ended(job.problem)
@@ -119,7 +119,7 @@ def test_batched_starts_no_problem_beyond_a_full_batch():
 
     def start(problem):
         for child in range(3):
-            scheduler.add(generate(problem, child, Kind.EAGER))
+            scheduler.add(generate(problem, child, WorkKind.EAGER))
 
     supply = Supply(range(4), start=start)
     assert len(send(scheduler, supply)) == 6

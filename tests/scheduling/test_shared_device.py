@@ -19,7 +19,7 @@ from tests.scheduling.supply import (
     speculative,
 )
 
-from tts.scheduling import Kind, Policy, Scheduler
+from tts.scheduling import Policy, Scheduler, WorkKind
 from tts.scheduling.schedules import gathering_pays, waiting_pays
 from tts.search import Expand
 
@@ -215,7 +215,7 @@ def start_problems(*, width, whole=False, shared=True):
 
     def start(problem):
         started.append(problem)
-        jobs = [generate(problem, child, Kind.EAGER) for child in range(width)]
+        jobs = [generate(problem, child, WorkKind.EAGER) for child in range(width)]
         for job in jobs:
             job.work = Expand(job.work.node, job.work.seed, SAMPLING, whole=whole)
         scheduler.problem_started(problem, [job.work for job in jobs])

@@ -15,7 +15,7 @@ from tests.scheduling.supply import (
     speculative,
 )
 
-from tts.scheduling import Kind, Policy, Scheduler
+from tts.scheduling import Policy, Scheduler, WorkKind
 
 
 def test_speculation_has_what_main_work_leaves_and_gives_it_back():
@@ -35,7 +35,7 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     assert scheduler.overdrawn() == []
     scheduler.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
-    assert guesses[0].kind is Kind.MAIN
+    assert guesses[0].kind is WorkKind.MAIN
     scheduler.add(generate(0, 3))
     assert send(scheduler) == [], "what was promoted has its slot for good"
 

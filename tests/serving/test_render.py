@@ -9,7 +9,7 @@ from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
-from tts.engines.generate_request import Limits
+from tts.engines.generate_request import EngineLimits
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import parse_config, render_repository
@@ -48,7 +48,7 @@ def test_any_path_survives_the_way_into_a_configuration(tmp_path, monkeypatch, t
     monkeypatch.setenv("TTS_HOME", str(home))
     config = parse_config(render_repository(tensorrt()) / "prm_engine" / "config.pbtxt")
     assert config.parameters["gpt_model_path"].string_value == str(home / "built/pair/verifier")
-    opening = Open(home, Limits(1, 2, 3, 4, 5, 6), 1, 0.5, None, home / "tokenizer")
+    opening = Open(home, EngineLimits(1, 2, 3, 4, 5, 6), 1, 0.5, None, home / "tokenizer")
     assert decode_opening(encode_opening(opening)) == opening
 
 

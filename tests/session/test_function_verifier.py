@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import FunctionVerifier, load_deployment
+from tts.build.spec import VerifierFunction, load_deployment
 from tts.cli import app
 from tts.lab.bench import single_run
 from tts.lab.bench.single_run import plan_of
@@ -45,7 +45,7 @@ def test_the_path_starts_at_the_file_and_nothing_is_executed(file, tmp_path, mon
     (tmp_path / "prm_of_a_file.py").write_text("raise RuntimeError('executed')")
     monkeypatch.chdir("/")
     spec = load_deployment(file)
-    assert spec.verifier == FunctionVerifier(function=f"{tmp_path}/prm_of_a_file.py:score")
+    assert spec.verifier == VerifierFunction(function=f"{tmp_path}/prm_of_a_file.py:score")
     assert list(spec.engines()) == list(spec.roles()) == ["generator"]
     assert CliRunner().invoke(app, ["lint", str(file)]).exit_code in (0, 1)
     assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == 0

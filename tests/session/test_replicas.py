@@ -18,7 +18,7 @@ from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import RunConfig
-from tts.runs.events import Generated, Idle, ProblemSolved, ProblemStarted, Scored
+from tts.runs.events import Idle, ProblemSolved, ProblemStarted, StepGenerated, StepScored
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
@@ -133,15 +133,17 @@ def test_whatever_dies_and_comes_back_the_results_are_the_same_and_nothing_count
     starts = [event.problem for event in events if isinstance(event, ProblemStarted)]
     ends = [event.problem for event in events if isinstance(event, ProblemSolved)]
     assert sorted(starts) == sorted(ends) == sorted(expected)
-    written = [(e.problem, e.node) for e in events if isinstance(e, Generated)]
-    scored = [(e.problem, e.node) for e in events if isinstance(e, Scored)]
+    written = [(e.problem, e.node) for e in events if isinstance(e, StepGenerated)]
+    scored = [(e.problem, e.node) for e in events if isinstance(e, StepScored)]
     assert len(set(written)) == len(written)
     assert len(set(scored)) == len(scored)
     for name, result in results.items():
-        mine = [e for e in events if isinstance(e, Generated | Scored) and e.problem == name]
+        mine = [
+            e for e in events if isinstance(e, StepGenerated | StepScored) and e.problem == name
+        ]
         usage = result.usage
-        assert usage.generated_tokens == sum(e.tokens for e in mine if isinstance(e, Generated))
-        assert usage.verifier_calls == sum(isinstance(e, Scored) and not e.cached for e in mine)
+        assert usage.generated_tokens == sum(e.tokens for e in mine if isinstance(e, StepGenerated))
+        assert usage.verifier_calls == sum(isinstance(e, StepScored) and not e.cached for e in mine)
     told = [(step.problem.id, step.node, step.score is None) for step in steps]
     assert len(set(told)) == len(told)
 
@@ -160,7 +162,7 @@ def test_problems_go_to_the_server_that_starts_them_and_every_request_says_which
 
     run_virtual(go())
     assert fast.answered > 2 * slow.answered
-    requests = [e for e in read_events(tmp_path) if isinstance(e, Generated)]
+    requests = [e for e in read_events(tmp_path) if isinstance(e, StepGenerated)]
     by_server = {name: sum(e.server == name for e in requests) for name in ("fast", "slow")}
     assert by_server == {
         "fast": len(fast.generator.calls.generated),

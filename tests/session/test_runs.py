@@ -16,7 +16,7 @@ from tts.problem import Problem
 from tts.reports.terminal import print_report
 from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
-from tts.runs.events import Generated, ProblemSolved, Scored
+from tts.runs.events import ProblemSolved, StepGenerated, StepScored
 from tts.runs.folder import read_problems
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
@@ -79,8 +79,8 @@ def test_usage_is_what_the_log_says(session, tmp_path):
             for event in read_events(tmp_path / "run")
             if getattr(event, "problem", None) == result.problem.id
         ]
-        written = [event for event in mine if isinstance(event, Generated)]
-        scored = [event for event in mine if isinstance(event, Scored)]
+        written = [event for event in mine if isinstance(event, StepGenerated)]
+        scored = [event for event in mine if isinstance(event, StepScored)]
         usage = result.usage
         assert usage.generator_calls == len(written)
         assert usage.generated_tokens == sum(event.tokens for event in written)
@@ -116,7 +116,7 @@ def test_a_run_that_is_left_goes_on_to_the_same_results_with_nothing_asked_twice
         assert after[name].answers == result.answers
         assert after[name].completions == result.completions
         assert after[name].usage.generated_tokens >= result.usage.completion_tokens
-    asked = [(e.problem, e.node) for e in read_events(left) if isinstance(e, Generated)]
+    asked = [(e.problem, e.node) for e in read_events(left) if isinstance(e, StepGenerated)]
     assert len(asked) == len(set(asked))
 
 

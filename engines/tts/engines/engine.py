@@ -24,7 +24,7 @@ from tts.build.manifest import EngineConfig
 from tts.build.openvino.export import WEIGHTS_FILE
 
 from .admission import BlockAdmission
-from .generate_request import GenerateRequest, Limits
+from .generate_request import EngineLimits, GenerateRequest
 from .iteration_log import StepRecorder
 from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
@@ -70,7 +70,7 @@ class Engine:
         self,
         engine_dir: Path,
         config: EngineConfig,
-        limits: Limits,
+        limits: EngineLimits,
         *,
         threads: int = 1,
         statistics_s: float = 0.1,

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from .generate_request import GenerateRequest, Limits, Sequences
+from .generate_request import EngineLimits, GenerateRequest, Sequences
 from .responses import OnResponse, Response
 from .statistics import Statistics
 
@@ -32,7 +32,7 @@ class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """First message to the engine: what to open."""
 
     engine_dir: Path
-    limits: Limits
+    limits: EngineLimits
     threads: int
     statistics_s: float
     """Least time between two reports of statistics, seconds."""
@@ -45,7 +45,7 @@ class OpenLlm(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """First message to an engine of target llmapi: what to open TensorRT-LLM's `LLM` with."""
 
     engine_dir: Path
-    limits: Limits
+    limits: EngineLimits
     arguments: dict[str, Any]
     devices: tuple[int, ...]
     """Its GPUs, one for each rank."""

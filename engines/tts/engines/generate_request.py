@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -62,7 +62,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """Limits of an engine and of its requests. Lengths are in tokens."""
 
     vocab_size: int
@@ -162,7 +162,7 @@ def rows_of(tensors: Tensors) -> Sequence[Tensors]:
     return rows
 
 
-def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
+def parse_request(tensors: Tensors, limits: EngineLimits) -> GenerateRequest:
     """Read one request's tensors by the contract and check it against the engine's limits.
 
     Raises RequestError with one sentence that names the tensor and what is allowed.
@@ -192,7 +192,7 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     return request
 
 
-def check_request(request: GenerateRequest, limits: Limits) -> None:
+def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     """Check a request, wherever it was made, but for its stop words. Raises RequestError."""
     _check_prompt(request, limits)
     _check_numbers(request, limits)
@@ -201,7 +201,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     _fits_engine(request, limits)
 
 
-def check_stop_words(words: Sequences, limits: Limits) -> None:
+def check_stop_words(words: Sequences, limits: EngineLimits) -> None:
     """Raise RequestError for stop words that an engine does not take."""
     ids = [token for word in words for token in word]
     if len(ids) > MAX_STOP_WORD_IDS:
@@ -262,12 +262,12 @@ def _prompt(tensors: Tensors) -> npt.NDArray[np.int64]:
     return prompt
 
 
-def _in_vocabulary(ids: npt.NDArray[Any], limits: Limits) -> bool:
+def _in_vocabulary(ids: npt.NDArray[Any], limits: EngineLimits) -> bool:
     # as unsigned numbers negative ids are too large: one pass finds either
     return bool(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None) < limits.vocab_size)
 
 
-def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]:
+def _stop_words(tensors: Tensors, limits: EngineLimits) -> tuple[tuple[int, ...], ...]:
     table = tensors.get("stop_words_list")
     if table is None:
         return ()
@@ -283,7 +283,7 @@ def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]
     return words
 
 
-def _check_prompt(request: GenerateRequest, limits: Limits) -> None:
+def _check_prompt(request: GenerateRequest, limits: EngineLimits) -> None:
     ids = request.input_ids
     if ids.size == 0:
         raise RequestError("input_ids is empty; a prompt needs at least one token")
@@ -301,7 +301,7 @@ def _check_prompt(request: GenerateRequest, limits: Limits) -> None:
         )
 
 
-def _check_numbers(request: GenerateRequest, limits: Limits) -> None:
+def _check_numbers(request: GenerateRequest, limits: EngineLimits) -> None:
     ask, last_id = request, limits.vocab_size - 1
     _require("request_output_len", ask.max_new_tokens, ask.max_new_tokens >= 1, "at least 1")
     if ask.end_id is not None:
@@ -369,7 +369,7 @@ def _text(tensors: Tensors, name: str) -> str | None:
         raise RequestError(f"{name} is not UTF-8 at byte {error.start}") from None
 
 
-def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
+def _fits_engine(request: GenerateRequest, limits: EngineLimits) -> None:
     if request.streaming and not limits.decoupled:
         raise RequestError("streaming needs a decoupled model; this one answers with one response")
     blocks = -(-request.tokens // limits.block_size)
@@ -389,7 +389,7 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
         )
 
 
-def _fits_guide(request: GenerateRequest, limits: Limits) -> None:
+def _fits_guide(request: GenerateRequest, limits: EngineLimits) -> None:
     if limits.guided_end_id is None:
         raise RequestError(
             "guided_decoding_guide needs generator.guided_decoding in the deployment; this "
@@ -424,10 +424,10 @@ def single_stops(request: GenerateRequest) -> set[int]:
 class StopWords:
     """Token sequences that end an output. Only generated tokens count, not the prompt's."""
 
-    def __init__(self, words: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(self, words: Iterable[tuple[int, ...]]) -> None:
         # by last token: almost every generated token then costs one look-up
         self._by_last: dict[int, list[list[int]]] = {}
-        for word in words:
+        for word in filter(None, words):
             self._by_last.setdefault(word[-1], []).append(list(word))
 
     def end(self, tokens: list[int], start: int) -> int | None:

@@ -13,7 +13,7 @@ from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment, EngineSpec, Role
 
 from .engine_messages import Open, OpenLlm
-from .generate_request import Limits
+from .generate_request import EngineLimits
 
 
 def opening_of(
@@ -64,8 +64,8 @@ def llm_opening_of(deployment: Deployment, role: Role) -> OpenLlm:
     )
 
 
-def _limits(spec: EngineSpec, engine: EngineConfig) -> Limits:
-    return Limits(
+def _limits(spec: EngineSpec, engine: EngineConfig) -> EngineLimits:
+    return EngineLimits(
         vocab_size=engine.vocab_size,
         max_seq_len=spec.max_seq_len,
         max_num_tokens=spec.max_num_tokens,

@@ -21,7 +21,7 @@ import openvino_genai as ov_genai
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 
-from .generate_request import GenerateRequest, Limits, StopWords, single_stops
+from .generate_request import EngineLimits, GenerateRequest, StopWords, single_stops
 from .responses import FinishReason, Response, unavailable
 from .wire import EBNF
 
@@ -40,7 +40,7 @@ _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 def open_pipeline(
     engine_dir: Path,
     config: EngineConfig,
-    limits: Limits,
+    limits: EngineLimits,
     threads: int,
     vocabulary: Sequence[bytes] | None = None,
 ) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from .generate_request import Limits
+from .generate_request import EngineLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TokenLengths:
         }
 
 
-def gauges(statistics: Statistics, limits: Limits) -> dict[Metric, float]:
+def gauges(statistics: Statistics, limits: EngineLimits) -> dict[Metric, float]:
     """The value of every gauge."""
     requests, cache, batcher, general, *_ = FAMILIES
     values: dict[tuple[str, str], float] = {

@@ -24,7 +24,14 @@ from tts.build.errors import RequestError
 from . import wire
 from .engine_messages import OPENING, decode_opening
 from .engine_thread import EngineThread
-from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request, rows_of
+from .generate_request import (
+    EngineLimits,
+    GenerateRequest,
+    Tensors,
+    is_stop,
+    parse_request,
+    rows_of,
+)
 from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
 from .responses import Response, failure_of, response_tensors, row_tensors, score_tensors
 from .statistics import FAMILIES, Metric, Statistics, TokenLengths, gauges
@@ -85,7 +92,7 @@ class TritonPythonModel:
         self._host.call(partial(self._publish_statistics, Statistics()))
         tell(Stage(name, OPEN))
 
-    def serve(self, args: Mapping[str, str], limits: Limits) -> None:
+    def serve(self, args: Mapping[str, str], limits: EngineLimits) -> None:
         """Prepare for requests; the engine, which may answer them at once, is opened afterwards."""
         self._limits = limits
         # a score is answered by itself
@@ -291,7 +298,7 @@ def _client_of(request_id: str, first: int) -> str:
     return client_id
 
 
-def _row_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
+def _row_request(tensors: Tensors, limits: EngineLimits) -> GenerateRequest:
     request = parse_request(tensors, limits)
     if request.streaming:
         raise RequestError("streaming is not supported in a request by rows; send it by itself")

@@ -11,7 +11,7 @@ from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs, Inputs
-from tts.build.spec import FORMATS, FunctionVerifier, VerifierRole
+from tts.build.spec import FORMATS, VerifierFunction, VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
@@ -63,7 +63,7 @@ def exchanged(inputs: Inputs) -> Iterator[Finding]:
 def function(inputs: Inputs) -> Iterator[Finding]:
     """The file of a function that scores is there; nothing of it is executed."""
     spec = inputs.deployment.verifier
-    if isinstance(spec, FunctionVerifier) and not is_file(Path(spec.function.rpartition(":")[0])):
+    if isinstance(spec, VerifierFunction) and not is_file(Path(spec.function.rpartition(":")[0])):
         yield Finding(
             f"is {spec.function}, and there is no such file",
             "verifier.function",
@@ -74,7 +74,7 @@ def function(inputs: Inputs) -> Iterator[Finding]:
 
 def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
-    if isinstance(inputs.deployment.verifier, FunctionVerifier):
+    if isinstance(inputs.deployment.verifier, VerifierFunction):
         return
     written, read = inputs.deployment.generator.max_seq_len, inputs.deployment.verifier.max_seq_len
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
@@ -92,7 +92,7 @@ def verifier_length(inputs: Inputs) -> Iterator[Finding]:
 def labels(inputs: Inputs) -> Iterator[Finding]:
     """Labels, step tag and format as the verifier was trained with them."""
     spec = inputs.deployment.verifier
-    if isinstance(spec, FunctionVerifier):
+    if isinstance(spec, VerifierFunction):
         return
     if _are_tokens(inputs.roles["verifier"], spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)

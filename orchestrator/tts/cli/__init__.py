@@ -29,7 +29,7 @@ from . import (
     tune,
     usage,
 )
-from .command import Command, Group, WithDefault
+from .command import Command, CommandGroup, WithDefault
 from .ending import ended
 
 _BUILD, _SEARCH, _LOOK, _STUDY = "Build and serve", "Search", "Look at runs", "Study"
@@ -43,7 +43,7 @@ def _examples(*commands: str) -> str:
 
 app = typer.Typer(
     name="tts",
-    cls=Group,
+    cls=CommandGroup,
     help="Verifier-guided test-time scaling: compile a generator and a process reward model, "
     "serve both with Triton, and search over them.\n\n"
     "DEPLOYMENT is a deployment file or the name of a bundled one, such as demo.",
@@ -186,7 +186,7 @@ _command(
     "tts report runs/RUN --follow --open",
 )
 _runs = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="List, merge and convert runs.",
     no_args_is_help=True,
     **_HELP,

@@ -68,7 +68,7 @@ def command_line(context: Any) -> list[str]:
     return ["tts", *map(without_secrets, context.meta[_WORDS])]
 
 
-class Group(_Plain, TyperGroup):
+class CommandGroup(_Plain, TyperGroup):
     """A group of commands."""
 
 
@@ -81,7 +81,7 @@ class _Offered:
     help: str | None = None
 
 
-class WithDefault(Group):
+class WithDefault(CommandGroup):
     """A group whose command `serve` runs if no other is named: `tts gateway demo`."""
 
     default = "serve"

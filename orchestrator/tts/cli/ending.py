@@ -31,7 +31,7 @@ from types import FrameType
 from tts.build.shown_text import shown
 
 from . import json_output
-from .json_output import ErrorDocument, Failure
+from .json_output import CommandError, ErrorDocument
 
 BUG = 70
 INTERRUPTED = 130
@@ -106,7 +106,7 @@ def _stopped(interruption: KeyboardInterrupt) -> int:
 def _failed(kind: str, message: str, exit_code: int, hint: str | None = None) -> int:
     """The exit code of a command that failed; the error goes to stdout if that is to be JSON."""
     if json_output.is_asked_for() and not json_output.printed:
-        failure = Failure(kind=kind, message=message, hint=hint, exit_code=exit_code)
+        failure = CommandError(kind=kind, message=message, hint=hint, exit_code=exit_code)
         with contextlib.suppress(OSError, ValueError):  # stdout may be closed
             json_output.print_json(ErrorDocument(error=failure))
             sys.stdout.flush()

@@ -122,7 +122,7 @@ def gateway(
     from tts.gateway.http_server import Listen, Upstreams, serve
     from tts.gateway.safety import FilterChain
     from tts.gateway.service import Settings
-    from tts.reports.progress import Lines
+    from tts.reports.progress import ProgressLines
     from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
@@ -140,7 +140,7 @@ def gateway(
     own = None
     if verifier is not None:
         own = load_all({"verifier": source_of(verifier)})["verifier"].value
-    lines = Lines()
+    lines = ProgressLines()
     with lines:
         drain = Drain(grace, lines.say)
         serving = serve(

@@ -17,7 +17,7 @@ printed = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class CommandError:
     """Why a command failed."""
 
     kind: str
@@ -33,7 +33,7 @@ class Failure:
 class ErrorDocument:
     """An error. A sentence on stderr says the same."""
 
-    error: Failure
+    error: CommandError
 
 
 def is_asked_for() -> bool:

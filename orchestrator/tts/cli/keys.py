@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from .command import Command, Group
+from .command import Command, CommandGroup
 from .json_output import print_json
 from .options import JsonOption
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tts.gateway.safety import ApiKey, KeyStore
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
     no_args_is_help=True,
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tts.runs.config import FunctionSource
 
 
-class Schedule(StrEnum):
+class ScheduleChoice(StrEnum):
     """The schedules, here as importing the scheduler takes too long for a help text."""
 
     lockstep = "lockstep"
@@ -169,13 +169,13 @@ def bench(
         ),
     ] = None,
     schedule: Annotated[
-        Schedule,
+        ScheduleChoice,
         typer.Option(
             "--schedule",
             metavar="NAME",
-            help=f"In which order work is sent: {', '.join(Schedule)}.",
+            help=f"In which order work is sent: {', '.join(ScheduleChoice)}.",
         ),
-    ] = Schedule.decoupled,
+    ] = ScheduleChoice.decoupled,
     speculation: SpeculationOption = "auto",
     in_flight: Annotated[
         int | None,

@@ -22,7 +22,7 @@ def serve(
     from tts.build.errors import ConfigError
     from tts.build.resolve import open_deployment
     from tts.checks.requirements import require_gpu
-    from tts.reports.progress import Lines
+    from tts.reports.progress import ProgressLines
     from tts.serving.repository.render import require_something
     from tts.serving.server.lookup import stop_server
     from tts.serving.server.start import planned_command
@@ -33,7 +33,7 @@ def serve(
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
         return
-    lines = Lines()
+    lines = ProgressLines()
     if stop:
         lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return

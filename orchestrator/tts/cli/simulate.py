@@ -12,7 +12,7 @@ from tts.strategies.names import STRATEGY_NAMES
 from .completion import deployments, runs, strategies
 from .json_output import print_json
 from .options import JsonOption, given_options, usable
-from .runs import ParametersOption, Schedule, SpeculationOption, given_parameters
+from .runs import ParametersOption, ScheduleChoice, SpeculationOption, given_parameters
 
 if TYPE_CHECKING:
     from tts.build.spec import Deployment
@@ -92,7 +92,7 @@ def simulate(
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
     ] = 8,
     schedules: Annotated[
-        list[Schedule] | None,
+        list[ScheduleChoice] | None,
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
     speculation: SpeculationOption = "auto",
@@ -168,7 +168,7 @@ def simulate(
     )
     name, scenario = scenario_of(wanted, given_options(context))
     outcomes = []
-    for schedule in schedules or Schedule:
+    for schedule in schedules or ScheduleChoice:
         outcomes.append(simulate_schedule(scenario, schedule.value))
         say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
     if as_json:

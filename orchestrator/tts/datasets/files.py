@@ -19,7 +19,7 @@ from .answers import (
     read_choices,
     with_letters,
 )
-from .rows import USUAL, Columns, Row, choice_columns, column_of, missing_column, read_rows
+from .rows import USUAL, Columns, DatasetRow, choice_columns, column_of, missing_column, read_rows
 
 
 def read_files(
@@ -70,7 +70,9 @@ def read_files(
 class _RowReader:
     """The parts of one row's problem; notes in `used` which columns they came from."""
 
-    def __init__(self, row: Row, columns: Columns, where: str, used: dict[str, None]) -> None:
+    def __init__(
+        self, row: DatasetRow, columns: Columns, where: str, used: dict[str, None]
+    ) -> None:
         self._cells = row.cells
         self._columns = columns
         self._where = where

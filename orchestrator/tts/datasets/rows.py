@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Row:
+class DatasetRow:
     """One row, and where it is."""
 
     number: int
@@ -32,7 +32,7 @@ class Row:
     """The cells, by column."""
 
 
-def read_rows(file: Path) -> Iterator[Row]:
+def read_rows(file: Path) -> Iterator[DatasetRow]:
     """The rows of a file that are not blank, in order; raises DatasetError."""
     match file.suffix.lower():
         case ".csv":
@@ -45,7 +45,7 @@ def read_rows(file: Path) -> Iterator[Row]:
             return _jsonl_rows(file)
 
 
-def _jsonl_rows(file: Path) -> Iterator[Row]:
+def _jsonl_rows(file: Path) -> Iterator[DatasetRow]:
     for number, line in _lines(file):
         where = f"{file}, line {number}"
         if not line.strip():
@@ -56,10 +56,10 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
             raise DatasetError(f"{where} cannot be read: {error}.") from error
         if not isinstance(data, dict):
             raise DatasetError(f"{where} must hold a JSON object, not {type(data).__name__}.")
-        yield Row(number, f"line {number}", data)
+        yield DatasetRow(number, f"line {number}", data)
 
 
-def _csv_rows(file: Path, delimiter: str) -> Iterator[Row]:
+def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:
     """The rows below the header; a quoted cell may span lines, and the first one names the row."""
     header: Sequence[str] | None = None
     reader = csv.reader(_text_lines(file), delimiter=delimiter, strict=True)
@@ -84,10 +84,10 @@ def _csv_rows(file: Path, delimiter: str) -> Iterator[Row]:
                 hint=f"A cell that holds {delimiter!r} or a line's end must stand in quotes.",
             )
         else:
-            yield Row(number, f"line {number}", dict(zip(header, cells, strict=True)))
+            yield DatasetRow(number, f"line {number}", dict(zip(header, cells, strict=True)))
 
 
-def _parquet_rows(file: Path) -> Iterator[Row]:
+def _parquet_rows(file: Path) -> Iterator[DatasetRow]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -103,7 +103,7 @@ def _parquet_rows(file: Path) -> Iterator[Row]:
                 for row in batch.to_pylist():
                     number += 1
                     _require_texts(row)
-                    yield Row(number, f"row {number}", row)
+                    yield DatasetRow(number, f"row {number}", row)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, Unreadable) as error:
         place = f"row {number}" if isinstance(error, Unreadable) else f"after row {number}"
         why = " ".join(str(error).split()).rstrip(".")

@@ -12,7 +12,7 @@ from tts.build.spec import Role
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
 from tts.engines.wire import Guide
-from tts.scheduling import Job, Kind, Prefetch, Scheduler
+from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, Score, quantise
 
 from .problem_run import ProblemRun
@@ -77,7 +77,7 @@ class Dispatcher:
             await asyncio.wait(tasks)
         self._idle.end(self._clock())
 
-    async def _request(self, run: ProblemRun, job: Job, kind: Kind) -> None:
+    async def _request(self, run: ProblemRun, job: Job, kind: WorkKind) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1

@@ -24,7 +24,7 @@ from tts.build.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.scheduling import Job, Kind, Policy, Scheduler
+from tts.scheduling import Job, Policy, Scheduler, WorkKind
 from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
@@ -190,7 +190,7 @@ class Driver:
 
     def _send(self, job: Job) -> None:
         run = self._running[job.problem]
-        if job.kind is Kind.SPECULATIVE:
+        if job.kind is WorkKind.SPECULATIVE:
             run.sent(job)
         self._dispatcher.send(run, job)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from tts.problem import Problem
 from tts.prompting import Context
-from tts.scheduling import Job, Kind, Prefetch, Scheduler
+from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import (
     Expand,
     Generated,
@@ -166,8 +166,8 @@ class ProblemRun:
         asks = self.search.ask()
         parts.scheduler.problem_started(self.number, asks)
         if parts.prefetch and not self._resumed.thoughts and len(asks) > 1:
-            self._add(Prefetch(len(asks)), len(self.context.generator_ids(())), Kind.EAGER)
-        self._advance(asks, Kind.EAGER)
+            self._add(Prefetch(len(asks)), len(self.context.generator_ids(())), WorkKind.EAGER)
+        self._advance(asks, WorkKind.EAGER)
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Give a job's answer to the search."""
@@ -182,9 +182,9 @@ class ProblemRun:
             assert isinstance(answer, float)
             self._share_score(work.node, answer)
             self._release(job)
-        self._advance(self.search.ask(), Kind.MAIN)
+        self._advance(self.search.ask(), WorkKind.MAIN)
 
-    def _advance(self, asks: list[Work], kind: Kind) -> None:
+    def _advance(self, asks: list[Work], kind: WorkKind) -> None:
         """Turn what the search asks for into jobs until it asks for nothing more."""
         while asks:
             for work in asks:
@@ -199,7 +199,7 @@ class ProblemRun:
             elif pending := self._pending.get(self.context.score_key(node)):
                 self._parts.scheduler.needed(pending.job)
 
-    def _ask_expand(self, work: Expand, kind: Kind) -> None:
+    def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
         node = work.node
         if thoughts := self._known.get(node):
             self._tell_generated(node, thoughts)
@@ -208,7 +208,7 @@ class ProblemRun:
         else:
             self._add(work, len(self.context.generator_ids(node[:-1])), kind)
 
-    def _ask_score(self, work: Score, kind: Kind) -> None:
+    def _ask_score(self, work: Score, kind: WorkKind) -> None:
         node = work.node
         if work.own_turn:
             self.context.give_own_turn(node)
@@ -252,10 +252,10 @@ class ProblemRun:
             else:
                 self._tell_scored(waiting, score)
 
-    def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: Kind) -> Job:
+    def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
         return Job(self.number, work, tokens, kind, self.submission.priority)
 
-    def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
+    def _add(self, work: Expand | Prefetch, tokens: int, kind: WorkKind) -> None:
         self._admit(self._job(work, tokens, kind))
 
     def _admit(self, job: Job) -> None:

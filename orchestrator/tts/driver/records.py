@@ -11,7 +11,7 @@ from typing import Literal
 
 from tts.build.spec import Role
 from tts.problem import Problem
-from tts.scheduling import Kind, Prefetch
+from tts.scheduling import Prefetch, WorkKind
 from tts.search import Expand, NodePath, Score, Thought
 
 JobAnswer = tuple[Thought, ...] | float | None
@@ -37,7 +37,7 @@ class EndedRequest:
 
     problem: str
     work: Expand | Score | Prefetch
-    kind: Kind
+    kind: WorkKind
     """The kind that it was sent as."""
     prompt_tokens: int
     in_flight: tuple[int, int]

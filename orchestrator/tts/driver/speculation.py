@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import tee
 
 from tts.prompting import Context
-from tts.scheduling import Job, Kind
+from tts.scheduling import Job, WorkKind
 from tts.search import Expand, Generated, Guess, NodePath, Scored, Search, Work
 
 from .problem_run import DriverParts, ProblemRun, Submission
@@ -89,7 +89,7 @@ class SpeculativeRun(ProblemRun):
                     self.number,
                     guess.work,
                     len(self.context.generator_ids(parent)),
-                    Kind.SPECULATIVE,
+                    WorkKind.SPECULATIVE,
                     self.submission.priority,
                     guess.level,
                     self._trust.factor * guess.chance,
@@ -105,7 +105,7 @@ class SpeculativeRun(ProblemRun):
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Keep the answer to a guess until the search asks for it."""
-        if job.kind is Kind.SPECULATIVE:
+        if job.kind is WorkKind.SPECULATIVE:
             assert isinstance(answer, tuple)
             self._ahead[job.work.node].answered = True
             self._known[job.work.node] = answer
@@ -113,7 +113,7 @@ class SpeculativeRun(ProblemRun):
         else:
             super().take_in(job, answer)
 
-    def _advance(self, asks: list[Work], kind: Kind) -> None:
+    def _advance(self, asks: list[Work], kind: WorkKind) -> None:
         super()._advance(asks, kind)
         if self._ahead and not self.search.done:
             self._drop_lost()
@@ -130,7 +130,7 @@ class SpeculativeRun(ProblemRun):
             else:
                 self._parts.cancel(ahead.job, "pruned")
 
-    def _ask_expand(self, work: Expand, kind: Kind) -> None:
+    def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
         node = work.node
         if node not in self._ahead:
             super()._ask_expand(work, kind)

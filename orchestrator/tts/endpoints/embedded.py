@@ -29,8 +29,8 @@ from tts.engines import wire
 from tts.engines.engine_client import EngineClient
 from tts.engines.engine_messages import Open, Opening
 from tts.engines.generate_request import (
+    EngineLimits,
     GenerateRequest,
-    Limits,
     Sequences,
     check_request,
     check_stop_words,
@@ -149,7 +149,7 @@ class EmbeddedEngine:
         """Raise RequestRefused for stop words that the engine does not take."""
         self._check(check_stop_words, words)
 
-    def _check(self, check: Callable[[Any, Limits], None], what: object) -> None:
+    def _check(self, check: Callable[[Any, EngineLimits], None], what: object) -> None:
         try:
             check(what, self.limits)
         except RequestError as error:

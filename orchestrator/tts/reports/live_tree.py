@@ -18,7 +18,7 @@ from tts.search import Fate, Limit, Node, NodePath, Tree
 from tts.session import Result, RunProgress, Step
 
 from .console import consoles, redraw_after_resize
-from .progress import Lines
+from .progress import ProgressLines
 
 _MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.PRUNED)
 
@@ -111,7 +111,7 @@ _LIMITED: dict[Limit, tuple[str, str]] = {
 }
 
 
-class LiveTree(Lines, Observer):
+class LiveTree(ProgressLines, Observer):
     """The tree of one problem while it grows, then its answer; see tts.lab.observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.

@@ -31,7 +31,7 @@ PLAIN_INTERVAL_S = 10.0
 _TICK_S = 0.5
 
 
-class Lines:
+class ProgressLines:
     """What a command says while it works, within a `with` block: stages, and what it waits for.
 
     What it waits for is one line that is drawn anew on a terminal, and gone before the next stage.
@@ -91,7 +91,7 @@ class Lines:
             self._waiting = None
 
 
-class BuildLines(Lines):
+class BuildLines(ProgressLines):
     """The stages of a build and for how long each has taken.
 
     A build computes in the thread that says its stages, so another one draws the time.
@@ -160,7 +160,7 @@ class _Bar(Progress):
         self.update(self._task, completed=completed, state=state)
 
 
-class Bars(Lines, Observer):
+class Bars(ProgressLines, Observer):
     """The terminal as an observer of a benchmark, a study or a tuning; see tts.lab.observer.
 
     Shows how far the engines have loaded, then a bar: problems solved, accuracy so far and the

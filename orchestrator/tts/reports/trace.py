@@ -28,8 +28,8 @@ from tts.runs.events import (
     Idle,
     ProblemSolved,
     ProblemStarted,
-    Scored,
     SessionBegan,
+    StepScored,
     Used,
 )
 from tts.runs.files import make_folder, replacing
@@ -251,7 +251,7 @@ class _Trace:
                     )
                 case Used():
                     self._decide("used what was sent ahead", t, event.problem, event.node, {})
-                case Scored(cached=False):
+                case StepScored(cached=False):
                     self._values[event.problem, event.node] = event.score
                 case _:
                     pass

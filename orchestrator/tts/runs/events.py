@@ -91,7 +91,7 @@ class RequestEnded(Event, frozen=True, kw_only=True):
     """The address of the server, where a run has several; `in_flight` is what it had."""
 
 
-class Generated(RequestEnded, frozen=True, kw_only=True, tag="generated"):
+class StepGenerated(RequestEnded, frozen=True, kw_only=True, tag="generated"):
     """The generator answered: `node` is the first thought's, each further one is its child 0."""
 
     node: LoggedPath
@@ -100,7 +100,7 @@ class Generated(RequestEnded, frozen=True, kw_only=True, tag="generated"):
     thoughts: tuple[LoggedThought, ...]
 
 
-class Scored(Event, frozen=True, kw_only=True, tag="scored"):
+class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     """A node got its score; where it is `cached`, without a request of its own."""
 
     problem: str
@@ -210,8 +210,8 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
 AnyEvent = (
     SessionBegan
     | ProblemStarted
-    | Generated
-    | Scored
+    | StepGenerated
+    | StepScored
     | Prefetched
     | Cancelled
     | Used
@@ -266,6 +266,6 @@ def problem_of(event: ProblemStarted) -> Problem:
     return Problem(event.problem, event.question, history=event.history)
 
 
-def thoughts_of(event: Generated) -> tuple[Thought, ...]:
+def thoughts_of(event: StepGenerated) -> tuple[Thought, ...]:
     """The thoughts that were logged."""
     return tuple(Thought(t.ids, t.text, t.stop) for t in event.thoughts)

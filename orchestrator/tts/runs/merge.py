@@ -19,8 +19,8 @@ from .events import (
     Idle,
     RequestEnded,
     Resources,
-    Scored,
     SessionBegan,
+    StepScored,
     encode,
 )
 from .files import replacing
@@ -82,13 +82,13 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
             offset = (event.began - began).total_seconds()
             session += 1
             continue
-        cached = isinstance(event, Scored) and event.cached
+        cached = isinstance(event, StepScored) and event.cached
         changes: dict[str, Any] = {
             field: round(getattr(event, field) + offset, 6)
             for field in (("t",) if cached else _TIMES)
             if hasattr(event, field)
         }
-        if isinstance(event, RequestEnded | Scored | Idle) and not (event.server or cached):
+        if isinstance(event, RequestEnded | StepScored | Idle) and not (event.server or cached):
             changes["server"] = name
         yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
 

@@ -16,7 +16,7 @@ from tts.build.errors import RunError
 from tts.search import NodePath
 
 from .config import RunConfig
-from .events import Generated
+from .events import StepGenerated
 from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
@@ -219,7 +219,7 @@ def _first_difference(baseline: Path, other: Path, problem: str) -> TokenDiffere
 def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
     state = ProblemState(problem)
     for event in read_events(folder):
-        if isinstance(event, Generated) and event.problem == problem:
+        if isinstance(event, StepGenerated) and event.problem == problem:
             state.apply(event)
     return {node: thought.ids for node, thought, _, _ in state.thoughts()}
 

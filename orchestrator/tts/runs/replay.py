@@ -22,7 +22,7 @@ from tts.prompting import Models
 from tts.search import Stop, node_seed
 
 from .config import RunConfig
-from .events import AnyEvent, Generated, ProblemStarted, Scored, problem_of
+from .events import AnyEvent, ProblemStarted, StepGenerated, StepScored, problem_of
 from .log import read_events
 from .run import Run
 from .summary import read_summary
@@ -109,7 +109,7 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     _check_prompting(folder, config, models)
     problems: dict[str, Problem] = {}
     answers: dict[int, Tokens] = {}
-    generated: dict[str, list[Generated]] = defaultdict(list)
+    generated: dict[str, list[StepGenerated]] = defaultdict(list)
     scores: dict[str, dict[bytes, float]] = defaultdict(dict)
 
     def noted(events: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
@@ -120,11 +120,11 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
 
     for request in logged_requests(noted(read_events(folder)), models):
         match event := request.event:
-            case Generated():
+            case StepGenerated():
                 _check_texts(event, models)
                 answers[node_seed(config.seed, event.problem, event.node)] = _ids(event)
                 generated[event.problem].append(event)
-            case Scored():
+            case StepScored():
                 _check_length(folder, request.ids.prompt, models)
                 scores[event.problem][_key(request.ids.prompt)] = event.score
             case _:
@@ -170,7 +170,7 @@ def _check_prompting(folder: Path, config: RunConfig, models: Models) -> None:
                 )
 
 
-def _check_texts(event: Generated, models: Models) -> None:
+def _check_texts(event: StepGenerated, models: Models) -> None:
     if any(models.generator.decode(thought.ids) != thought.text for thought in event.thoughts):
         raise other_tokenizer(event, "generator", models, "was answered with other text")
 
@@ -185,7 +185,7 @@ def _check_length(folder: Path, dialogue: Ids, models: Models) -> None:
         )
 
 
-def _ids(event: Generated) -> Tokens:
+def _ids(event: StepGenerated) -> Tokens:
     return tuple(token for thought in event.thoughts for token in thought.ids)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
-from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored
+from .events import AnyEvent, Cancelled, Event, Prefetched, StepGenerated, StepScored
 from .records import Engine, EngineRequest, RequestKind
 from .state import end_to_end
 
@@ -26,11 +26,11 @@ def request_of(event: Event, began: float) -> EngineRequest | None:
     kind: RequestKind
     tokens: int | None
     match event:
-        case Generated():
+        case StepGenerated():
             engine, kind, tokens = "generator", event.kind, event.tokens
         case Prefetched():
             engine, kind, tokens = event.engine, "prefetch", 0
-        case Scored(cached=False):
+        case StepScored(cached=False):
             engine, kind, tokens = "verifier", event.kind or "main", 0
         case Cancelled():
             engine = "verifier" if event.work == "score" else "generator"

@@ -25,13 +25,13 @@ from .events import (
     Cancelled,
     Event,
     Finished,
-    Generated,
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
     Resources,
-    Scored,
     SessionBegan,
+    StepGenerated,
+    StepScored,
     Used,
     problem_of,
 )
@@ -82,10 +82,10 @@ class WorkCounts:
 
     def add(self, event: Event) -> None:
         """Count an event, if it is an answer."""
-        if isinstance(event, Generated):
+        if isinstance(event, StepGenerated):
             self.generator_calls += 1
             self.generated_tokens += event.tokens
-        elif isinstance(event, Scored):
+        elif isinstance(event, StepScored):
             if event.cached:
                 self.cached_scores += 1
             else:
@@ -119,8 +119,8 @@ class ProblemState:
     """When it was started in the session that goes on with it, or solved it."""
     resumed: bool = False
     """Whether an earlier session has begun it, so that its times do not say how long it took."""
-    generated: list[tuple[float, Generated]] = field(default_factory=list)
-    scored: list[tuple[float, Scored]] = field(default_factory=list)
+    generated: list[tuple[float, StepGenerated]] = field(default_factory=list)
+    scored: list[tuple[float, StepScored]] = field(default_factory=list)
     used: list[tuple[float, Used]] = field(default_factory=list)
     cancelled: list[tuple[float, Cancelled]] = field(default_factory=list)
     solution: ProblemSolved | None = None
@@ -133,9 +133,9 @@ class ProblemState:
         """Take in an event of this problem, of a session that began at `began`."""
         self.work.add(event)
         match event:
-            case Generated() if self.keeps_events:
+            case StepGenerated() if self.keeps_events:
                 self.generated.append((began, event))
-            case Scored() if self.keeps_events:
+            case StepScored() if self.keeps_events:
                 self.scored.append((began, event))
             case Used() if self.keeps_events:
                 self.used.append((began, event))
@@ -174,7 +174,7 @@ class ProblemState:
         """The question with the conversation before it; empty where the log has lost it."""
         return problem_of(self.asked).full_question if self.asked else ""
 
-    def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, Generated]]:
+    def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, StepGenerated]]:
         """Every thought: its node, itself, the begin of its session, the answer that it is from.
 
         The first thought of an answer stands at the answer's node, each further one below it.

@@ -17,11 +17,11 @@ from .events import (
     AnyEvent,
     Cancelled,
     EngineName,
-    Generated,
     Prefetched,
     ProblemSolved,
     ProblemStarted,
-    Scored,
+    StepGenerated,
+    StepScored,
     problem_of,
     thoughts_of,
 )
@@ -37,7 +37,7 @@ class RebuiltRequest(NamedTuple):
     """A request that an engine was sent."""
 
     engine: EngineName
-    event: Generated | Prefetched | Cancelled | Scored
+    event: StepGenerated | Prefetched | Cancelled | StepScored
     ids: TimedRequest
     """Its ids; times are those of `end_to_end`. What a cancelled one generated is not known."""
     context: Context
@@ -61,7 +61,7 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Rebu
                 solved.append(event.problem)
                 if len(solved) > _KEPT:
                     del contexts[solved.popleft()]
-            case Generated() | Prefetched() | Cancelled() | Scored():
+            case StepGenerated() | Prefetched() | Cancelled() | StepScored():
                 context = contexts.get(event.problem)
                 if context and (found := _request(event, context)):
                     engine, prompt, generated = found
@@ -76,12 +76,12 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Rebu
 
 
 def _request(
-    event: Generated | Prefetched | Cancelled | Scored, context: Context
+    event: StepGenerated | Prefetched | Cancelled | StepScored, context: Context
 ) -> tuple[EngineName, Ids, Ids] | None:
     """Engine, prompt and generated ids; None if no request was sent, or its ids are not known."""
     node = event.node
     match event:
-        case Generated():
+        case StepGenerated():
             _fill(context, node[:-1])
             prompt = context.generator_ids(node[:-1])
             thoughts = thoughts_of(event)
@@ -96,7 +96,7 @@ def _request(
             if node[:-1] not in context:
                 return None
             return "generator", context.generator_ids(node[:-1]), _NONE
-        case Scored(cached=False) | Cancelled(work="score"):
+        case StepScored(cached=False) | Cancelled(work="score"):
             if context.models.dialogue is None:
                 return None
             _fill(context, node)
@@ -115,7 +115,7 @@ def _fill(context: Context, node: NodePath) -> None:
 
 
 def other_tokenizer(
-    event: Generated | Prefetched | Cancelled | Scored,
+    event: StepGenerated | Prefetched | Cancelled | StepScored,
     engine: EngineName,
     models: Models,
     where: str,

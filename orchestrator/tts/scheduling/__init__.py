@@ -9,16 +9,16 @@
 | load_curve | how long an engine takes over its load, and what one more request costs |
 """
 
-from .queue import Job, Kind, Prefetch
+from .queue import Job, Prefetch, WorkKind
 from .scheduler import Policy, Scheduler, SpeculationName
 from .schedules import ScheduleName
 
 __all__ = [
     "Job",
-    "Kind",
     "Policy",
     "Prefetch",
     "ScheduleName",
     "Scheduler",
     "SpeculationName",
+    "WorkKind",
 ]

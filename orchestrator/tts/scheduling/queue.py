@@ -12,7 +12,7 @@ from tts.search import Expand, NodePath, Score
 from .load_curve import LoadCurve
 
 
-class Kind(IntEnum):
+class WorkKind(IntEnum):
     """How certain it is that work is needed; smaller values go first."""
 
     MAIN = 0
@@ -43,7 +43,7 @@ class Job:
     problem: int
     work: Expand | Score | Prefetch
     tokens: int
-    kind: Kind
+    kind: WorkKind
     priority: int = 0
     """Priority of its problem; higher goes first."""
     level: int = 0
@@ -137,7 +137,7 @@ class Queue:
     def started(self, job: Job) -> None:
         """Charge the budget for a job that is being sent."""
         self.jobs += 1
-        if job.kind is Kind.SPECULATIVE:
+        if job.kind is WorkKind.SPECULATIVE:
             self.speculative += 1
         else:
             self.used += job.cost
@@ -145,7 +145,7 @@ class Queue:
     def ended(self, job: Job) -> None:
         """Return the budget of a job that was answered, failed or was cancelled."""
         self.jobs -= 1
-        if job.kind is Kind.SPECULATIVE:
+        if job.kind is WorkKind.SPECULATIVE:
             self.speculative -= 1
         else:
             self.used -= job.cost

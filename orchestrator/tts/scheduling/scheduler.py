@@ -15,7 +15,7 @@ from typing import Literal
 from tts.search import Expand, Score, Work
 
 from .open_scores import OpenScores
-from .queue import Job, Kind, Queue
+from .queue import Job, Queue, WorkKind
 from .schedules import ScheduleName, new_schedule
 
 SpeculationName = Literal["off", "auto", "always"]
@@ -155,7 +155,7 @@ class Scheduler:
         """A search has asked for the work of a speculative job in flight: it becomes main work."""
         self._generator.ended(job)
         self._speculative.discard(job)
-        job.kind = Kind.MAIN
+        job.kind = WorkKind.MAIN
         self._generator.started(job)
 
     def problem_ended(self, problem: int) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, is_file, read_bytes
-from tts.build.spec import Deployment, FunctionVerifier
+from tts.build.spec import Deployment, VerifierFunction
 from tts.endpoints.functions import failed, require_endpoints
 from tts.runs.config import FunctionSource
 from tts.strategies.strategy import Strategy
@@ -63,7 +63,7 @@ def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
     Only for a deployment that the user has named: its code is executed. Raises ConfigError.
     """
     spec = deployment.verifier
-    return {"verifier": source_of(spec.function)} if isinstance(spec, FunctionVerifier) else {}
+    return {"verifier": source_of(spec.function)} if isinstance(spec, VerifierFunction) else {}
 
 
 def verifier_of(deployment: Deployment, given: Any | None = None) -> Any | None:

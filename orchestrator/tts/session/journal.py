@@ -122,7 +122,7 @@ def event_of(record: Record, server: str = "") -> events.Event:
                 t=at, problem=problem.id, question=problem.question, history=problem.history
             )
         case SharedScore(at, problem, node, score):
-            return events.Scored(
+            return events.StepScored(
                 t=at, problem=problem, node=node, score=score, cached=True, server=server
             )
         case UsedGuess(at, problem, node):
@@ -155,7 +155,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
             **common,
         )
     if isinstance(request.answer, tuple):
-        return events.Generated(
+        return events.StepGenerated(
             node=work.node,
             kind=kind,
             tokens=request.tokens,
@@ -163,7 +163,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
             **common,
         )
     if isinstance(request.answer, float):
-        return events.Scored(
+        return events.StepScored(
             node=work.node, kind=kind, score=request.answer, cached=False, **common
         )
     return events.Prefetched(**common)

@@ -13,7 +13,7 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import Deployment, FunctionVerifier, RemoteGenerator, RemoteSpec, Role
+from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role, VerifierFunction
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import Connection, StreamingGenerator, Verifier
 from tts.engines import wire
@@ -285,7 +285,7 @@ async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
 
     Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
     """
-    by_function = isinstance(deployment.verifier, FunctionVerifier)
+    by_function = isinstance(deployment.verifier, VerifierFunction)
     remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
 
     async def one(role: Role, server: OpenAIServer) -> str | TtsError:

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.endpoints.openai.outputs import Output, StopWords
+from tts.endpoints.openai.outputs import Output
+from tts.engines.generate_request import StopWords
 
 TOKENS = st.lists(st.integers(0, 4), max_size=12)
 WORDS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple), max_size=3)

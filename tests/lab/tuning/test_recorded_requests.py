@@ -15,14 +15,14 @@ from tts.lab.tuning.recorded_requests import (
     loadable_verifier,
     salted,
 )
-from tts.runs.events import Generated
+from tts.runs.events import StepGenerated
 
 
 def test_the_requests_of_a_run_are_those_that_the_engines_were_sent(run, recorded):
     sent = [(call.input_ids.tobytes(), call.seed) for call in recorded.generations]
     assert sorted(sent) == sorted(run.calls.generated)
     assert sorted(s.ids.tobytes() for s in recorded.scorings) == sorted(run.calls.scored)
-    lengths = [event.tokens for event in run.events_of(Generated)]
+    lengths = [event.tokens for event in run.events_of(StepGenerated)]
     assert sorted(call.max_new_tokens for call in recorded.generations) == sorted(lengths)
     assert all(0 < scoring.cached < len(scoring.ids) for scoring in recorded.scorings)
     dialogues = {scoring.ids.tobytes() for scoring in recorded.scorings}

@@ -9,14 +9,14 @@ from tts.runs.config import RunConfig
 from tts.runs.events import (
     VERSION,
     Finished,
-    Generated,
     LoggedAnswer,
     LoggedCompletion,
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
-    Scored,
     SessionBegan,
+    StepGenerated,
+    StepScored,
 )
 from tts.runs.summary import summarise
 from tts.search import Stop
@@ -66,7 +66,7 @@ def _problem(name, began, step, question, answer, *, right):
         ((0, 0), "the end", Stop.END, 3.0),
         ((0, 1), "another end", Stop.END, 3.5),
     ):
-        yield Generated(
+        yield StepGenerated(
             t=began + at,
             problem=name,
             sent=began + at - 0.5,
@@ -78,7 +78,7 @@ def _problem(name, began, step, question, answer, *, right):
             tokens=3,
             thoughts=(LoggedThought((1, 2, 3), text, stop),),
         )
-        yield Scored(
+        yield StepScored(
             t=began + at + 0.25,
             problem=name,
             node=node,

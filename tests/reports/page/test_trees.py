@@ -8,7 +8,13 @@ from tests.runs.logs import LOGS, SESSION, cut, solved, started, used
 
 from tts.build.tokenizer import Tokenizer
 from tts.reports.page.trees import problem_trees, tree_digest
-from tts.runs.events import Generated, LoggedCompletion, LoggedThought, ProblemSolved, Scored
+from tts.runs.events import (
+    LoggedCompletion,
+    LoggedThought,
+    ProblemSolved,
+    StepGenerated,
+    StepScored,
+)
 from tts.search import (
     BeamSearchConfig,
     DvtsConfig,
@@ -39,7 +45,7 @@ def words(tokenizer_folder):
 
 
 def generated(node, sent, done, text="step\n\n", kind="main", stop=Stop.STEP):
-    return Generated(
+    return StepGenerated(
         t=done,
         problem="a",
         sent=sent,
@@ -54,7 +60,7 @@ def generated(node, sent, done, text="step\n\n", kind="main", stop=Stop.STEP):
 
 
 def scored(node, at, score, *, cached=False):
-    return Scored(t=at, problem="a", node=tuple(node), score=score, cached=cached, done=at)
+    return StepScored(t=at, problem="a", node=tuple(node), score=score, cached=cached, done=at)
 
 
 def only_tree(*events):

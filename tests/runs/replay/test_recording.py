@@ -19,7 +19,7 @@ from tts.endpoints.base import GenerateCall
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, digest_of, simulate
 from tts.prompting import Models
-from tts.runs.events import Cancelled, Generated, Scored
+from tts.runs.events import Cancelled, StepGenerated, StepScored
 from tts.runs.folder import EVENTS
 from tts.runs.log import read_events
 from tts.runs.replay import open_recording, read_recording
@@ -50,11 +50,13 @@ def test_the_engines_do_work_of_the_recorded_size(tiny_deployment, words, tmp_pa
     script = load(record(tmp_path / "run", run, tiny_deployment), tiny_deployment)
     again, engine = replay(tiny_deployment, words, config, "decoupled", script, speculation="off")
     wanted = [
-        e.tokens + (e.thoughts[-1].stop is Stop.END) for e in run.events if isinstance(e, Generated)
+        e.tokens + (e.thoughts[-1].stop is Stop.END)
+        for e in run.events
+        if isinstance(e, StepGenerated)
     ]
     assert sorted(engine.asked) == sorted(wanted)
     # which outranked steps were scored before they were pruned depends on the schedule
-    fresh = [e for e in again.events if isinstance(e, Scored) and not e.cached]
+    fresh = [e for e in again.events if isinstance(e, StepScored) and not e.cached]
     cancelled = [e for e in again.events if isinstance(e, Cancelled) and e.work == "score"]
     # ... and what is cancelled may not have reached the engine
     assert len(fresh) <= engine.scored <= len(fresh) + len(cancelled)
@@ -64,7 +66,7 @@ def test_what_was_never_asked_gets_an_answer_that_was_recorded(tiny_deployment, 
     run, folder = recorded
     first, second = load(folder, tiny_deployment), load(folder, tiny_deployment)
     prompt = np.asarray([1, 2, 3], dtype=np.int32)
-    steps = {t.ids for e in run.events if isinstance(e, Generated) for t in e.thoughts}
+    steps = {t.ids for e in run.events if isinstance(e, StepGenerated) for t in e.thoughts}
     scores = {node.score for search in run.searches.values() for node in search.tree}
     drawn = set()
     for seed in range(50):
@@ -107,11 +109,11 @@ def changed_events(folder, change):
 
 def test_another_tokenizer_is_refused_by_name(tiny_deployment, recorded):
     def longer(event):
-        fresh = isinstance(event, Scored) and not event.cached
+        fresh = isinstance(event, StepScored) and not event.cached
         return replace(event, prompt_tokens=event.prompt_tokens + 1) if fresh else event
 
     def other_text(event):
-        if not isinstance(event, Generated):
+        if not isinstance(event, StepGenerated):
             return event
         thoughts = tuple(replace(thought, text=thought.text + "!") for thought in event.thoughts)
         return replace(event, thoughts=thoughts)
@@ -141,7 +143,7 @@ def test_a_recording_is_simulated_with_its_own_trees(tiny_deployment, recorded):
     for schedule in SCHEDULES:
         outcome = simulate(scenario, schedule)
         assert outcome.digest == digest_of(run.digests)
-        generated = [event for event in run.events if isinstance(event, Generated)]
+        generated = [event for event in run.events if isinstance(event, StepGenerated)]
         tokens = sum(event.tokens for event in generated)
         ends = sum(event.thoughts[-1].stop is Stop.END for event in generated)
         prefetched = len(PROBLEMS) if schedule == "decoupled" else 0  # a token for each prompt

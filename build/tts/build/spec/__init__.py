@@ -37,9 +37,9 @@ from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
-    FunctionVerifier,
     Labels,
     Template,
+    VerifierFunction,
     VerifierRole,
     VerifierSpec,
 )
@@ -56,7 +56,6 @@ __all__ = [
     "Deployment",
     "EngineSpec",
     "FormatFacts",
-    "FunctionVerifier",
     "GeneratorRole",
     "GeneratorSpec",
     "Gpu",
@@ -76,6 +75,7 @@ __all__ = [
     "Template",
     "TensorRTEngine",
     "TensorRTSpec",
+    "VerifierFunction",
     "VerifierRole",
     "VerifierSpec",
     "bundled_deployments",

@@ -18,7 +18,7 @@ from .role import Role, RoleSpec
 from .section import Section, Target
 from .server import Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
-from .verifier import FunctionVerifier, VerifierSpec
+from .verifier import VerifierFunction, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
@@ -83,13 +83,13 @@ Remote = TypeVar("Remote", bound=RemoteSpec)
 
 
 def _section(
-    compiled: type[Compiled], remote: type[Remote], function: type[FunctionVerifier] | None = None
+    compiled: type[Compiled], remote: type[Remote], function: type[VerifierFunction] | None = None
 ) -> WrapValidator:
     """A section is remote if it has `url`, or has a `function`: its mistakes are explained as those
     of one kind.
     """
 
-    def read(value: object, _: object) -> Compiled | Remote | FunctionVerifier:
+    def read(value: object, _: object) -> Compiled | Remote | VerifierFunction:
         if isinstance(value, (compiled, remote)) or (function and isinstance(value, function)):
             return value
         if function and isinstance(value, dict) and "function" in value:
@@ -110,8 +110,8 @@ class Deployment(Section):
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
     """The model that writes steps."""
     verifier: Annotated[
-        VerifierSpec | RemoteVerifier | FunctionVerifier,
-        _section(VerifierSpec, RemoteVerifier, FunctionVerifier),
+        VerifierSpec | RemoteVerifier | VerifierFunction,
+        _section(VerifierSpec, RemoteVerifier, VerifierFunction),
     ]
     """The process reward model that scores steps; or a Python function that does."""
     server: ServerSpec = ServerSpec()
@@ -197,7 +197,7 @@ class Deployment(Section):
 
     def roles(self) -> dict[Role, RoleSpec]:
         """What the orchestrator needs of the models by role, generator first."""
-        if isinstance(self.verifier, FunctionVerifier):
+        if isinstance(self.verifier, VerifierFunction):
             return {"generator": self.generator}
         return {"generator": self.generator, "verifier": self.verifier}
 
@@ -208,7 +208,7 @@ class Deployment(Section):
     @property
     def verifier_model(self) -> VerifierSpec | RemoteVerifier:
         """The verifier where it is a model; raises ConfigError where it is a function."""
-        if isinstance(self.verifier, FunctionVerifier):
+        if isinstance(self.verifier, VerifierFunction):
             raise ConfigError(
                 f"Deployment {self.name!r}: the verifier is {self.verifier.function}, and this "
                 "needs one that is a model."
@@ -226,7 +226,7 @@ class Deployment(Section):
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
         ]
-        if isinstance(verifier, FunctionVerifier):
+        if isinstance(verifier, VerifierFunction):
             others.append(f"the verifier is {verifier.function}")
         elsewhere = " and ".join(others)
         raise ConfigError(

@@ -17,7 +17,7 @@ from ..yaml_text import parse_yaml
 from .deployment import Deployment
 from .engine import EngineSpec
 from .remote import RemoteSpec
-from .verifier import FunctionVerifier, checked_prompt
+from .verifier import VerifierFunction, checked_prompt
 
 MAX_BYTES = 1_000_000
 """The largest deployment file that is read."""
@@ -88,7 +88,7 @@ def bundled_deployments() -> list[str]:
 def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
     """The deployment with the text of its verifier's prompt file."""
     verifier = deployment.verifier
-    if isinstance(verifier, FunctionVerifier) or verifier.prompt_file is None:
+    if isinstance(verifier, VerifierFunction) or verifier.prompt_file is None:
         return deployment
     if verifier.prompt is not None:
         raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
@@ -114,8 +114,8 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
 
-    update: dict[str, EngineSpec | RemoteSpec | FunctionVerifier] = {}
-    if isinstance(deployment.verifier, FunctionVerifier):
+    update: dict[str, EngineSpec | RemoteSpec | VerifierFunction] = {}
+    if isinstance(deployment.verifier, VerifierFunction):
         update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
         checkpoint = absolute(engine.checkpoint, "checkpoint")
@@ -194,7 +194,7 @@ def _shown(value: object) -> str:
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
-_KINDS = (EngineSpec, FunctionVerifier, RemoteSpec)
+_KINDS = (EngineSpec, VerifierFunction, RemoteSpec)
 """What a section is: with neither, with `function`, with `url`."""
 
 

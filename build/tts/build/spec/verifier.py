@@ -165,7 +165,7 @@ class VerifierRole(RoleSpec):
 _FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-class FunctionVerifier(Section):
+class VerifierFunction(Section):
     """A Python function that scores steps in the program's own process: no model, and no engine."""
 
     function: str
@@ -183,7 +183,7 @@ class FunctionVerifier(Section):
             raise ValueError("must be FILE.py:NAME, such as my_prm.py:score")
         return function
 
-    def below(self, folder: Path) -> FunctionVerifier:
+    def below(self, folder: Path) -> VerifierFunction:
         """The same with an absolute path, from the folder where a relative one starts."""
         file, _, name = self.function.rpartition(":")
         path = (folder / Path(file).expanduser()).resolve()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tts.gateway.safety import ApiKey, Usage
+from tts.gateway.safety import ApiKey, DailyUsage
 from tts.runs.listing import ListedRun
 
 from ..json_output import ErrorDocument
@@ -33,7 +33,7 @@ DOCUMENTS: dict[str, Any] = {
     "tts simulate --placements": PlacementsDocument,
     "tts gateway requests": list[LoggedRequest],
     "tts gateway keys list": list[ApiKey],
-    "tts gateway usage": list[Usage],
+    "tts gateway usage": list[DailyUsage],
     "tts list deployments": list[ListedDeployment],
     "tts list strategies": list[ListedStrategy],
     "tts list datasets": list[ListedDataset],

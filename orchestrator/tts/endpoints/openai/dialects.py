@@ -73,7 +73,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelReading:
     """How the probabilities of two labels after a prompt are read."""
 
     by: LabelsBy
@@ -104,7 +104,7 @@ class Dialect:
     """What asks a model for a sample."""
     piece: Callable[[Any], Piece]
     """What an answer, or an event of a stream, holds."""
-    labels: Labels | None = None
+    labels: LabelReading | None = None
     prompts: Prompts | None = None
     tops: bool = False
     """Of the likeliest tokens at each place it gives the ids."""
@@ -477,7 +477,7 @@ VLLM = Dialect(
     "structured_outputs",
     _vllm_sample,
     _completion_piece,
-    Labels("ids", _vllm_labels, _top_labels),
+    LabelReading("ids", _vllm_labels, _top_labels),
     Prompts(_vllm_prompt_body, _vllm_prompt),
     tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
@@ -489,7 +489,7 @@ SGLANG = Dialect(
     "ebnf",
     _sglang_sample,
     _sglang_piece,
-    Labels("ids", _sglang_labels, _sglang_label_probs),
+    LabelReading("ids", _sglang_labels, _sglang_label_probs),
     Prompts(_sglang_prompt_body, _sglang_prompt),
     tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
@@ -501,7 +501,7 @@ LLAMA = Dialect(
     "grammar",
     _llama_sample,
     _llama_piece,
-    Labels("bias", _llama_labels, _llama_label_probs),
+    LabelReading("bias", _llama_labels, _llama_label_probs),
     shapes=_PENALTIES | {"min_p", "logit_bias"},
     streams=False,  # they leave out a token that ends within a character
     # an answer in one piece looks for its client after a second without the answer to any request
@@ -514,7 +514,7 @@ TRTLLM = Dialect(
     "response_format",
     _trtllm_sample,
     _completion_piece,
-    Labels("top", _biased_labels, _top_labels),
+    LabelReading("top", _biased_labels, _top_labels),
     # it takes penalties, and its sampler ignores them (TensorRT-LLM #9442, mended in #16485)
     shapes=frozenset(),
     stops_by_ids=True,

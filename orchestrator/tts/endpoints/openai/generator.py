@@ -10,6 +10,7 @@ from functools import lru_cache
 from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
+from tts.engines.generate_request import StopWords
 
 from ..base import (
     GenerateCall,
@@ -20,7 +21,7 @@ from ..base import (
 )
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
-from .outputs import Output, StopWords, Word
+from .outputs import Output, Word
 from .server import OpenAIServer
 
 

@@ -8,25 +8,11 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+
+from tts.engines.generate_request import StopWords
 
 Word = tuple[int, ...]
-
-
-class StopWords:
-    """Token sequences that end an output; there may be thousands."""
-
-    def __init__(self, words: Iterable[Word]) -> None:
-        self._by_last: dict[int, list[Word]] = {}
-        for word in words:
-            if word:
-                self._by_last.setdefault(word[-1], []).append(word)
-        self.longest = max((len(w) for words in self._by_last.values() for w in words), default=0)
-
-    def end(self, ids: Sequence[int]) -> bool:
-        """Whether these ids end with one of them."""
-        words = self._by_last.get(ids[-1], ()) if ids else ()
-        return any(tuple(ids[-len(word) :]) == word for word in words)
 
 
 class Output:
@@ -35,9 +21,7 @@ class Output:
     def __init__(self, end_ids: Collection[int], words: Sequence[StopWords], limit: int) -> None:
         """`limit` is how many tokens it has at most."""
         self._end_ids, self._words, self._limit = end_ids, words, limit
-        self._tail: list[int] = []
-        self._kept = max((each.longest for each in words), default=0)
-        self._count = 0
+        self._ids: list[int] = []
         self.ended = limit < 1
 
     def add(self, ids: Sequence[int]) -> int:
@@ -46,7 +30,7 @@ class Output:
             if self.ended or token in self._end_ids:
                 self.ended = True
                 return taken
-            self._count += 1
-            self._tail = [*self._tail, token][-self._kept :] if self._kept else self._tail
-            self.ended = self._count >= self._limit or any(w.end(self._tail) for w in self._words)
+            self._ids.append(token)
+            last = len(self._ids) - 1
+            self.ended = last + 1 >= self._limit or any(w.end(self._ids, last) for w in self._words)
         return len(ids)

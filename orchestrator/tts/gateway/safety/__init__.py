@@ -19,13 +19,14 @@ from .limits import (
     Refusal,
     Spent,
 )
-from .usage import NO_KEY, Usage, read_usage
+from .usage import NO_KEY, DailyUsage, read_usage
 
 __all__ = [
     "NOTHING",
     "NO_KEY",
     "Admitted",
     "ApiKey",
+    "DailyUsage",
     "FilterChain",
     "KeyLimits",
     "KeyStore",
@@ -34,6 +35,5 @@ __all__ = [
     "Refusal",
     "Spent",
     "TextStream",
-    "Usage",
     "read_usage",
 ]

@@ -1,4 +1,4 @@
-"""Usage of each key, day by day (UTC), in the database that all gateways of a user share."""
+"""Use of each key, day by day (UTC), in the database that all gateways of a user share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ADD = "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE S
 )
 
 
-class Usage(msgspec.Struct, frozen=True):
+class DailyUsage(msgspec.Struct, frozen=True):
     """One key's use of one model on one day; in a sum over them these are empty."""
 
     day: str
@@ -55,8 +55,8 @@ class Usage(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.answer_tokens + self.search_tokens
 
 
-def read_usage(file: Path, since: str, until: str) -> list[Usage]:
-    """Usage of the days from `since` to `until`, both included, YYYY-MM-DD; by day, key, model.
+def read_usage(file: Path, since: str, until: str) -> list[DailyUsage]:
+    """The use of the days from `since` to `until`, both included, YYYY-MM-DD; by day, key, model.
 
     Raises DatabaseUnusable.
     """
@@ -66,10 +66,10 @@ def read_usage(file: Path, since: str, until: str) -> list[Usage]:
             "WHERE day BETWEEN ? AND ? ORDER BY day, key, model",
             (since, until),
         ).fetchall()
-    return [Usage(*row) for row in rows]
+    return [DailyUsage(*row) for row in rows]
 
 
-def totals(rows: Sequence[Usage], by: Sequence[str]) -> list[Usage]:
+def totals(rows: Sequence[DailyUsage], by: Sequence[str]) -> list[DailyUsage]:
     """Sums by the fields `by` (day, key, model), in their order; the others are empty."""
     found: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
@@ -80,7 +80,7 @@ def totals(rows: Sequence[Usage], by: Sequence[str]) -> list[Usage]:
     for of, counts in sorted(found.items()):
         names = dict(zip(by, of, strict=True))
         day, key, model = (names.get(each, "") for each in ("day", "key", "model"))
-        sums.append(Usage(day, key, model, *counts))
+        sums.append(DailyUsage(day, key, model, *counts))
     return sums
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, FunctionVerifier, bundled_deployments
+from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import load_dataset, problems_of_run
 from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
@@ -259,7 +259,7 @@ def plan_with(
     """
     loaded = load_all(config.sources) if loaded is None else loaded
     own = loaded["verifier"].value if "verifier" in loaded else None
-    if own is None and isinstance(spec.verifier, FunctionVerifier):
+    if own is None and isinstance(spec.verifier, VerifierFunction):
         raise ConfigError(
             f"Steps are scored by {spec.verifier.function}, as {config.deployment_source} says; "
             "code is executed only if the command names what it stands in.",

@@ -22,7 +22,7 @@ from tts.engines.simulated import (
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.replay import Recording, Script
-from tts.scheduling import Kind, Prefetch, ScheduleName, SpeculationName
+from tts.scheduling import Prefetch, ScheduleName, SpeculationName, WorkKind
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
@@ -184,7 +184,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Simu
         fleet.server.busy_s,
         tuple(sorted(observed.latencies)),
         _waiting(observed.requests),
-        sum(request.kind is Kind.SPECULATIVE for request in observed.requests),
+        sum(request.kind is WorkKind.SPECULATIVE for request in observed.requests),
         observed.used,
         digest_of(observed.trees),
     )

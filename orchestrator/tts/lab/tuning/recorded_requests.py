@@ -24,7 +24,7 @@ from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.prompting import Models
 from tts.runs.config import RunConfig
-from tts.runs.events import AnyEvent, Generated, Scored
+from tts.runs.events import AnyEvent, StepGenerated, StepScored
 from tts.runs.token_requests import logged_requests
 from tts.search import NodePath, Stop, node_seed
 
@@ -68,7 +68,7 @@ def recorded_requests(
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
     for _, event, ids, context in logged_requests(events, models):
         parent = event.node[:-1]
-        if isinstance(event, Generated) and event.tokens:
+        if isinstance(event, StepGenerated) and event.tokens:
             call = GenerateCall(
                 ids.prompt,
                 event.tokens,
@@ -78,7 +78,7 @@ def recorded_requests(
                 [thought.stop for thought in event.thoughts] == [Stop.STEP],
             )
             generations[event.problem, parent].append(call)
-        elif isinstance(event, Scored):
+        elif isinstance(event, StepScored):
             before = (
                 context.verifier_ids(parent)
                 if parent

@@ -29,7 +29,7 @@ sys.path.append(str(ROOT))
 from tests.engines.engine_host import EngineHost  # noqa: E402
 
 from tts.build.manifest import read_engine_config  # noqa: E402
-from tts.engines.generate_request import GenerateRequest, Limits  # noqa: E402
+from tts.engines.generate_request import EngineLimits, GenerateRequest  # noqa: E402
 
 __version__ = os.environ.get("TTS_STANDIN_VERSION", "1.3.0rc24")
 FACTS = json.loads((Path(__file__).parents[1] / "facts.json").read_text())
@@ -256,7 +256,7 @@ class LLM:
         cache = kwargs["kv_cache_config"]
         if cache.keys() != KvCacheConfig.model_fields.keys():
             raise ValueError(f"kv_cache_config has the fields {sorted(cache)}")
-        limits = Limits(
+        limits = EngineLimits(
             vocab_size=config.vocab_size,
             max_seq_len=kwargs["max_seq_len"],
             max_num_tokens=kwargs["max_num_tokens"],
