@@ -221,7 +221,9 @@ def _continued(folder, generator, verifier, *, repair=False):
     return {
         # what is speculated depends on times: only what the trees hold is pinned
         "summary": {name: summary[name] for name in timeless},
-        "digests": {problem.id: problem.tree_digest for problem in Run.load(folder).problems},
+        "digests": dict(
+            sorted((problem.id, problem.tree_digest) for problem in Run.load(folder).problems)
+        ),
         "asked_again": sorted(_asked_again(folder)),
     }
 
@@ -646,7 +648,7 @@ def _asked_again(folder):
     known, again = set(), []
     for event in read_events(folder):
         name = type(event).__name__
-        if name in ("Generated", "Scored") and not getattr(event, "cached", False):
+        if name in ("StepGenerated", "StepScored") and not getattr(event, "cached", False):
             key = f"{name} {event.problem} {_name(event.node)}"
             if key in known:
                 again.append(key)

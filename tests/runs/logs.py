@@ -98,10 +98,10 @@ def requests(draw):
     problem, node, load = draw(PROBLEMS), draw(NODES), draw(st.integers(1, 300))
     kind = draw(st.sampled_from(("main", "speculative")))
     match draw(st.sampled_from((StepGenerated, StepScored, Cancelled, Prefetched))).__name__:
-        case "Generated":
+        case "StepGenerated":
             tokens = draw(st.integers(0, 200))
             return expansion(node, sent, done, kind, tokens=tokens, problem=problem)
-        case "Scored":
+        case "StepScored":
             return scoring(node, sent, done, problem=problem, load=load)
         case "Cancelled":
             work = draw(st.sampled_from(("expand", "score", "prefetch")))
