@@ -83,8 +83,12 @@ def test_a_session_has_two_processes_and_nothing_else(tts):
 
 
 @pytest.fixture
-def llmapi(monkeypatch):
+def llmapi(monkeypatch, tmp_path):
     """Deployment demo-llmapi, on the stand-in of TensorRT-LLM with the engines of demo."""
+    driver = tmp_path / "bin" / "nvidia-smi"
+    driver.parent.mkdir()
+    driver.touch(0o755)
+    monkeypatch.setenv("PATH", f"{driver.parent}{os.pathsep}{os.environ['PATH']}")
     stand_in(monkeypatch, load_deployment("demo"))
     build_engines(load_deployment("demo-llmapi"), say=lambda line: None)
 
