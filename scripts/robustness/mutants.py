@@ -17,6 +17,7 @@ import ast
 import difflib
 import hashlib
 import json
+import math
 import os
 import queue
 import random
@@ -54,7 +55,7 @@ def pytest_runtest_protocol(item):
     finally:
         measured.switch_context("")
 def pytest_runtest_logreport(report):
-    seconds[report.nodeid] += report.duration
+    seconds[report.nodeid] += float("inf") if report.failed else report.duration
 def pytest_sessionfinish():
     measured.stop()
     measured.save()
@@ -169,7 +170,7 @@ def pytest(copy: Path, limit_s: float | None, *words: str, **variables: str) -> 
     path = os.pathsep.join([*(str(copy / name) for name in SOURCE_ROOTS), str(copy)])
     fixed = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-x", *FAST, *words],
+        [sys.executable, "-m", "pytest", "-q", *FAST, *words],
         cwd=ROOT,
         env={**os.environ, **fixed, "HYPOTHESIS_PROFILE": "unshrunk", **variables},
         stdout=subprocess.DEVNULL,
@@ -199,11 +200,15 @@ def recorded(work: Path, tests: Sequence[str]) -> tuple[CoverageData, dict[str, 
             copy = copied(Path(temporary))
             (copy / "recording.py").write_text(PLUGIN)
             words = ["-p", "recording", *tests]
-            if pytest(copy, None, *words, RECORDED=str(folder), SOURCES=f"{copy}/*"):
-                sys.exit("Without a mutant a test fails.")
+            pytest(copy, None, *words, RECORDED=str(folder), SOURCES=f"{copy}/*")
+            if not (folder / "seconds.json").exists():
+                sys.exit("The tests could not be run without a mutant.")
     data = CoverageData(str(folder / "lines"))
     data.read()
-    return data, json.loads((folder / "seconds.json").read_text())
+    seconds: dict[str, float] = json.loads((folder / "seconds.json").read_text())
+    if failed := [test for test, spent in seconds.items() if math.isinf(spent)]:
+        print("Left out, as they fail without a mutant:", *failed, sep="\n", flush=True)
+    return data, {test: spent for test, spent in seconds.items() if test not in failed}
 
 
 def tests_of(mutant: Mutant, data: CoverageData, seconds: dict[str, float]) -> list[str]:
@@ -217,6 +222,7 @@ def tests_of(mutant: Mutant, data: CoverageData, seconds: dict[str, float]) -> l
     by_line = data.contexts_by_lineno(file) if file else {}
     first, last = mutant.lines
     reached = {test for line in range(first, last + 1) for test in by_line.get(line, ())}
+    reached &= {"", *seconds}
     near = reached & beside if reached - {""} else beside
     chosen: list[str] = []
     for group, most_s in ((near, NEAR_S), (reached - beside - {""}, FAR_S)):
@@ -254,7 +260,7 @@ def main() -> None:
         file.write_text(mutant.source, encoding="utf-8")
         try:
             limit_s = 120 + 10 * sum(seconds.get(test, 0.0) for test in tests)
-            status = pytest(copy, limit_s, *tests) if tests else 0
+            status = pytest(copy, limit_s, "-x", *tests) if tests else 0
         finally:
             file.write_text(original, encoding="utf-8")
             places.put(copy)
