@@ -154,6 +154,8 @@ def run(arguments: list[str], progress: Progress) -> int:
 def fail(said: str) -> None:
     """End the program, with the end of pip's output."""
     last = LOG.read_text(encoding="utf-8").splitlines()[-5:]
+    if any("connection broken by" in line for line in last):  # pip itself finds no version
+        said = "no package index could be reached: the packages come from the network"
     print(*("", *last), sep="\n", file=sys.stderr)
     say(f"{said}; see {LOG}")
     sys.exit(1)

@@ -44,6 +44,18 @@ def test_a_package_that_was_stopped_at_is_installed_again(tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir()] == ["whole-1.dist-info"]
 
 
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [("WARNING: Retrying after connection broken by 'X'\n" * 3, "no package index"), ("", "no torch")],
+)
+def test_a_failure_says_whether_there_is_a_network(tmp_path, monkeypatch, capsys, before, said):
+    monkeypatch.setattr(install, "LOG", tmp_path / "setup.log")
+    install.LOG.write_text(f"{before}ERROR: No matching distribution found for torch==2.13.0\n")
+    with pytest.raises(SystemExit):
+        install.fail("no torch")
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """scripts/setup beside a program that notes what it is asked for, in place of pip's."""

@@ -117,7 +117,13 @@ def _scalars_separated(a: Sketch, b: Sketch) -> bool:
 
 
 def same(a: Sketch | None, b: Sketch | None) -> bool:
-    """True if two that are not separated are certainly one: scalars, or matrices of such."""
+    """True if two that are not separated are certainly one: scalars, or matrices of such.
+
+    A percentage is either of its numbers.
+    """
+    if a and b and Kind.PERCENTAGE in (a.kind, b.kind):
+        left, right = (s.parts if s.kind is Kind.PERCENTAGE else (s,) for s in (a, b))
+        return any(same(x, y) for x in left for y in right)
     if a and b and a.kind is b.kind is Kind.MATRIX:
         return all(map(same, a.parts, b.parts))
     if not (a and b and a.values and b.values):
