@@ -303,7 +303,7 @@ def test_a_deadline_ends_a_search_with_what_it_has(address):
     assert answer.tts["limit"] == "deadline"
     assert answer.choices[0].finish_reason == "length"
     with pytest.raises(openai.APIStatusError, match="deadline") as refused:
-        api.chat.completions.create(**fields, extra_body={"tts": {"n": 1024, "deadline_s": 1e-4}})
+        api.chat.completions.create(**fields, extra_body={"tts": {"n": 1024, "deadline_s": 0.01}})
     assert refused.value.status_code == 504
     assert refused.value.response.headers["x-should-retry"] == "false"
 

@@ -158,7 +158,82 @@ def test_long_headers_are_refused(parts):
     async def go():
         async with serving(unasked) as address:
             answer = await said_to(address, b"GET / HTTP/1.1\r\n", *parts)
-            assert answer is None or answer.startswith(b"HTTP/1.1 431 ")  # or reset, unread
+            assert answer.startswith(b"HTTP/1.1 431 ")
+
+    asyncio.run(go())
+
+
+async def refuse(scope, receive, send):
+    """Refuses a body without reading it, as one that is too large."""
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+@pytest.mark.parametrize("framing", [b"content-length: 8000000", b"transfer-encoding: chunked"])
+def test_the_answer_to_a_large_body_that_is_not_read_reaches_its_client(framing):
+    async def go():
+        async with serving(refuse) as address:
+            head = b"POST / HTTP/1.1\r\nconnection: close\r\n%b\r\n\r\n" % framing
+            chunked = b"%x\r\n" % 8_000_000 * framing.endswith(b"chunked")
+            answer = await said_to(address, head + chunked, *[b"x" * 80_000] * 100)
+            assert answer.startswith(b"HTTP/1.1 413 ")
+            assert answer.endswith(b"no")
+
+    asyncio.run(go())
+
+
+def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
+    monkeypatch.setattr(connections, "LINGER_S", 0.2)
+
+    async def go():
+        async with serving(refuse) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
+            assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"no")
+            for _ in range(1000):
+                writer.write(b"x")
+                await asyncio.sleep(0.01)
+                if writer.transport.is_closing():  # it was reset
+                    return
+            raise AssertionError("all was read")
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["slowly", "never"])
+def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not(
+    reads, monkeypatch
+):
+    monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 0.5)
+    size, pieces, ended = 1 << 20, 16, asyncio.Queue()
+    sent = []
+
+    async def many(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for place in range(pieces):
+            sent.append(place)
+            more = place + 1 < pieces
+            await send({"type": "http.response.body", "body": b"x" * size, "more_body": more})
+        ended.put_nowait(scope["path"])
+
+    async def go():
+        async with serving(many) as address:
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+                client.connect(address)
+                client.sendall(b"GET /one HTTP/1.1\r\nconnection: close\r\n\r\n")
+                client.setblocking(False)
+                came = 0
+                receive = asyncio.get_running_loop().sock_recv
+                while reads and (new := await receive(client, 1 << 18)):
+                    came += len(new)
+                    await asyncio.sleep(0.02)
+                if not reads:
+                    await asyncio.sleep(0.1)
+                    assert len(sent) < pieces  # it waits, and piles nothing up
+                assert await asyncio.wait_for(ended.get(), 60) == "/one"
+                assert (came > size * pieces) is reads
 
     asyncio.run(go())
 

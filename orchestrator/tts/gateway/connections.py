@@ -24,10 +24,14 @@ HEADERS_TIMEOUT_S = 10
 """Until the headers must be complete, counted from the connection's start or its last response."""
 MAX_HEADERS = 64 << 10
 """Bytes of a request's first line and headers."""
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
+SEND_BUFFER = 64 << 10
+"""Bytes that the system holds for a client. It tells that the client has taken some when a third is
+free; of the megabytes that it would hold otherwise that takes a slow reader minutes."""
+UNREAD_TIMEOUT_S = 30
+"""How long a client may take nothing of what is there for it."""
+LINGER_S = 10
+"""How long the rest of a refused request is read, and not looked at. To close a connection with
+bytes unread resets it, and its client may then never see the answer."""
 
 
 class HttpServer(uvicorn.Server):
@@ -85,9 +89,14 @@ class HttpServer(uvicorn.Server):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A connection that is closed when headers are too long, or do not come in time."""
+    """A connection that is closed when headers are too long, or do not come in time, or when what
+    is sent is not taken.
+    """
 
     _alarm: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _lingers = False
+    """Whether all has been sent, and what still comes is not looked at."""
     _header_bytes = 0
     """Of the request whose headers come now, or are to come."""
     _in_headers = True
@@ -105,16 +114,20 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._cancel_alarm()
+        self._cancel_unread()
         self._end_requests()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come."""
+        if self._lingers:
+            return
         before = self._in_headers
         super().data_received(data)
         if before and self._in_headers:
             self._header_bytes += len(data)
-            if self._header_bytes > MAX_HEADERS and not self.transport.is_closing():
+            refused = self._lingers or self.transport.is_closing()
+            if self._header_bytes > MAX_HEADERS and not refused:
                 self.send_400_response("")
 
     def on_message_begin(self) -> None:
@@ -134,20 +147,36 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The next request may come, if it has not."""
+        if self._lingers and not self.transport.is_closing():
+            self._linger()
+            return
         waits = not self.pipeline
         super().on_response_complete()
-        if waits and not self.transport.is_closing():
+        if self.transport.is_closing():
+            self._await_reader()
+        elif waits:
             self._await_headers()
+
+    def pause_writing(self) -> None:
+        """The client takes less than there is for it."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """It has taken nearly all."""
+        self._cancel_unread()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, or one with long headers, and close the connection."""
         if self._end_requests():  # nothing may stand in the middle of their answers
-            self.transport.close()
-        elif self._header_bytes > MAX_HEADERS:
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
-        else:
-            super().send_400_response(msg)
+            self._close()
+            return
+        too_large = self._header_bytes > MAX_HEADERS
+        status = b"431 Request Header Fields Too Large" if too_large else b"400 Bad Request"
+        answer = b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        self.transport.write(answer % status)
+        self._linger()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered, transport = cycle, self.transport
@@ -155,8 +184,11 @@ class LimitedProtocol(HttpToolsProtocol):
         async def send(message: Any) -> None:
             if transport.is_closing():  # uvloop takes nothing more, and tells of the end later
                 cycle.disconnected = True
-            else:
-                await cycle.send(message)
+                return
+            last = message["type"] == "http.response.body" and not message.get("more_body")
+            if last and cycle.more_body and not cycle.keep_alive:
+                self._lingers = cycle.keep_alive = True  # else uvicorn closes at once
+            await cycle.send(message)
 
         super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, send))
 
@@ -172,9 +204,43 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _await_headers(self) -> None:
         self._cancel_alarm()
-        self._alarm = self.loop.call_later(HEADERS_TIMEOUT_S, self.transport.close)
+        self._alarm = self.loop.call_later(HEADERS_TIMEOUT_S, self._close)
 
     def _cancel_alarm(self) -> None:
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None
+
+    def _linger(self) -> None:
+        """Let the client see the answer to a request that has not come to its end."""
+        self._lingers = True
+        self.pipeline.clear()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._cancel_alarm()
+        self._alarm = self.loop.call_later(LINGER_S, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._await_reader()
+
+    def _await_reader(self) -> None:
+        """Abort the connection when its client has taken nothing for `UNREAD_TIMEOUT_S`.
+
+        Nothing more is sent until it has, so what is there for it can only become less.
+        """
+        self._cancel_unread()
+        there = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(UNREAD_TIMEOUT_S, self._look_at_reader, there)
+
+    def _look_at_reader(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._await_reader()
+        else:
+            self.transport.abort()
+
+    def _cancel_unread(self) -> None:
+        if self._unread:
+            self._unread.cancel()
+            self._unread = None

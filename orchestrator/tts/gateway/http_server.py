@@ -38,7 +38,7 @@ from tts.session.server import Server, open_server
 from . import process
 from .answer.generation import TextGenerator
 from .app import App
-from .connections import HttpServer
+from .connections import SEND_BUFFER, HttpServer
 from .database import database_file
 from .draining import Drain
 from .ledger import Ledger
@@ -297,6 +297,7 @@ def bind(listen: Listen) -> list[socket.socket]:
         for family, kind, protocol, _, (host, _, *rest) in dict.fromkeys(found):
             bound.append(socket.socket(family, kind, protocol))
             bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of clients too
             if family == socket.AF_INET6:
                 bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound[-1].bind((host, port, *rest))

@@ -7,7 +7,7 @@ import pytest
 
 from tts.gateway.answer.search_request import read_search_request, wants_search
 from tts.gateway.openai.errors import ApiError
-from tts.gateway.openai.requests import ChatRequest
+from tts.gateway.openai.requests import ChatRequest, read_request
 from tts.gateway.service import Settings
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
@@ -50,6 +50,19 @@ def test_limits_of_a_search_are_refused_where_none_is_asked_for(options):
     said = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tts": options}
     with pytest.raises(ApiError, match=f"tts.{next(iter(options))} is for searches"):
         wants_search(msgspec.convert(said, ChatRequest), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [({"deadline_s": 1e-9}, "0.01"), ({"deadline_s": 0}, "0.01"), ({"budget_tokens": 1}, "2")],
+)
+def test_limits_in_which_no_search_finds_anything_are_refused_with_the_least(options, least):
+    ask = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tts": options}
+    with pytest.raises(
+        ApiError, match=f">= {least} - at `\\$.tts.{next(iter(options))}`"
+    ) as refused:
+        read_request(ChatRequest, msgspec.json.encode(ask))
+    assert refused.value.status == 400
 
 
 def test_the_strategy_is_that_of_the_name_or_the_field_or_the_default(read):

@@ -1,6 +1,8 @@
 """What keys have used is kept, added up over gateways, and held against their budgets."""
 
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -108,6 +110,23 @@ def test_what_cannot_be_written_is_kept_and_written_later(file, book, caplog, mo
     book.write(())
     (row,) = read_usage(file, "2026-11-30", "2026-11-30")
     assert (row.requests, row.spent) == (1, 10)
+
+
+def test_the_event_loop_waits_for_no_write_that_waits_for_the_disk(file, book):
+    book.write(())
+    add(book, "a", "demo", (10, 0, 0, 0))
+    with sqlite3.connect(file, isolation_level=None) as holder, ThreadPoolExecutor(1) as thread:
+        holder.execute("BEGIN EXCLUSIVE")
+        writing = thread.submit(book.write, ())
+        for _ in range(20):  # while the thread is at every stage of its wait
+            time.sleep(0.01)
+            book.keys()
+            add(book, "a", "demo", (1, 0, 0, 0))
+            assert book.spent("a").today > 10
+            assert not writing.done()
+        holder.execute("ROLLBACK")
+    holder.close()
+    assert book.spent("a").today == 30
 
 
 def test_totals_add_up_by_what_is_asked(file, book, clock):

@@ -214,15 +214,16 @@ class TextGenerator:
 async def _merged(
     streams: Sequence[AsyncGenerator[Delta, None]],
 ) -> AsyncGenerator[Delta, None]:
-    queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+    queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue(len(streams))
+    # so a client that reads slowly holds its samples up, not piles of their deltas
 
     async def pump(stream: AsyncGenerator[Delta, None]) -> None:
         try:
             async for delta in stream:
-                queue.put_nowait(delta)
-            queue.put_nowait(None)
+                await queue.put(delta)
+            await queue.put(None)
         except Exception as error:
-            queue.put_nowait(error)
+            await queue.put(error)
 
     pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]
     try:

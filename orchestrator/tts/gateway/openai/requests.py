@@ -26,7 +26,10 @@ MAX_TOOLS = 128
 MAX_BIASES = 1024
 
 Count = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+SearchTokens = Annotated[int, Meta(ge=2)]
+"""A token of an answer, and its end: no search finds anything in less."""
+SearchSeconds = Annotated[float, Meta(ge=0.01)]
+"""Likewise: about what the fastest engine needs for a token."""
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 TopLogProbs = Annotated[int, Meta(ge=0, le=20)]
@@ -49,9 +52,9 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     n: Count | None = None
     budget: Count | None = None
     """Another name of `n`: what a budget means to other servers of test-time search."""
-    budget_tokens: Count | None = None
+    budget_tokens: SearchTokens | None = None
     """Generated tokens that the tree may hold."""
-    deadline_s: Seconds | None = None
+    deadline_s: SearchSeconds | None = None
     seed: int | None = None
     progress: Literal["steps", "reasoning", "none"] | None = None
     """What a stream holds before the answer: the tree's steps in a field `tts`, the text of the
