@@ -26,6 +26,11 @@ def test_a_recorded_run_is_whole():
         config["shard"]
 
 
+def test_a_rule_that_is_none_is_refused(tmp_path):
+    with pytest.raises(RunError, match=r"run\.json cannot be used: 'most' is no rule of voting"):
+        parse_config({**WHOLE, "vote": "most"}, tmp_path / CONFIG)
+
+
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_field_that_is_missing_or_of_a_wrong_type_is_named(tmp_path, name):
     for changed in (

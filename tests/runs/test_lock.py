@@ -95,6 +95,17 @@ def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
         pass
 
 
+def test_on_a_full_disk_a_folder_is_locked_without_a_name(tmp_path):
+    script = (
+        "import pathlib, resource, signal, sys; from tts.runs.lock import locked\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "with locked(pathlib.Path(sys.argv[1])): pass"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "run"], check=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written: Not a directory"):

@@ -46,7 +46,10 @@ def test_a_package_that_was_stopped_at_is_installed_again(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(
     ("before", "said"),
-    [("WARNING: Retrying after connection broken by 'X'\n" * 3, "no package index"), ("", "no torch")],
+    [
+        ("WARNING: Retrying after connection broken by 'X'\n" * 3, "no package index"),
+        ("", "no torch"),
+    ],
 )
 def test_a_failure_says_whether_there_is_a_network(tmp_path, monkeypatch, capsys, before, said):
     monkeypatch.setattr(install, "LOG", tmp_path / "setup.log")

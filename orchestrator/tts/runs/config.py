@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.scheduling import ScheduleName, SpeculationName
+from tts.strategies.strategy import Vote
 
 from .checks import check_run
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
@@ -169,6 +170,8 @@ def parse_config(data: Json, file: Path, *, lacks: Collection[str] = ()) -> RunC
     for name in FIELDS:
         if name not in data and name not in LEFT_OUT and name not in lacks:
             raise damaged(file, f"Object missing required field `{name}`")
+    if config.vote not in ("", *get_args(Vote)):
+        raise damaged(file, f"{config.vote!r:.100} is no rule of voting")
     return config
 
 

@@ -45,8 +45,8 @@ def locked(folder: Path) -> Iterator[None]:
     with file:
         with suppress(OSError):  # on a full disk the folder is locked by somebody without a name
             file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-            file.flush()
+            name = f"process {os.getpid()} on {socket.gethostname()}"
+            os.write(file.fileno(), name.encode())  # what a buffer kept would fail at the end
         try:
             yield
         finally:

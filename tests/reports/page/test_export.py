@@ -31,6 +31,18 @@ def test_each_chart_becomes_a_file_of_every_format_and_tables_none(tmp_path):
     assert b"/FontFile" in files[0].read_bytes()
 
 
+@pytest.mark.parametrize(
+    "level", ["a\u2028b\u2029c", "\0", "\u202e\u200f\ufffe\uffff", "</svg>'\"\\", "\n\x1b[31m"]
+)
+def test_any_text_is_drawn(tmp_path, level):
+    pytest.importorskip("vl_convert")
+    x = {"field": "level", "sort": [level, "one"]}
+    chart = CHART | {"encoding": CHART["encoding"] | {"x": x}}
+    figure = Figure("by-level", "By level", "Read.", [{"level": level, "right": 0.5}], chart)
+    for file in write_figures([figure], tmp_path, ["pdf", "svg", "csv", "tex"]):
+        assert file.stat().st_size
+
+
 def test_a_printed_chart_has_its_data_a_width_and_black_on_white():
     chart = printed(DRAWN)
     assert chart["datasets"] == {"rows": [{"level": "one", "right": 0.5}]}

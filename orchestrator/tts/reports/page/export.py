@@ -6,10 +6,11 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.extras import how_to_install
+from tts.build.shown_text import shown
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
 from tts.runs.files import make_folder, write_whole
 
@@ -24,6 +25,8 @@ PNG_DPI = 300
 """Pixels per inch of a PNG, which its file says."""
 _VEGA_LITE = "6.4"
 """Nearest to the version that pages are drawn with."""
+_LINE_ENDS = dict.fromkeys((0x2028, 0x2029, 0xFFFE, 0xFFFF), " ")
+"""Vega-Lite cannot read its own expressions with the first two, and XML has not the others."""
 
 
 def write_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[Format]) -> list[Path]:
@@ -131,9 +134,20 @@ def _latex(cell: Cell) -> str:
 def printed(figure: Figure) -> Spec:
     """A figure's chart with its data, black on white, at a width of its own."""
     assert figure.chart is not None
-    return {
+    chart = {
         **figure.chart,
         "datasets": {DATA: [dict(row) for row in figure.rows]},
         "width": WIDTH,
         "config": {**chart_theme("black"), "background": "white"},
     }
+    plain: Spec = _drawable(chart)
+    return plain
+
+
+def _drawable(value: Any) -> Any:
+    """A chart in whose texts stands nothing that ends the program that draws it."""
+    if isinstance(value, dict):
+        return {_drawable(name): _drawable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_drawable(each) for each in value]
+    return shown(value).translate(_LINE_ENDS) if isinstance(value, str) else value
