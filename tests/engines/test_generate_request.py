@@ -117,6 +117,9 @@ INT64 = np.array([[1, 2, 3]], dtype=np.int64)
 BAD = {
     "unknown tensor": ({"lora_task_id": INT64}, "lora_task_id is not supported"),
     "wrong dtype": ({"input_ids": INT64}, "input_ids must be INT32"),
+    "id of 64 bits": ({"input_ids": INT64 + 7 * 2**32}, "input_ids must be INT32"),
+    "ids as unsigned": ({"input_ids": words(1, 2, 3).view(np.uint32)}, "input_ids must be INT32"),
+    "stop words of 64 bits": ({"stop_words_list": INT64[None] + 2**32}, "must be INT32"),
     "wrong rank": ({"input_ids": np.array([1, 2, 3], dtype=np.int32)}, r"must be \[1, N\]"),
     "batch": ({"input_ids": np.ones((2, 3), dtype=np.int32)}, "one request per prompt"),
     "batch of scalars": ({"seed": np.ones((2, 1), dtype=np.uint64)}, "one request per prompt"),
