@@ -350,12 +350,18 @@ def test_log_probs_and_logits_have_their_shapes():
     assert out["generation_logits"].shape == (1, 1, 1, 2)
 
 
-@pytest.mark.parametrize("stop_words", [[], [[7]] * 5000, [list(range(1, 100))] * 50])
-def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words):
-    limits = Limits(10**6, 10**6, 512, 32, 10**6, 4)
+@pytest.mark.parametrize(
+    ("stop_words", "last"), [([], "語"), ([[7]] * 5000, "a"), ([list(range(1, 100))] * 50, "é")]
+)
+def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words, last):
+    limits = Limits(10**6, 10**6, 512, 32, 10**6, 4, guided_end_id=1)
+    guide = '{"title": "' + "a" * 200_000 + last + '"}'
     given_tensors = tensors(
         prompt=range(300_000, 310_000),
         stop_words_list=wire.encode_stop_words(stop_words)[None],
+        guided_decoding_guide_type=np.array([[b"json_schema"]], dtype=object),
+        guided_decoding_guide=np.array([[guide.encode()]], dtype=object),
+        end_id=1,
     )
     prefix_hashes(np.ones(20_000, np.int64))  # what all prompts share is made once
     tracemalloc.start()
