@@ -49,6 +49,17 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
     return deployment.model_copy(update=update)
 
 
+def with_made_folders(deployment: Deployment) -> Deployment:
+    """The deployment with the folders that were made of its GGUF files before; makes none."""
+    from .gguf.folder import made_folder
+
+    made = {
+        role: engine.model_copy(update={"checkpoint": made_folder(engine.checkpoint)})
+        for role, engine in deployment.engines().items()
+    }
+    return deployment.model_copy(update=made)
+
+
 def _folder(path: Path, say: Say) -> Path:
     if path.suffix.lower() != SUFFIX:
         return path
