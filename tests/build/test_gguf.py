@@ -20,7 +20,7 @@ from tts.build.errors import CheckpointError
 from tts.build.gguf.folder import checkpoint_folder
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.verify import verify_engine
-from tts.build.resolve import resolve_models
+from tts.build.resolve import resolve_models, with_made_folders
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 
@@ -180,8 +180,12 @@ def test_a_deployment_names_the_file(source: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     deployment = load_deployment(tmp_path / "mine.yaml")
     assert deployment.generator.checkpoint == file
+    assert with_made_folders(deployment) == deployment
+    with pytest.raises(CheckpointError, match="has not been made a checkpoint folder yet"):
+        open_checkpoint(file)
     assert not paths.imported_dir().exists()  # reading the deployment makes nothing of it
     resolved = resolve_models(deployment)
+    assert with_made_folders(deployment) == resolved
     assert resolved.generator.checkpoint == imported(file)
     assert resolve_models(resolved) == resolved
 

@@ -1,6 +1,7 @@
 """The deployment file: what it means, and how a mistake in it is explained."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -285,6 +286,47 @@ def test_a_parameter_that_is_no_scalar_is_named(load: Load, block: Any, complain
 def test_what_cannot_be_a_deployment_file_is_refused(name: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         load_deployment(name)
+
+
+_watched: list[str] | None = None
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    acts = event.startswith(("socket.", "subprocess.", "shutil.", "os.mkdir", "os.re", "os.exec"))
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    # a module that is imported for the first time is compiled
+    if _watched is not None and (acts or writes) and "__pycache__" not in str(arguments):
+        _watched.append(f"{event} {arguments}")
+
+
+sys.addaudithook(_watch)  # none can be taken away again
+
+
+@pytest.mark.parametrize(
+    "name", [*bundled_deployments(), "demo with a GGUF file", "vllm-openai with names of the hub"]
+)
+def test_reading_a_deployment_has_no_other_effect(
+    name: str, tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundled, _, changed = name.partition(" ")
+    data = yaml.safe_load((paths.deployments_dir() / f"{bundled}.yaml").read_text())
+    if changed:
+        (tmp_path / "model.gguf").write_bytes(b"GGUF")
+        field = "checkpoint" if bundled == "demo" else "tokenizer"
+        for role in ("generator", "verifier"):
+            data[role][field] = "model.gguf" if bundled == "demo" else f"Owner/{role}"
+        (tmp_path / "prompts").symlink_to(paths.deployments_dir() / "prompts")
+        bundled = str(tmp_path / "changed.yaml")
+        Path(bundled).write_text(yaml.safe_dump(data))
+    global _watched
+    _watched = seen = []
+    try:
+        load_deployment(bundled)
+    finally:
+        _watched = None
+    assert seen == []
+    assert capfd.readouterr() == ("", "")
+    assert not home.exists()
 
 
 def test_a_pipe_and_a_huge_file_are_not_read(tmp_path: Path) -> None:

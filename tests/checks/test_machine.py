@@ -44,6 +44,15 @@ def test_a_deployment_for_gpus_that_are_not_here_says_what_can_be_done_without()
     assert note.found == "elsewhere"
 
 
+def test_a_gguf_file_is_not_read(tmp_path, home):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    demo = load_deployment("demo")
+    generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "model.gguf"})
+    found = seen(demo.model_copy(update={"generator": generator}))
+    assert "model.gguf has not been made" in found["deployment demo"].found
+    assert not home.exists()
+
+
 @pytest.mark.parametrize(("version", "state"), [("0.19.0", "ok"), (None, "note")])
 def test_what_gguf_files_need_is_said(monkeypatch, version, state):
     real = machine._version

@@ -34,6 +34,15 @@ def by_protobuf(model, number, tensors, outputs):
     return request.SerializeToString()
 
 
+def test_ids_are_never_cut_to_32_bits():
+    wide = np.array([2**32 + 5])
+    template = RequestTemplate("m", scalars=[], constants=[], outputs=[])
+    with pytest.raises(TypeError, match="int64"):
+        template.encode("1", wide)
+    with pytest.raises(TypeError, match="int64"):
+        template.encode_rows("c-1+", 1, [RequestRow(template, wide, [])])
+
+
 @given(st.data())
 def test_a_template_encodes_as_protobuf_does(data):
     model = data.draw(st.text(min_size=1, max_size=200))

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from tests.engines.conftest import Runner
@@ -19,7 +20,7 @@ from tests.engines.host_requests import sampled
 
 from tts.build import paths
 from tts.build.errors import EngineError
-from tts.engines import engine_client, engine_thread
+from tts.engines import engine_client, engine_messages, engine_thread
 from tts.engines.engine_messages import (
     Commands,
     FromEngine,
@@ -268,6 +269,28 @@ def test_an_engine_reads_on_while_nobody_takes_its_answers():
             tickets += [ticket for report in taking.take() for ticket, _ in report.responses]
         sending.join()
         assert tickets == list(range(50))
+
+
+def test_all_that_has_come_in_is_taken_before_a_step(monkeypatch):
+    monkeypatch.setattr(engine_messages, "_RECEIVE_BYTES", 1000)  # a part of a request
+    ours, theirs = socket.socketpair()
+    accepted = []
+
+    class Engine:
+        def accept(self, ticket, request, on_response, *, cold):
+            accepted.append(ticket)
+
+    with ours, theirs:
+        ours.setblocking(False)
+        connection = EngineConnection(ours)
+        connection._asked = Commands(Engine(), connection._answer)
+        prompt = GenerateRequest(np.zeros(300, np.int64), 1)
+        for ticket in range(5):
+            theirs.sendall(encode(Submit(ticket, prompt, cold=False)))
+        connection.get(False, None)()
+        while not connection.empty():
+            connection.get(True, None)()
+        assert accepted == list(range(5))
 
 
 def test_statistics_wait_for_an_answer_but_not_longer_than_a_second():

@@ -117,6 +117,9 @@ INT64 = np.array([[1, 2, 3]], dtype=np.int64)
 BAD = {
     "unknown tensor": ({"lora_task_id": INT64}, "lora_task_id is not supported"),
     "wrong dtype": ({"input_ids": INT64}, "input_ids must be INT32"),
+    "id of 64 bits": ({"input_ids": INT64 + 7 * 2**32}, "input_ids must be INT32"),
+    "ids as unsigned": ({"input_ids": words(1, 2, 3).view(np.uint32)}, "input_ids must be INT32"),
+    "stop words of 64 bits": ({"stop_words_list": INT64[None] + 2**32}, "must be INT32"),
     "wrong rank": ({"input_ids": np.array([1, 2, 3], dtype=np.int32)}, r"must be \[1, N\]"),
     "batch": ({"input_ids": np.ones((2, 3), dtype=np.int32)}, "one request per prompt"),
     "batch of scalars": ({"seed": np.ones((2, 1), dtype=np.uint64)}, "one request per prompt"),
@@ -347,12 +350,18 @@ def test_log_probs_and_logits_have_their_shapes():
     assert out["generation_logits"].shape == (1, 1, 1, 2)
 
 
-@pytest.mark.parametrize("stop_words", [[], [[7]] * 5000, [list(range(1, 100))] * 50])
-def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words):
-    limits = EngineLimits(10**6, 10**6, 512, 32, 10**6, 4)
+@pytest.mark.parametrize(
+    ("stop_words", "last"), [([], "語"), ([[7]] * 5000, "a"), ([list(range(1, 100))] * 50, "é")]
+)
+def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words, last):
+    limits = EngineLimits(10**6, 10**6, 512, 32, 10**6, 4, guided_end_id=1)
+    guide = '{"title": "' + "a" * 200_000 + last + '"}'
     given_tensors = tensors(
         prompt=range(300_000, 310_000),
         stop_words_list=wire.encode_stop_words(stop_words)[None],
+        guided_decoding_guide_type=np.array([[b"json_schema"]], dtype=object),
+        guided_decoding_guide=np.array([[guide.encode()]], dtype=object),
+        end_id=1,
     )
     prefix_hashes(np.ones(20_000, np.int64))  # what all prompts share is made once
     tracemalloc.start()

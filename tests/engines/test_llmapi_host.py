@@ -142,7 +142,12 @@ def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
     run(test)
 
 
-def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "bound", [("MAX_REQUESTS", 2), ("MAX_WAITING_BYTES", 2 * REQUEST.bytes_waiting)]
+)
+def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch, bound: tuple[str, int]
+):
     async def test(served: Served) -> None:
         for ticket in range(3):
             served.accept(ticket)
@@ -150,8 +155,15 @@ def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(monkeypatch: p
         assert not served.responses[0]
         served.accept(3, cold=True)
         assert (await served.last(3)).failure == Failure.IN_USE
+        await served.reached(2)
+        for result in served.llm.results:
+            result.finish()
+        await served.last(1)
+        await asyncio.sleep(0)
+        served.accept(4)  # nothing of the others counts any more
+        await served.reached(3)
 
-    monkeypatch.setattr(llmapi_host, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(llmapi_host, *bound)
     run(test)
 
 

@@ -29,9 +29,13 @@ def test_the_layout_is_the_one_of_the_contract():
     assert encode_stop_words([[5, 6], [9]]).tolist() == [[5, 6, 9], [2, 3, -1]]
 
 
-def test_an_empty_word_is_refused_by_the_encoder():
-    with pytest.raises(ValueError, match="no tokens"):
-        encode_stop_words([[1], []])
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [([], "no tokens"), ([2**32 + 5], "the id 4294967301"), ([2, -1], "the id -1")],
+)
+def test_a_word_that_cannot_be_is_refused_by_the_encoder(word, reason):
+    with pytest.raises(ValueError, match=reason):
+        encode_stop_words([[1], word])
 
 
 @pytest.mark.parametrize("table", [[[], []], [[0], [-1]]])

@@ -1,13 +1,15 @@
 """The model repository: rendered whole, checked, kept when nothing changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, ServerSpec, TensorRTEngine
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import EngineLimits
 from tts.serving.repository.digest import deployment_digest
@@ -52,23 +54,50 @@ def test_any_path_survives_the_way_into_a_configuration(tmp_path, monkeypatch, t
     assert decode_opening(encode_opening(opening)) == opening
 
 
-def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
-    def changed(role: str, **values: object) -> Deployment:
-        spec = getattr(deployment, role).model_copy(update=values)
-        return deployment.model_copy(update={role: spec})
+ORCHESTRATOR = {  # fields of which a server knows nothing; every other one changes what it serves
+    "endpoints",
+    "answer_timeout_s",
+    "strategies",
+    *(f"server.{name}" for name in ServerSpec.model_fields),
+    *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
+    *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
+    *("verifier.prompt", "verifier.template"),
+    *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds
+}
 
-    deployment = echo()
+
+def fields(section: BaseModel) -> Iterator[str]:
+    """Every field of a section and of those in it."""
+    for name, value in section:
+        inner = fields(value) if isinstance(value, BaseModel) else ()
+        yield from (f"{name}.{each}" for each in inner) if inner else (name,)
+
+
+def changed(section: BaseModel, field: str) -> Any:
+    """The same with another value of a field, which need not be a valid one."""
+    name, _, rest = field.partition(".")
+    value = getattr(section, name)
+    other = changed(value, rest) if rest else f"not {value}"
+    return section.model_copy(update={name: other})
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_the_digest_is_about_what_is_served(tensorrt: Echo):
+    deployment = tensorrt(
+        generator={"tensorrt": TensorRTEngine()}, verifier={"tensorrt": TensorRTEngine()}
+    )
     digest = deployment_digest(deployment)
-    for same in (
-        echo(grpc_port=9001),
-        changed("generator", in_flight_requests=99, system_prompt="Be brief."),
-        changed("verifier", in_flight_tokens=999, system_prompt="Grade.", prompt="Right?"),
-        deployment.model_copy(update={"strategies": {"beam-search": {"n": 4}}}),
-    ):
-        assert deployment_digest(same) == digest
-    assert deployment_digest(changed("generator", max_num_tokens=63)) != digest
+    everything = set(fields(deployment)) - {"verifier.prompt_file"}  # read, it is the prompt
+    assert everything >= ORCHESTRATOR
+    for field in sorted(everything):
+        same = deployment_digest(changed(deployment, field)) == digest
+        assert same == (field in ORCHESTRATOR), field
+
+
+def test_the_digest_is_about_the_code_that_serves(echo: Echo, templates: Path):
+    digest = deployment_digest(echo())
     (templates / "common" / "prm" / "1" / "model.py").write_text("changed")
-    assert deployment_digest(deployment) != digest
+    assert deployment_digest(echo()) != digest
 
 
 def test_target_llmapi_is_refused_with_where_it_runs(tensorrt, tmp_path):

@@ -51,6 +51,13 @@ def test_trees_are_those_of_any_other_engines(tiny_deployment, servers, endpoint
     assert solved(remote(tiny_deployment), tmp_path / "run") == here
 
 
+@pytest.mark.parametrize("key", ["a\nb", "a\r", "\x01", "\udcff"])
+def test_a_key_that_no_header_can_hold_is_refused(tiny_deployment, monkeypatch, key):
+    monkeypatch.setenv("GEN_KEY", key)
+    with pytest.raises(ConfigError, match="a character that no key has"):
+        Session.open(remote(tiny_deployment, api_key_env="GEN_KEY"))
+
+
 def test_a_run_says_what_it_was_made_with_and_never_a_key(
     tiny_deployment, servers, tmp_path, monkeypatch
 ):

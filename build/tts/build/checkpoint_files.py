@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError
-from .input_files import Unreadable, parse_json, read_text
+from .input_files import Unreadable, is_file, parse_json, read_text
 from .user_paths import is_folder
 
 _FETCHED_BY = {"smollm2-135m-instruct": "scripts/fetch_smollm2"}
@@ -37,6 +37,11 @@ def require_checkpoint_folder(checkpoint: Path) -> None:
     """Raises CheckpointError when there is no such folder, or it cannot be read."""
     if not is_folder(checkpoint):
         if checkpoint.suffix.lower() == ".gguf":
+            if is_file(checkpoint):
+                raise CheckpointError(
+                    f"The GGUF file {checkpoint} has not been made a checkpoint folder yet.",
+                    hint="tts build-engines does that.",
+                )
             raise CheckpointError(
                 f"There is no GGUF file {checkpoint}.", hint=how_to_get(checkpoint)
             )

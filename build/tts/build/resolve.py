@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from .gguf import SUFFIX
 from .shown_text import Say
@@ -47,6 +48,17 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
             folder = tokenizer_folder(str(remote.tokenizer), say)
         update[role] = remote.model_copy(update={"tokenizer": folder})
     return deployment.model_copy(update=update)
+
+
+def with_made_folders(deployment: Deployment) -> Deployment:
+    """The deployment with the folders that were made of its GGUF files before; makes none."""
+    from .gguf.folder import made_folder
+
+    made: dict[str, Any] = {
+        role: engine.model_copy(update={"checkpoint": made_folder(engine.checkpoint)})
+        for role, engine in deployment.engines().items()
+    }
+    return deployment.model_copy(update=made)
 
 
 def _folder(path: Path, say: Say) -> Path:

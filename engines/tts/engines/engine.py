@@ -24,7 +24,7 @@ from tts.build.manifest import EngineConfig
 from tts.build.openvino.export import WEIGHTS_FILE
 
 from .admission import BlockAdmission
-from .generate_request import EngineLimits, GenerateRequest
+from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest
 from .iteration_log import StepRecorder
 from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
@@ -39,8 +39,6 @@ EngineCommand = Callable[[], None]
 
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
-MAX_WAITING_BYTES = 1 << 30
-"""Most memory of the prompts and stop words of all of them together."""
 
 
 class CommandInbox(Protocol):

@@ -79,8 +79,7 @@ class EngineConnection:
         while not self._commands:
             if block and not self._wait(timeout):
                 break
-            self._receive()
-            if not block:
+            if not self._receive() and not block:
                 break
         if not self._commands:
             raise queue.Empty
@@ -93,7 +92,9 @@ class EngineConnection:
         )
 
     def empty(self) -> bool:
-        """Whether everything received has been read."""
+        """Whether nothing more has come in: what would wait in the socket, nobody would count."""
+        while not self._commands and self._receive():
+            pass
         return not self._commands
 
     def publish(self, statistics: Statistics) -> None:
@@ -107,15 +108,14 @@ class EngineConnection:
         while self._unsent:
             self._send()
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Take in what one read gives; False if there is nothing."""
         try:
             messages = self._received.take()
         except BlockingIOError:
-            return
-        if messages is None:
-            self._commands.append(None)
-            return
-        self._commands.extend(self._asked.of(messages))
+            return False
+        self._commands.extend([None] if messages is None else self._asked.of(messages))
+        return True
 
     def _answer(self, ticket: int, response: Response) -> None:
         self._responses.append((ticket, response))

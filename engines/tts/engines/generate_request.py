@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +38,8 @@ MAX_GUIDE_BYTES = 1 << 18
 """The longest text of a guide: a JSON schema of hundreds of fields takes less."""
 _STOP_ID_BYTES = 96
 """Memory of one id of a stop word, in a tuple of its own as most of them are."""
+MAX_WAITING_BYTES = 1 << 30
+"""Most memory of the prompts, stop words and guides of all that wait for one engine together."""
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
 # Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
 NEUTRAL: dict[str, int | float | bool] = {
@@ -129,7 +132,7 @@ class GenerateRequest:
     def bytes_waiting(self) -> int:
         """Memory that it takes while it waits, at most: equal stop words may be shared."""
         stop_ids = sum(map(len, self.stop_words))
-        guide = len(self.guide.text) if self.guide else 0
+        guide = sys.getsizeof(self.guide.text) if self.guide else 0  # one letter may widen all
         return _PROMPT_ID_BYTES * len(self.input_ids) + _STOP_ID_BYTES * stop_ids + guide
 
     @property

@@ -191,11 +191,13 @@ def encode_stop_words(words: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:
     """Lay out stop words as int32 [2, M]: ids one after another, over their end offsets.
 
     Row 0 is padded with 0 and row 1 with -1; no words at all give M = 0. Raises ValueError on an
-    empty word.
+    empty word, and on an id that is none: numpy 1 would cut it to 32 bits.
     """
     if any(len(word) == 0 for word in words):
         raise ValueError("a stop word has no tokens")
     ids = [token for word in words for token in word]
+    if ids and not 0 <= min(ids) <= max(ids) < 2**31:
+        raise ValueError(f"a stop word has the id {min(ids) if min(ids) < 0 else max(ids)}")
     ends = np.cumsum([len(word) for word in words], dtype=np.int32)
     table = np.full((2, len(ids)), -1, dtype=np.int32)
     table[0] = ids

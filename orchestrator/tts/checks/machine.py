@@ -20,6 +20,7 @@ from tts.build.machine_limits import usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
+from tts.build.resolve import with_made_folders
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
@@ -131,7 +132,7 @@ def _bundled() -> Iterator[Observation]:
     elsewhere = []
     for name in bundled_deployments():
         try:
-            deployment = load_deployment(name)
+            deployment = with_made_folders(load_deployment(name))
         except TtsError as error:
             yield Observation(f"deployment {name}", "note", error.message, error.hint or "")
             continue
@@ -147,6 +148,7 @@ def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
         yield _elsewhere(deployment.name)
         return
+    deployment = with_made_folders(deployment)
     yield _engines(deployment)
     if deployment.target == "openvino":
         yield _threads(deployment)

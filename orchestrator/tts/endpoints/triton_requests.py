@@ -98,7 +98,7 @@ class RequestTemplate:
         texts: Sequence[str] = (),
     ) -> bytes:
         """The request with this id, or without one, these token ids and the values that vary."""
-        raw_ids = ids.astype("<i4", copy=False).tobytes()
+        raw_ids = ids.astype("<i4", casting="safe", copy=False).tobytes()
         packed = self._packed.copy()
         packed[1::2] = scalars
         return b"".join(
@@ -124,7 +124,7 @@ class RequestTemplate:
         headers, constants = self._by_rows[count]
         ids = np.zeros((count, max(lengths)), "<i4")
         for row, length, each in zip(ids, lengths, rows, strict=True):
-            row[:length] = each.ids
+            np.copyto(row[:length], each.ids, casting="safe")
         columns = zip(self._formats, zip(*(row.scalars for row in rows), strict=True), strict=True)
         texts = zip(*(row.texts for row in rows), strict=True)
         return b"".join(

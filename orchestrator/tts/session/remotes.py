@@ -38,6 +38,11 @@ def key_of(spec: RemoteSpec, role: Role) -> str | None:
             f"{role}.api_key_env names {spec.api_key_env}, which is not in the environment.",
             hint=f"Set it: export {spec.api_key_env}=...",
         )
+    if not key.isprintable():  # surrogates, of bytes that are no UTF-8, are not printable either
+        raise ConfigError(
+            f"{role}.api_key_env names {spec.api_key_env}, which has a character that no key has.",
+            hint="Set it again, without line ends.",
+        )
     return key
 
 

@@ -39,13 +39,11 @@ def checkpoint_folder(checkpoint: Path, say: Say) -> Path:
     Takes about as long as copying it, the first time. Raises CheckpointError for a file without a
     supported model, and BuildError where the folder cannot be written.
     """
-    if checkpoint.suffix.lower() != SUFFIX or not is_file(checkpoint):
-        return checkpoint
-    place = paths.imported_dir() / hashlib.sha256(str(checkpoint).encode()).hexdigest()[:12]
-    folder = place / checkpoint.stem
-    if _source_of(folder) == _source(checkpoint):
+    folder = made_folder(checkpoint)
+    if folder != checkpoint or not _is_gguf(checkpoint):
         return folder
-    with disk_errors(place), build_lock(place, say):
+    folder = _place(checkpoint)
+    with disk_errors(folder.parent), build_lock(folder.parent, say):
         if (source := _source(checkpoint)) != _source_of(folder):  # which another has just written
             say(f"Reading {checkpoint} into {folder}, once.")
             model = read_model(GgufFile(checkpoint))
@@ -53,6 +51,23 @@ def checkpoint_folder(checkpoint: Path, say: Say) -> Path:
                 _write(model, new)
                 _write_json(new / SOURCE, source)
     return folder
+
+
+def made_folder(checkpoint: Path) -> Path:
+    """The folder that was made of a GGUF file as it is now; otherwise the path itself."""
+    if not _is_gguf(checkpoint):
+        return checkpoint
+    folder = _place(checkpoint)
+    return folder if _source_of(folder) == _source(checkpoint) else checkpoint
+
+
+def _is_gguf(checkpoint: Path) -> bool:
+    return checkpoint.suffix.lower() == SUFFIX and is_file(checkpoint)
+
+
+def _place(checkpoint: Path) -> Path:
+    place = hashlib.sha256(str(checkpoint).encode()).hexdigest()[:12]
+    return paths.imported_dir() / place / checkpoint.stem
 
 
 def _source(file: Path) -> dict[str, Any]:

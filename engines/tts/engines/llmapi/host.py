@@ -16,7 +16,7 @@ from typing import Any
 
 from tts.build.errors import EngineError
 
-from ..generate_request import GenerateRequest
+from ..generate_request import MAX_WAITING_BYTES, GenerateRequest
 from ..responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .output import LlmOutput, is_watched, sampling_arguments
 
@@ -57,6 +57,7 @@ class LlmHost:
         self._one_sampler = one_sampler
         self._labels = labels
         self._jobs: dict[int, _Job] = {}
+        self._bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, ended: asyncio.Future[None]) -> None:
@@ -88,11 +89,13 @@ class LlmHost:
         offer a way to empty the prefix cache.
         """
         job = _Job(ticket, request, on_response)
-        full = f"{MAX_REQUESTS} requests are in this engine, as many as may; send it later"
-        if cold or len(self._jobs) >= MAX_REQUESTS:
+        count, size = len(self._jobs), request.bytes_waiting
+        full = f"{count} requests are in this engine, as many as may; send it later"
+        if cold or count >= MAX_REQUESTS or self._bytes + size > MAX_WAITING_BYTES:
             self._answer(job, IN_USE if cold else unavailable(full))
             return
         self._jobs[ticket] = job
+        self._bytes += size
         task = asyncio.get_running_loop().create_task(self._serve(job))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
@@ -132,6 +135,7 @@ class LlmHost:
                 self._answer(job, unavailable(f"the engine failed the request: {error}"))
         finally:
             self._jobs.pop(job.ticket, None)
+            self._bytes -= job.request.bytes_waiting
 
     def _advance(self, job: _Job, output: LlmOutput, result: Any) -> None:
         response = output.advance(result.outputs[0], finished=result.finished)
