@@ -260,7 +260,8 @@ def main() -> None:
         file.write_text(mutant.source, encoding="utf-8")
         try:
             limit_s = 120 + 10 * sum(seconds.get(test, 0.0) for test in tests)
-            status = pytest(copy, limit_s, "-x", *tests) if tests else 0
+            (copy / "tests.txt").write_text("\n".join(tests), encoding="utf-8")  # too long a line
+            status = pytest(copy, limit_s, "-x", f"@{copy / 'tests.txt'}") if tests else 0
         finally:
             file.write_text(original, encoding="utf-8")
             places.put(copy)
