@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.constraints.languages import nodes
 
 from tts.constraints import answer_constraint
-from tts.constraints.regular import chars
+from tts.constraints.regular import Seq, chars, chars_of
 from tts.constraints.step_grammar import ebnf, rule_after, step_grammar
 from tts.engines.guide_grammar import check_grammar
 
@@ -74,6 +74,11 @@ def test_names_of_rules_are_those_that_llama_cpp_reads():
     assert constraint
     names = [line.partition(" ::= ")[0] for line in constraint.guide().text.splitlines()]
     assert all(re.fullmatch("[a-z]+", name) for name in names)
+
+
+def test_texts_on_both_sides_of_a_part_stand_on_their_own_sides():
+    parts = chars_of("a"), chars_of("b"), chars((ord("a"), ord("z"))), chars_of("c")
+    assert ebnf(Seq(parts)) == '"ab" [a-z] "c"'
 
 
 CODES = st.integers(0x20, 0xD7FF) | st.integers(0xE000, 0x10FFFF)

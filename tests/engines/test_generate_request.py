@@ -371,6 +371,7 @@ def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words, last
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert request.guide == wire.Guide(wire.JSON_SCHEMA, guide)
     assert len(hashes) == 10_000
     assert held / 2 < request.bytes_waiting > held * 0.9
 
