@@ -1,6 +1,8 @@
 """Functions of the program's own: a reward, an answer, an equality; what they do wrong is named."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -298,3 +300,69 @@ def test_a_function_that_blocks_leaves_the_loop_alone(tiny_deployment):
             return await writing
 
     assert asyncio.run(go()) == [r"\boxed{4}"]
+
+
+class Odd(BaseException):
+    """An error of no usual kind, which cannot be written either."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class Unshown:
+    """A value that cannot be written."""
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, Odd])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_of_any_kind_is_the_functions(tiny_deployment, endpoints, kind, is_async):
+    if is_async and kind is GeneratorExit:
+        pytest.skip("that is how a coroutine is closed")
+
+    def score(question, steps):
+        raise kind
+
+    async def score_async(question, steps):
+        raise kind
+
+    given = {**endpoints, "verifier": score_async if is_async else score}
+    with (
+        Session.open(tiny_deployment, **given) as session,
+        pytest.raises(FunctionError, match=f"raised {kind.__name__}"),
+    ):
+        session.solve(QUESTION, n=4)
+
+
+def test_a_value_that_cannot_be_shown_is_refused_all_the_same(tiny_deployment, endpoints):
+    given = {**endpoints, "verifier": lambda question, steps: Unshown()}
+    with (
+        Session.open(tiny_deployment, **given) as session,
+        pytest.raises(FunctionError, match="gave a Unshown that cannot be shown"),
+    ):
+        session.solve(QUESTION, n=4)
+
+
+PROGRAM = """
+import asyncio, os, time
+from tts.endpoints.functions import Caller
+
+async def ask():
+    print(await Caller(lambda: os.fork() and 7)())
+    try:
+        await asyncio.wait_for(Caller(lambda: time.sleep(600))(), 0.1)
+    except TimeoutError:
+        print("left")
+
+asyncio.run(ask())
+print("ended", flush=True)
+"""
+
+
+def test_a_function_that_blocks_or_forks_lets_its_program_end_once():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["7", "left", "ended"]

@@ -14,10 +14,12 @@ import asyncio
 import functools
 import inspect
 import math
+import os
+import queue
+import threading
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,22 @@ def name_of(function: object) -> str:
 
 def failed(name: str, error: BaseException) -> FunctionError:
     """The error for a function that raised: with its own, and where in its file."""
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return FunctionError(f"{name} raised {what}{_place(error)}.")
+    text, kind = shown(error, str), type(error).__name__
+    return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}{_place(error)}.")
+
+
+def shown(value: object, write: Callable[[object], str] = repr) -> str:
+    """The beginning of a value of the user's as a message has it, though its own method fails."""
+    try:
+        return write(value)[:200]
+    except BaseException:
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the task that a function runs in is cancelled, and not the function's own idea."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and bool(task and task.cancelling())
 
 
 def _place(error: BaseException) -> str:
@@ -78,6 +94,9 @@ def _place(error: BaseException) -> str:
     return f" ({at[-1].filename}:{at[-1].lineno}, in {at[-1].name})" if at else ""
 
 
+_Tell = Callable[[Any], object]
+
+
 class Caller:
     """Calls a user's function: an async one here, another one in a worker thread, in turn."""
 
@@ -86,33 +105,64 @@ class Caller:
         self._function = function
         call = getattr(function, "__call__", None)  # noqa: B004 - of an object: may be async def
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=self.name)
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], _Tell] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call the function; its exceptions become FunctionError."""
         if self._is_async:
-            error, value = None, self._function(*arguments, **options)
+            value = self._function(*arguments, **options)
         else:
-            loop = asyncio.get_running_loop()
             call = functools.partial(self._outcome, *arguments, **options)
-            error, value = await loop.run_in_executor(self._thread, call)
+            error, value = await self._in_thread(call)
+            if error is not None:  # of whatever kind: nobody interrupts or cancels that thread
+                raise failed(self.name, error) from error
         try:
-            if error is not None:
-                raise error
             return await value if inspect.isawaitable(value) else value
-        except (Exception, SystemExit) as caught:
+        except BaseException as caught:
+            if isinstance(caught, GeneratorExit) or _is_cancelled(caught):
+                raise
             raise failed(self.name, caught) from caught
 
     def _outcome(self, *arguments: Any, **options: Any) -> tuple[BaseException | None, Any]:
         """The exception or the result: some errors (StopIteration) cannot pass through a future."""
+        process = os.getpid()
         try:
             return None, self._function(*arguments, **options)
         except BaseException as error:
             return error, None
+        finally:
+            if os.getpid() != process:  # it has forked and returned in both
+                os._exit(0)
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        if self._thread is None:
+            # unlike an executor's, a daemon does not keep a program from ending while it blocks
+            self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def tell(outcome: Any) -> None:
+            if not done.done():
+                done.set_result(outcome)
+
+        self._calls.put((call, lambda outcome: loop.call_soon_threadsafe(tell, outcome)))
+        return await done
+
+    def _work(self) -> None:
+        while asked := self._calls.get():
+            call, tell = asked
+            outcome = call()
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                tell(outcome)
 
     def close(self) -> None:
         """End the worker thread; a call that has begun is not waited for."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        with suppress(queue.Empty):
+            while True:
+                self._calls.get_nowait()
+        self._calls.put(None)
 
 
 class FunctionVerifier:
@@ -142,7 +192,7 @@ class FunctionVerifier:
         said = _plain(await self._call(chains))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
-                f"{self._call.name} gave {said!r:.200} for a batch of {len(chains)} chains; it "
+                f"{self._call.name} gave {shown(said)} for a batch of {len(chains)} chains; it "
                 "takes one parameter, so it must return a list with a score for each of them.",
                 hint="A function of one chain has two parameters: (question, steps).",
             )
@@ -157,7 +207,7 @@ class FunctionVerifier:
         number = _number(score)
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
-                f"{self._call.name} gave {said!r:.200} for a chain of {len(steps)} steps of "
+                f"{self._call.name} gave {shown(said)} for a chain of {len(steps)} steps of "
                 f"{question!r:.80}; a score must be a number within [0, 1], or a list with one for "
                 "each step.",
                 hint="For rewards on another scale, return for instance 1 / (1 + exp(-reward)).",
@@ -254,7 +304,7 @@ class FunctionGenerator:
         text = await self._call(prompt, **given)
         if not isinstance(text, str):
             raise FunctionError(
-                f"{self._call.name} gave {text!r:.200} for a prompt of {len(prompt_ids)} tokens; a "
+                f"{self._call.name} gave {shown(text)} for a prompt of {len(prompt_ids)} tokens; a "
                 "generator must return the new text, a str.",
                 hint="Return what follows the prompt, without the prompt.",
             )
@@ -262,7 +312,7 @@ class FunctionGenerator:
             text.encode()
         except UnicodeEncodeError as error:
             raise FunctionError(
-                f"{self._call.name} gave {text!r:.200}, which is no Unicode text: it holds half of "
+                f"{self._call.name} gave {shown(text)}, which is no Unicode text: it holds half of "
                 "a surrogate pair."
             ) from error
         before = self._tokenizer.decode(prompt_ids[-_CONTEXT:])
@@ -299,7 +349,7 @@ class CheckedGenerator(StreamingGenerator):
         async with aclosing(self._inner.stream(call)) as stream:
             async for new in stream:
                 if not isinstance(new, NewTokens):
-                    raise FunctionError(f"{name} gave {new!r:.200}; it must give NewTokens.")
+                    raise FunctionError(f"{name} gave {shown(new)}; it must give NewTokens.")
                 self._checked(new.ids, name)
                 yield new
 
@@ -307,7 +357,7 @@ class CheckedGenerator(StreamingGenerator):
         ids = _plain(given)
         if not isinstance(ids, list | tuple) or not all(_is_id(token) for token in ids):
             raise FunctionError(
-                f"{name} gave {given!r:.200}; it must return a list of new token ids, or be a "
+                f"{name} gave {shown(given)}; it must return a list of new token ids, or be a "
                 "function of the prompt's text: its first parameter is then named prompt.",
                 hint="docs/reference/python.md describes both.",
             )
@@ -335,7 +385,7 @@ class CheckedVerifier:
         number = _number(getattr(result, "score", None))
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
-                f"{self._name} gave {result!r:.200}; it must return a VerifierResult whose score "
+                f"{self._name} gave {shown(result)}; it must return a VerifierResult whose score "
                 "is a number within [0, 1].",
                 hint="A method score(question, steps) may return the number itself.",
             )
@@ -371,7 +421,7 @@ def require_endpoints(generator: object, verifier: object) -> None:
         fits = callable(given) or callable(getattr(given, method, None))
         if given is not None and (isinstance(given, type) or not fits):
             raise ConfigError(
-                f"{role} is {given!r:.200}; it must be a function {like}, or an object with a "
+                f"{role} is {shown(given)}; it must be a function {like}, or an object with a "
                 f"method {method}."
             )
 
@@ -429,7 +479,7 @@ async def _coming(name: str, answer: Any, wanted: str, text: str) -> Any:
     """What a method gives that must be async; raises FunctionError for one that is not."""
     if not inspect.isawaitable(answer):
         raise FunctionError(
-            f"{name} gave {answer!r:.200} at once; a method {wanted} is async.",
+            f"{name} gave {shown(answer)} at once; a method {wanted} is async.",
             hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
         )
     return await answer
