@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
+from tts.driver import problem_run
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events
@@ -346,3 +347,22 @@ async def test_a_search_that_fails_when_it_is_stopped_ends_with_its_error(tiny_d
         driver.stop(submission)
         with pytest.raises(ZeroDivisionError):
             await submission
+
+
+class AsksForEver(AsksForNothing):
+    """A strategy that comes to no end."""
+
+    asked = 0
+
+    def ask(self):
+        self.asked += 1
+        return [Expand((self.asked,), self.asked, CONFIG.sampling)]
+
+
+async def test_a_search_that_asks_for_ever_is_ended(tiny_deployment, words, monkeypatch):
+    monkeypatch.setattr(problem_run, "MAX_EXPANSIONS", 50)
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    run.new_search = lambda problem: AsksForEver()
+    async with run.new_driver():
+        with pytest.raises(SearchError, match="has asked for 50 steps and goes on"):
+            await run.submit(PROBLEMS[0])
