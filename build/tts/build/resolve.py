@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from .gguf import SUFFIX
 from .shown_text import Say
@@ -54,11 +53,11 @@ def with_made_folders(deployment: Deployment) -> Deployment:
     """The deployment with the folders that were made of its GGUF files before; makes none."""
     from .gguf.folder import made_folder
 
-    made: dict[str, Any] = {
-        role: engine.model_copy(update={"checkpoint": made_folder(engine.checkpoint)})
-        for role, engine in deployment.engines().items()
-    }
-    return deployment.model_copy(update=made)
+    update: dict[str, EngineSpec] = {}
+    for role, engine in deployment.engines().items():
+        folder = made_folder(engine.checkpoint)
+        update[role] = engine.model_copy(update={"checkpoint": folder})
+    return deployment.model_copy(update=update)
 
 
 def _folder(path: Path, say: Say) -> Path:

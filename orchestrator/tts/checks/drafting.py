@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from tts.build.input_files import Unreadable, is_file, read_text, require_path
 from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
+from tts.build.resolve import say_on_stderr
 from tts.build.spec import HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
 from tts.build.tensorrt.gpus import kind_of
@@ -150,7 +150,7 @@ def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
         path = paths.deployments_dir().parent / "checkpoints" / f"demo-{role}"
         named = str(path)
     if is_there(path):
-        folder = checkpoint_folder(path.resolve(), _say)
+        folder = checkpoint_folder(path.resolve(), say_on_stderr)
         return _compiled(_from(base, named), folder)
     if _may_be_on_hub(named):
         written = f"checkpoints/{named.rpartition('/')[2]}"
@@ -198,10 +198,6 @@ def _require_path(named: str) -> None:
         require_path(named)
     except Unreadable as error:
         raise ConfigError(f"{named!r:.100}: {error}.") from error
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201
 
 
 def with_format(

@@ -68,11 +68,11 @@ def name_of(function: object) -> str:
 
 def failed(name: str, error: BaseException) -> FunctionError:
     """The error for a function that raised: with its own, and where in its file."""
-    text, kind = shown(error, str), type(error).__name__
+    text, kind = described(error, str), type(error).__name__
     return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}{_place(error)}.")
 
 
-def shown(value: object, write: Callable[[object], str] = repr) -> str:
+def described(value: object, write: Callable[[object], str] = repr) -> str:
     """The beginning of a value of the user's as a message has it, though its own method fails."""
     try:
         return write(value)[:200]
@@ -192,7 +192,7 @@ class FunctionVerifier:
         said = _plain(await self._call(chains))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
-                f"{self._call.name} gave {shown(said)} for a batch of {len(chains)} chains; it "
+                f"{self._call.name} gave {described(said)} for a batch of {len(chains)} chains; it "
                 "takes one parameter, so it must return a list with a score for each of them.",
                 hint="A function of one chain has two parameters: (question, steps).",
             )
@@ -207,7 +207,7 @@ class FunctionVerifier:
         number = _number(score)
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
-                f"{self._call.name} gave {shown(said)} for a chain of {len(steps)} steps of "
+                f"{self._call.name} gave {described(said)} for a chain of {len(steps)} steps of "
                 f"{question!r:.80}; a score must be a number within [0, 1], or a list with one for "
                 "each step.",
                 hint="For rewards on another scale, return for instance 1 / (1 + exp(-reward)).",
@@ -304,16 +304,16 @@ class FunctionGenerator:
         text = await self._call(prompt, **given)
         if not isinstance(text, str):
             raise FunctionError(
-                f"{self._call.name} gave {shown(text)} for a prompt of {len(prompt_ids)} tokens; a "
-                "generator must return the new text, a str.",
+                f"{self._call.name} gave {described(text)} for a prompt of {len(prompt_ids)} "
+                "tokens; a generator must return the new text, a str.",
                 hint="Return what follows the prompt, without the prompt.",
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise FunctionError(
-                f"{self._call.name} gave {shown(text)}, which is no Unicode text: it holds half of "
-                "a surrogate pair."
+                f"{self._call.name} gave {described(text)}, which is no Unicode text: it holds "
+                "half of a surrogate pair."
             ) from error
         before = self._tokenizer.decode(prompt_ids[-_CONTEXT:])
         ids = self._tokenizer.encode_after(before, text)
@@ -349,7 +349,7 @@ class CheckedGenerator(StreamingGenerator):
         async with aclosing(self._inner.stream(call)) as stream:
             async for new in stream:
                 if not isinstance(new, NewTokens):
-                    raise FunctionError(f"{name} gave {shown(new)}; it must give NewTokens.")
+                    raise FunctionError(f"{name} gave {described(new)}; it must give NewTokens.")
                 self._checked(new.ids, name)
                 yield new
 
@@ -357,7 +357,7 @@ class CheckedGenerator(StreamingGenerator):
         ids = _plain(given)
         if not isinstance(ids, list | tuple) or not all(_is_id(token) for token in ids):
             raise FunctionError(
-                f"{name} gave {shown(given)}; it must return a list of new token ids, or be a "
+                f"{name} gave {described(given)}; it must return a list of new token ids, or be a "
                 "function of the prompt's text: its first parameter is then named prompt.",
                 hint="docs/reference/python.md describes both.",
             )
@@ -385,8 +385,8 @@ class CheckedVerifier:
         number = _number(getattr(result, "score", None))
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
-                f"{self._name} gave {shown(result)}; it must return a VerifierResult whose score "
-                "is a number within [0, 1].",
+                f"{self._name} gave {described(result)}; it must return a VerifierResult whose "
+                "score is a number within [0, 1].",
                 hint="A method score(question, steps) may return the number itself.",
             )
         return VerifierResult(number)
@@ -421,7 +421,7 @@ def require_endpoints(generator: object, verifier: object) -> None:
         fits = callable(given) or callable(getattr(given, method, None))
         if given is not None and (isinstance(given, type) or not fits):
             raise ConfigError(
-                f"{role} is {shown(given)}; it must be a function {like}, or an object with a "
+                f"{role} is {described(given)}; it must be a function {like}, or an object with a "
                 f"method {method}."
             )
 
@@ -479,7 +479,7 @@ async def _coming(name: str, answer: Any, wanted: str, text: str) -> Any:
     """What a method gives that must be async; raises FunctionError for one that is not."""
     if not inspect.isawaitable(answer):
         raise FunctionError(
-            f"{name} gave {shown(answer)} at once; a method {wanted} is async.",
+            f"{name} gave {described(answer)} at once; a method {wanted} is async.",
             hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
         )
     return await answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tts.build.errors import FunctionError
-from tts.endpoints.functions import Caller, failed, name_of
+from tts.endpoints.functions import Caller, described, failed, name_of
 from tts.grading import Outcome, Reason, Verdict, canonical, is_integer
 from tts.search import AnswerForm
 
@@ -43,7 +43,7 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
             raise failed(name_of(function), error) from error
         if answer is not None and not isinstance(answer, str):
             raise FunctionError(
-                f"{name_of(function)} gave {answer!r:.200}; an answer must be a text or None.",
+                f"{name_of(function)} gave {described(answer)}; an answer must be a text or None.",
                 hint="Return the answer as a text.",
             )
         return answer
