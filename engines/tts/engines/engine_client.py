@@ -3,7 +3,8 @@
     submit() ─> socket ─> engine_process.py ─> socket ─> answer()
 
 Requests submitted in one turn of the loop are sent together, and a step's responses come in one
-message. The loop is the program's, or that of a Triton model's thread (`engine_thread`).
+message. The loop is the program's, or that of a Triton model's thread (`engine_thread`), which
+sends for itself.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class EngineClient(asyncio.Protocol):
         """
         ticket = next(self._tickets) if ticket is None else ticket
         if self._closed or self._transport.is_closing():
-            self._loop.call_soon(answer, CLOSING)
+            self._loop.call_soon_threadsafe(answer, CLOSING)
             return ticket
         self._answering[ticket] = answer
         self._send(self._submissions.encode(ticket, request, cold=cold))

@@ -1,18 +1,19 @@
-"""An engine in a process of its own, as the Triton model sees it: its client, in two threads.
+"""An engine in a process of its own, as the Triton model sees it: its client, and a thread for it.
 
-    submit() ─> engine_client ─> engine_process ─> engine_client ─> on_response()
+    submit() ─> engine_process ─> engine_client ─> on_response()
 
-One runs the client's event loop. The other hands over what the engine answers, because Triton's
-Python backend does not survive responses sent from several threads; sending one takes a round trip
-to the server, for which neither the engine nor what is sent to it waits.
+The thread runs the client's event loop and hands over what the engine answers, because Triton's
+Python backend does not survive responses sent from several threads. Sending one takes a round trip
+to the server, for which requests do not wait: whoever submits them writes them to the engine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+import select
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -24,10 +25,34 @@ from .cancellations import Cancellations
 from .engine_client import EngineClient
 from .engine_messages import Open
 from .generate_request import GenerateRequest
-from .responses import OnResponse, Response, end_process, guarded
+from .responses import OnResponse, Response, end_process
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
+
+
+class _DirectClient(EngineClient):
+    """A client whose messages are sent by `flush`, in the thread that calls it."""
+
+    def _send(self, message: bytes) -> None:
+        self._outbox.append(message)
+
+    def flush(self) -> None:
+        """Send what was submitted. The engine reads between any two steps, so this does not last.
+
+        If the engine has ended, the loop finds out and fails what is not answered.
+        """
+        data = memoryview(b"".join(self._outbox))
+        self._outbox.clear()
+        while data:
+            try:
+                data = data[self._socket.send(data) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._socket, select.POLLOUT)
+                room.poll()
+            except (OSError, ValueError):  # it is closed
+                return
 
 
 class EngineThread:
@@ -41,7 +66,7 @@ class EngineThread:
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
         on_death: Callable[[], None] = end_process,
     ) -> None:
-        """Start the threads and the engine's process, and wait until the engine is open.
+        """Start the thread and the engine's process, and wait until the engine is open.
 
         `on_statistics` and `on_death` are called from the thread that answers; `on_death` when the
         engine's process has ended by itself and every request was failed. By default this process
@@ -51,18 +76,17 @@ class EngineThread:
         self._on_statistics = on_statistics
         self._on_death = on_death
         self._tickets = count(1)
+        self._sending = threading.Lock()
+        self._closed = False
         self._cancellations = Cancellations(cancel_check_s)
         self._is_asking = False
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._come: list[Callable[[], None]] = []
-        """Answers that came together, not handed over yet."""
-        self._client: EngineClient
+        self._unwatched: deque[tuple[int, Callable[[], bool]]] = deque()
+        """Requests that `_cancellations`, which is the thread's, does not know yet."""
+        self._client: _DirectClient
         self._loop = asyncio.new_event_loop()
         opened = Future[None]()
         self._life = self._loop.create_task(self._live(opening, opened))
-        self._answers = threading.Thread(target=self._make_calls, name="answers", daemon=True)
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._answers.start()
+        self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
         try:
             opened.result()
@@ -100,55 +124,53 @@ class EngineThread:
         cold: bool = False,
     ) -> list[int]:
         """The same for requests of one client, which the engine gets together: their tickets."""
-        tickets = [next(self._tickets) for _ in requests]
-        self._calls.put(partial(self._watch, tickets, is_cancelled))
-        self._in_loop(self._send, tickets, requests, cold)
+        with self._sending:
+            if self._closed:
+                raise EngineError("The engine is closed.")
+            tickets = []
+            for request, on_response in requests:
+                ticket = next(self._tickets)
+                self._unwatched.append((ticket, is_cancelled))
+                answer = partial(self._answer, ticket, on_response)
+                self._client.submit(request, answer, cold=cold, ticket=ticket)
+                tickets.append(ticket)
+            self._client.flush()
+        if not self._is_asking:  # else the thread comes to them by itself
+            self.call(self._start_asking)
         return tickets
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has; does nothing if it ended already."""
-        self._in_loop(lambda: self._client.cancel(ticket))
+        with self._sending:
+            self._client.cancel(ticket)
+            self._client.flush()
 
     def call(self, function: Callable[[], None], after_s: float = 0.0) -> None:
         """Run a function in the thread that answers, so many seconds from now; not at the end."""
-        if after_s:
-            self._in_loop(self._loop.call_later, after_s, self._calls.put, function)
+        if threading.current_thread() is not self._thread:
+            self._loop.call_soon_threadsafe(self.call, function, after_s)
+        elif after_s:
+            self._loop.call_later(after_s, function)
         else:
-            self._calls.put(function)
-
-    def _in_loop(self, function: Callable[..., object], *arguments: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError as error:
-            raise EngineError("The engine is closed.") from error
+            self._loop.call_soon(function)
 
     def close(self) -> None:
-        """Fail the remaining requests, end the engine's process and the threads."""
+        """Fail the remaining requests, end the engine's process and the thread."""
+        with self._sending:
+            self._closed = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._life.cancel)
             self._thread.join()
-            self._after_all(None)
-            self._answers.join()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(asyncio.wait({self._life}))
 
-    def _make_calls(self) -> None:
-        while (function := self._calls.get()) is not None:
-            guarded(function)
-
-    def _after_all(self, function: Callable[[], None] | None) -> None:
-        """Call it, or end the thread that answers, after all to which the last answers lead."""
-        self._calls.put(lambda: self._calls.put(function))
-
     async def _live(self, opening: Open, opened: Future[None]) -> None:
         try:
-            self._client = await EngineClient.open(
+            self._client = await _DirectClient.open(
                 opening,
-                on_statistics=lambda statistics: self.call(
-                    partial(self._on_statistics, statistics)
-                ),
+                on_statistics=self._on_statistics,
                 on_death=self._died,
                 keeps_output=False,
             )
@@ -161,33 +183,17 @@ class EngineThread:
         finally:
             await self._client.aclose()
 
-    def _send(
-        self,
-        tickets: Sequence[int],
-        requests: Sequence[tuple[GenerateRequest, OnResponse]],
-        cold: bool,
-    ) -> None:
-        for ticket, (request, on_response) in zip(tickets, requests, strict=True):
-            answer = partial(self._take, ticket, on_response)
-            self._client.submit(request, answer, cold=cold, ticket=ticket)
-
-    def _take(self, ticket: int, on_response: OnResponse, response: Response) -> None:
-        if not self._come:
-            self._loop.call_soon(self._hand_over)
-        self._come.append(partial(self._answer, ticket, on_response, response))
-
-    def _hand_over(self) -> None:
-        self._calls.put(partial(_all, self._come))
-        self._come = []
-
     def _answer(self, ticket: int, on_response: OnResponse, response: Response) -> None:
         if response.final:
+            self._watch()
             self._cancellations.discard(ticket)
         on_response(response)
 
-    def _watch(self, tickets: Sequence[int], is_cancelled: Callable[[], bool]) -> None:
-        for ticket in tickets:
-            self._cancellations.add(ticket, is_cancelled)
+    def _watch(self) -> None:
+        while self._unwatched:
+            self._cancellations.add(*self._unwatched.popleft())
+
+    def _start_asking(self) -> None:
         if not self._is_asking:
             self._ask_when_due()
 
@@ -197,16 +203,13 @@ class EngineThread:
         self._ask_when_due()
 
     def _ask_when_due(self) -> None:
+        self._is_asking = False  # before it looks: what is submitted afterwards calls for it
+        self._watch()
         due_s = self._cancellations.due_s()
-        self._is_asking = due_s is not None
         if due_s is not None:
-            self._in_loop(self._loop.call_later, due_s, self._calls.put, self._ask)
+            self._is_asking = True
+            self._loop.call_later(due_s, self._ask)
 
     def _died(self, how: str, said: str | None) -> None:
         logger.error("the engine's process %s (PID %d); this model ends with it", how, self.pid)
-        self._loop.call_soon(self._after_all, self._on_death)  # the last answers come first
-
-
-def _all(functions: Sequence[Callable[[], None]]) -> None:
-    for function in functions:
-        guarded(function)
+        self._loop.call_soon(self._on_death)  # after all to which the last answers lead
