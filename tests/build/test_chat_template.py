@@ -48,6 +48,22 @@ def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
         assert error.value.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ strftime_now('%d %B %Y, %H:%M') }}", "26 July 2024, 00:00"),
+        ("{% generation %}{{ m.b }}{% endgeneration %}!", "é!"),
+        ("{{ m | tojson }}", '{"b": "é", "a": 1}'),
+        ("{{ m | tojson(ensure_ascii=False) }}", '{"b": "é", "a": 1}'),
+        ("{{ m | tojson(True) }}", '{"b": "\\u00e9", "a": 1}'),
+        ("{{ m | tojson(separators=(',', ':'), sort_keys=True) }}", '{"a":1,"b":"é"}'),
+        ("{{ m | tojson(indent=1) }}", '{\n "b": "é",\n "a": 1\n}'),
+    ],
+)
+def test_what_published_templates_read_is_there(source: str, text: str):
+    assert render(source, {"m": {"b": "é", "a": 1}}) == text
+
+
 def test_a_template_renders_under_a_limit_of_the_user_s_own():
     """Lower than the one that is set here, and one that no process can raise again."""
     code = (
