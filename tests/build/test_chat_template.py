@@ -107,6 +107,17 @@ def test_a_template_that_drops_the_question_is_refused(tmp_path: Path):
         chat_prompt(dropped, messages)
 
 
+def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_path: Path):
+    source = "{% if enable_thinking is defined and not enable_thinking %}no{% endif %}"
+    with_template(tmp_path, source)
+    off = Tokenizer(tmp_path, {"enable_thinking": False})
+    assert off.chat([], generation_prompt=True) == "no"
+    with pytest.raises(CheckpointError, match="Did you mean enable_thinking"):
+        Tokenizer(tmp_path, {"enable_thinkin": False})
+    with pytest.raises(CheckpointError, match="does not read"):
+        Tokenizer(tmp_path, {"messages": []})
+
+
 def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
     tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
     with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):

@@ -60,6 +60,8 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     "strategies",
     *(f"server.{name}" for name in ServerSpec.model_fields),
     *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
+    "generator.chat_template_kwargs",
+    "verifier.chat_template_kwargs",
     *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
     *("verifier.prompt", "verifier.template"),
     *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds

@@ -32,6 +32,9 @@ LONGEST_TEXT = 4_000_000
 TEMPLATE_DATE = datetime(2024, 7, 26)
 """What `strftime_now` formats, never the clock: prompts must repeat. Llama's templates have this
 date where there is no such function."""
+_NAMES = {" names": True}
+"""Instead of variables, which have no such name: asks for the names that a template reads."""
+_OF_EVERY_CHAT = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}
 _WHY = {
     Loss.CPU: f"it took more than {_CPU_S:.0f} s",
     Loss.MEMORY: f"it took more than {_MEMORY_MB} MiB of memory",
@@ -65,6 +68,12 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
     return str(said["text"])
 
 
+def variables_of(source: str) -> frozenset[str]:
+    """The variables that a template reads beyond those of every chat; raises as `render` does."""
+    names: list[str] = json.loads(render(source, _NAMES))
+    return frozenset(names) - _OF_EVERY_CHAT
+
+
 def _load() -> Callable[[dict[str, Any]], dict[str, str]]:
     """What the worker answers requests with."""
     return lambda request: _answer(**request)
@@ -74,6 +83,8 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
     kind = "invalid"
     try:
         template = _compiled(source)
+        if variables == _NAMES:
+            return {"text": json.dumps(_names(source, template))}
         kind = "failed"
         text = template.render(**variables)
         if len(text) > LONGEST_TEXT:
@@ -85,6 +96,13 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
     except Exception as error:  # a template can raise whatever an expression can
         return {"error": str(error) or type(error).__name__, "kind": kind}
     return {"text": text}
+
+
+def _names(source: str, template: Template) -> list[str]:
+    from jinja2.meta import find_undeclared_variables
+
+    environment = template.environment
+    return sorted(find_undeclared_variables(environment.parse(source)) - {*environment.globals})
 
 
 @cache

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as _Tokenizer
 
-from .chat_template import TemplateFailed, render
+from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object
-from .errors import CheckpointError
+from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
 
@@ -35,8 +35,13 @@ EOS_FILES = ("generation_config.json", "config.json")
 class Tokenizer:
     """Token ids of one checkpoint. Encoding never adds special tokens by itself."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        """Read the tokenizer of a checkpoint folder; raises CheckpointError."""
+    def __init__(
+        self, checkpoint: Path, chat_template_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        """Read the tokenizer of a checkpoint folder, and check what its chat template is given.
+
+        Raises CheckpointError.
+        """
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
         if not is_file(file):
@@ -46,6 +51,9 @@ class Tokenizer:
             )
         self._tokenizer = _load(file)
         self._config = _read_json(checkpoint / "tokenizer_config.json")
+        self._template_kwargs = dict(chat_template_kwargs or {})
+        if self._template_kwargs:
+            self._require_read(self._template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
 
     @cached_property
@@ -192,6 +200,7 @@ class Tokenizer:
         `tools` are shown to a template that knows of tools; messages may then hold calls.
         """
         variables: dict[str, Any] = {
+            **self._template_kwargs,
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": generation_prompt,
             "bos_token": self.special("bos_token"),
@@ -205,6 +214,23 @@ class Tokenizer:
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} {what}: {error}."
             ) from error
+
+    def _require_read(self, kwargs: Mapping[str, Any]) -> None:
+        """Refuse variables that the chat template does not read: it would ignore a typo."""
+        try:
+            known = variables_of(self.chat_template)
+        except TemplateFailed as error:
+            raise CheckpointError(
+                f"The chat template of {self.checkpoint} is not valid: {error}."
+            ) from error
+        for name in kwargs:
+            if name not in known:
+                raise CheckpointError(
+                    f"chat_template_kwargs has {name!r}, which the chat template of "
+                    f"{self.checkpoint} does not read.",
+                    hint=did_you_mean(name, known)
+                    + f"It reads: {', '.join(sorted(known)) or 'none'}.",
+                )
 
     def _failure(self, what: str, error: BaseException) -> CheckpointError:
         return CheckpointError(f"The tokenizer of {self.checkpoint} cannot {what}: {error}")

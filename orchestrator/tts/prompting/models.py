@@ -39,11 +39,14 @@ class Models:
 
         `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
         """
-        generator = Tokenizer(deployment.generator.tokenizer_folder)
+        asked = deployment.generator
+        generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
         dialogue = None
         if not text_verifier:
             spec = deployment.verifier_model
-            dialogue = verifier_dialogue(Tokenizer(spec.tokenizer_folder), spec)
+            dialogue = verifier_dialogue(
+                Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs), spec
+            )
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(

@@ -160,8 +160,8 @@ def _in_recorded_context(folder: Path, config: RunConfig, models: Models) -> Mod
 def _check_prompting(folder: Path, config: RunConfig, models: Models) -> None:
     for role, fields in config.prompting.items():
         spec = getattr(models.deployment, role).model_dump(mode="json")
-        for name, value in fields.items():
-            if spec.get(name) != value:
+        for name, value in ({"chat_template_kwargs": {}} | fields).items():
+            if (spec.get(name) or None) != (value or None):  # kwargs are kept where there are any
                 raise RunError(
                     f"The run in {folder} cannot be replayed on deployment "
                     f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "

@@ -131,7 +131,11 @@ def _functions(plan: Plan) -> dict[str, str]:
 
 def _prompting(deployment: Deployment) -> dict[str, Any]:
     """The fields that prompts depend on."""
-    return deployment.model_dump(mode="json", include=_PROMPTING)
+    fields = deployment.model_dump(mode="json", include=_PROMPTING)
+    for role in fields:
+        if kwargs := getattr(getattr(deployment, role), "chat_template_kwargs", None):
+            fields[role]["chat_template_kwargs"] = kwargs
+    return fields
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:

@@ -23,8 +23,15 @@ _NOT_SERVED: dict[str, Any] = {
     "endpoints": True,
     "answer_timeout_s": True,
     "strategies": True,
-    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
+    "generator": {
+        "checkpoint",
+        "in_flight_requests",
+        "system_prompt",
+        "step_delimiter",
+        "chat_template_kwargs",
+    },
     "verifier": {
+        "chat_template_kwargs",
         "checkpoint",
         "in_flight_tokens",
         "format",
