@@ -118,6 +118,15 @@ def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_
         Tokenizer(tmp_path, {"messages": []})
 
 
+def test_the_date_of_a_template_is_the_deployment_s(tmp_path: Path):
+    with_template(tmp_path, "{{ strftime_now('%d %B %Y') }}")
+    dated = Tokenizer(tmp_path, {"strftime_now": "2026-01-31"})
+    assert dated.chat([], generation_prompt=True) == "31 January 2026"
+    assert Tokenizer(tmp_path).chat([], generation_prompt=True) == "26 July 2024"
+    with pytest.raises(CheckpointError, match="strftime_now is 'today'"):
+        Tokenizer(tmp_path, {"strftime_now": "today"})
+
+
 def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
     tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
     with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):

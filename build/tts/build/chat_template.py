@@ -30,8 +30,8 @@ _MEMORY_MB = 512  # of address space, the whole process
 LONGEST_TEXT = 4_000_000
 """Characters of a rendered chat, far beyond the context of any model."""
 TEMPLATE_DATE = datetime(2024, 7, 26)
-"""What `strftime_now` formats, never the clock: prompts must repeat. Llama's templates have this
-date where there is no such function."""
+"""What `strftime_now` formats unless it is given as another ISO date; never the clock: prompts must
+repeat. Llama's templates have this date where there is no such function."""
 _NAMES = {" names": True}
 """Instead of variables, which have no such name: asks for the names that a template reads."""
 _OF_EVERY_CHAT = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}
@@ -86,6 +86,8 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
         if variables == _NAMES:
             return {"text": json.dumps(_names(source, template))}
         kind = "failed"
+        if date := variables.get("strftime_now"):
+            variables["strftime_now"] = datetime.fromisoformat(date).strftime
         text = template.render(**variables)
         if len(text) > LONGEST_TEXT:
             return {"error": f"it makes a text of {len(text)} characters", "kind": kind}
@@ -101,8 +103,8 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
 def _names(source: str, template: Template) -> list[str]:
     from jinja2.meta import find_undeclared_variables
 
-    environment = template.environment
-    return sorted(find_undeclared_variables(environment.parse(source)) - {*environment.globals})
+    found = find_undeclared_variables(template.environment.parse(source))  # without globals
+    return sorted(found | {"strftime_now"} if "strftime_now" in source else found)
 
 
 @cache

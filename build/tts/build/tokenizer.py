@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,11 @@ class Tokenizer:
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} is not valid: {error}."
             ) from error
+        if "strftime_now" in kwargs and not _is_date(kwargs["strftime_now"]):
+            raise CheckpointError(
+                f"chat_template_kwargs.strftime_now is {kwargs['strftime_now']!r:.100}.",
+                hint='Give the date that the template is to read, such as "2026-01-31".',
+            )
         for name in kwargs:
             if name not in known:
                 raise CheckpointError(
@@ -272,6 +278,13 @@ def _load(file: Path) -> _Tokenizer:
     if getattr(tokenizer.model, "dropout", None):
         tokenizer.model.dropout = None
     return tokenizer
+
+
+def _is_date(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
 
 
 def _read_json(file: Path) -> dict[str, Any]:
