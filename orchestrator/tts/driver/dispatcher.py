@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from tts.build.spec import Role
-from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
-from tts.engines.wire import Guide
+from tts.prompting.writing import writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, Score, quantise
 
@@ -101,35 +100,31 @@ class Dispatcher:
             if done > sent:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
                 if not isinstance(job.work, Prefetch):
-                    tokens = len(reply) if job.generates else 0
+                    tokens = reply.tokens if job.generates else 0
                     self._scheduler.learn(job, area / (done - sent), tokens, done - sent)
             try:
-                answer, tokens = _answer(run, job.work, reply)
+                answer, tokens = _answer(job.work, reply)
                 self._record(ended(done, answer, tokens))
-            except Exception as failure:  # not what a verifier or a generator may answer
+            except Exception as failure:  # not what a verifier may answer
                 error = failure
         self._on_end(job, error or answer)
 
     async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
-        """The endpoint's reply: token ids, a VerifierResult, or anything to a prefetch."""
+        """What was written, a VerifierResult, or anything to a prefetch."""
         context = run.context
         if isinstance(work, Score):
             return await self._verifier.score(context.score_call(work.node))
         if isinstance(work, Prefetch):
             prompt = context.generator_ids(())
             return await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
-        parent, sampling = work.node[:-1], work.sampling
-        return await self._generator.generate(
-            GenerateCall(
-                context.generator_ids(parent),
-                _limit(run, work),
-                work.seed,
-                sampling.temperature,
-                sampling.top_p,
-                not work.whole,
-                _guide(run, work),
-            )
-        )
+        parts = writing(context, work)
+        call = next(parts)
+        while True:
+            reply = await self._generator.generate(call)
+            try:
+                call = parts.send(reply)
+            except StopIteration as end:
+                return end.value
 
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""
@@ -142,27 +137,11 @@ class Dispatcher:
         return True
 
 
-def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
+def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
     """A reply as the search takes it, and the tokens that were generated for it."""
     if isinstance(work, Expand):
-        truncated = len(reply) >= _limit(run, work)
-        models = run.context.models
-        return models.thoughts(reply, truncated=truncated, whole=work.whole), len(reply)
+        return reply.thoughts, reply.tokens
     return (quantise(reply.score) if isinstance(work, Score) else None), 0
-
-
-def _guide(run: ProblemRun, work: Expand) -> Guide | None:
-    """The grammar of the text below the parent, if the answer has a form."""
-    sampling, context = work.sampling, run.context
-    constraint = answer_constraint(
-        sampling.answer_regex, sampling.answer_schema, context.models.step_delimiter
-    )
-    return constraint.guide(context.line(work.node[:-1])) if constraint else None
-
-
-def _limit(run: ProblemRun, work: Expand) -> int:
-    """Most new tokens: what the search allows, and what the engine's context has left."""
-    return min(work.sampling.max_tokens, run.context.room(work.node[:-1]))
 
 
 class IdleWatch:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Literal
 
 from tts.build.spec import Deployment
+from tts.build.thinking import Thinking, thinking_of
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
 from tts.problem import Problem
@@ -32,6 +34,8 @@ class Models:
     step_stop_words: tuple[StopWord, ...]
     end_stop_words: tuple[StopWord, ...]
     """End-of-sequence ids beyond the first: an engine takes one end_id only."""
+    thinking: Thinking | None = None
+    """How the generator thinks before it answers; None if it does not."""
 
     @classmethod
     def load(cls, deployment: Deployment, *, text_verifier: bool = False) -> Models:
@@ -41,6 +45,7 @@ class Models:
         """
         asked = deployment.generator
         generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
+        thinking = thinking_of(generator, asked.thinking)
         dialogue = None
         if not text_verifier:
             spec = deployment.verifier_model
@@ -56,6 +61,7 @@ class Models:
             end_id,
             tuple(words),
             tuple((token,) for token in more_ends),
+            thinking,
         )
 
     def with_context(self, tokens: int) -> Models:
@@ -77,7 +83,9 @@ class Models:
         @lru_cache(maxsize=KEPT)
         def prompts(asked: Problem) -> tuple[Ids, Ids | None]:
             spec = self.deployment.generator
-            prompt = generator_prompt(self.generator, spec, asked.question, asked.history)
+            prompt = generator_prompt(
+                self.generator, spec, asked.question, asked.history, self.thinking
+            )
             return prompt, self.dialogue.first(asked.full_question, "") if self.dialogue else None
 
         return prompts
@@ -86,6 +94,11 @@ class Models:
     def step_delimiter(self) -> str:
         """What ends a step, in the text."""
         return self.deployment.generator.step_delimiter
+
+    @property
+    def reads_thinking(self) -> Literal["none", "all"] | int:
+        """What the verifier reads of the thinking; an int: its last tokens."""
+        return getattr(self.deployment.verifier, "reads_thinking", "none")
 
     @property
     def verifier(self) -> VerifierDialogue:
@@ -98,9 +111,16 @@ class Models:
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:
         """Generated ids as thoughts: one, or with `whole` one per step."""
-        if tuple(token_ids[-1:]) in self.end_stop_words:
-            token_ids, truncated = token_ids[:-1], False
+        token_ids, truncated = self.without_end(token_ids, truncated=truncated)
         delimiter = self.step_delimiter
         if whole:
             return split_steps(token_ids, self.generator.decode, delimiter, truncated=truncated)
         return (first_step(token_ids, self.generator.decode, delimiter, truncated=truncated),)
+
+    def without_end(self, ids: Sequence[int], *, truncated: bool) -> tuple[Sequence[int], bool]:
+        """Generated ids without a further end-of-sequence id, and whether a limit ended them."""
+        return (ids[:-1], False) if tuple(ids[-1:]) in self.end_stop_words else (ids, truncated)
+
+    def room(self, ids: Ids) -> int:
+        """Tokens that the generator's context has left behind these."""
+        return self.deployment.generator.max_seq_len - len(ids)

@@ -68,12 +68,14 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
     """The conversation before the question."""
 
 
-class LoggedThought(msgspec.Struct, frozen=True):
+class LoggedThought(msgspec.Struct, frozen=True, omit_defaults=True):
     """A thought as it is logged."""
 
     ids: tuple[int, ...]
     text: str
     stop: Stop
+    thinking: bool = False
+    """Whether it belongs to what the model thinks before its answer."""
 
 
 class RequestEnded(Event, frozen=True, kw_only=True):
@@ -258,7 +260,7 @@ def _loads(line: bytes) -> object:
 
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
     """Thoughts as they are logged."""
-    return tuple(LoggedThought(t.token_ids, t.text, t.stop) for t in thoughts)
+    return tuple(LoggedThought(t.token_ids, t.text, t.stop, t.thinking) for t in thoughts)
 
 
 def problem_of(event: ProblemStarted) -> Problem:
@@ -268,4 +270,4 @@ def problem_of(event: ProblemStarted) -> Problem:
 
 def thoughts_of(event: StepGenerated) -> tuple[Thought, ...]:
     """The thoughts that were logged."""
-    return tuple(Thought(t.ids, t.text, t.stop) for t in event.thoughts)
+    return tuple(Thought(t.ids, t.text, t.stop, t.thinking) for t in event.thoughts)

@@ -88,8 +88,9 @@ def foresee(
                 whole = config.is_whole(prospect.iteration + 1)
                 if (thoughts := answered.get(path)) is None:
                     yield Guess(request(path, whole), level, prospect.chance)
-                elif goes_on(thoughts[0]) and not config.is_last(prospect.iteration + 1):
-                    answered_above.append((path, prospect))
+                elif goes_on(thoughts[-1]) and not config.is_last(prospect.iteration + 1):
+                    end = path + (0,) * (len(thoughts) - 1)
+                    answered_above.append((end, prospect))
         ahead, level = _below(answered_above, config.n, shares), level + 1
 
 

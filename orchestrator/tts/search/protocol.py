@@ -25,8 +25,8 @@ Limit = Literal["tokens", "deadline"]
 class Expand:
     """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
 
-    The first thought becomes `node`; with `whole` each further one becomes child 0 of the one
-    before it.
+    The first thought becomes `node`, each further one child 0 of the one before it. Thinking that
+    ends is answered together with what follows it.
     """
 
     node: NodePath
@@ -55,7 +55,7 @@ Work = Expand | Score
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The answer to an Expand: at least one thought; more than one only if it was `whole`."""
+    """The answer to an Expand: one thought, with what was thought before it; `whole`, many."""
 
     node: NodePath
     thoughts: tuple[Thought, ...]

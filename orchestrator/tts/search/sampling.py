@@ -82,7 +82,7 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             node = self.tree.get(path) or self.tree.add(path)
             node.thought, node.fate = thought, Fate.EXPANDED
         self.tree[paths[-1]].fate = Fate.COMPLETED
-        wanted = paths[-1:] if self._scores_last_only else paths
+        wanted = paths[-1:] if self._scores_last_only else self.tree.judged(paths[-1])
         asks = [Score(path) for path in wanted] if self.config.scored else []
         self._asks += asks
         self._generated[result.node[0]] = paths[-1]

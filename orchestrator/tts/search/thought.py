@@ -64,6 +64,9 @@ class Thought:
     token_ids: tuple[int, ...]
     text: str
     stop: Stop
+    thinking: bool = False
+    """Whether it belongs to what the model thinks before its answer. A chain whose last thought
+    does has no answer."""
 
     @property
     def blank(self) -> bool:
@@ -90,11 +93,13 @@ class Sampling:
     """Regular expression that an answer must match; the text around it is free."""
     answer_schema: str | None = None
     """JSON schema (as text) that an answer must satisfy instead."""
+    thinking_budget: int | None = None
+    """Most tokens of the thinking before the answer; None: as many as the deployment allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished chain: its last node, its text, and its aggregated score (None if unscored)."""
+    """One finished chain: its last node, its answer's text, and its aggregated score, if any."""
 
     node: NodePath
     text: str

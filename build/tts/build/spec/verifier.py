@@ -106,6 +106,8 @@ class VerifierRole(RoleSpec):
     """The text that the model reads before the question (format likelihood only)."""
     labels: Labels = Labels()
     """The two label tokens; the default is that of the format."""
+    reads_thinking: Literal["none", "all"] | Count = "none"
+    """Whether it reads the generator's thinking as steps, or so many last tokens of each."""
 
     @property
     def facts(self) -> FormatFacts:

@@ -1,0 +1,187 @@
+"""Where a model's thinking begins and ends: its marks, and whether a prompt has opened it.
+
+A chain of a model that thinks is its thinking and, behind that, its answer. The marks around the
+thinking are those of a family (`FAMILIES`) that the chat template writes, or those that the
+deployment states. A template's prompt may open the thinking itself, or close it at once
+(`enable_thinking: false`); where it does neither, the mark is written behind it, so that every
+chain begins inside its thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from .errors import CheckpointError
+
+if TYPE_CHECKING:
+    from .spec.thinking import ThinkingSpec
+    from .tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What stands around the thinking of a family of models."""
+
+    opens: str
+    closes: str
+    closing_text: str
+    """What closes the thinking where a budget ends it."""
+
+
+def _tags(opens: str, closes: str) -> Marks:
+    return Marks(opens, closes, f"\n{closes}\n\n")
+
+
+_TO_FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
+FAMILIES = (
+    _tags("<think>", "</think>"),  # Qwen3, R1, SmolLM3, Phi-4, Nemotron, GLM
+    _tags("[THINK]", "[/THINK]"),  # Ministral, Magistral
+    _tags("◁think▷", "◁/think▷"),  # Kimi
+    Marks("<|channel|>analysis<|message|>", _TO_FINAL, _TO_FINAL),  # gpt-oss
+)
+"""The marks of published models; the first family that a template writes is its own."""
+
+State = Literal["open", "closed", "none"]
+"""Whether a prompt ends inside the thinking, behind it, or says nothing of it."""
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """How a generator's thinking ends, in token ids and in text."""
+
+    tokenizer: Tokenizer
+    marks: Marks
+    closing_ids: tuple[int, ...]
+    """What is written where the budget ends: the closing text."""
+    budget: int | None
+    """Most tokens of the thinking, the closing text included; None: no limit of its own."""
+    paragraph: int | None
+    """The least tokens of a step of the thinking; None: all of it is one step."""
+
+    @cached_property
+    def close_ids(self) -> tuple[int, ...]:
+        """The ids that spell the closing mark where nothing else does."""
+        return tuple(self.tokenizer.encode(self.marks.closes))
+
+    @property
+    def stop_words(self) -> tuple[tuple[int, ...], ...]:
+        """What ends a request for thinking; other spellings are found in the text."""
+        return (self.close_ids,)
+
+    def end(self, ids: Sequence[int]) -> int | None:
+        """The number of ids up to the end of the closing mark; None where it is missing."""
+        mark = self.close_ids
+        if len(mark) == 1 and mark[0] in self.tokenizer.added_ids:
+            return ids.index(mark[0]) + 1 if mark[0] in ids else None
+        if self.marks.closes not in self.tokenizer.spelled(ids):
+            return None
+        low, high = 1, len(ids)  # the smallest end at which the text holds the mark
+        while low < high:
+            middle = (low + high) // 2
+            if self.marks.closes in self.tokenizer.spelled(ids[:middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+    def prompt(self, rendered: str) -> str:
+        """A rendered chat to which the model is to answer, ending inside the thinking."""
+        return rendered + self.marks.opens * (state_of(rendered, self.marks) != "open")
+
+
+def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec | Literal[False]) -> Thinking | None:
+    """How a generator thinks; None if it does not, or if its template has switched that off.
+
+    Raises CheckpointError where the deployment says otherwise than the template, or its closing
+    text does not close the thinking or does not fit into its budget.
+    """
+    template = tokenizer.chat_template
+    family = next((each for each in FAMILIES if _writes(template, each)), None)
+    prompt = _prompt_end(tokenizer) if family or (spec and spec.opens) else ""
+    if spec is False:
+        if family and state_of(prompt, family) == "open":
+            raise CheckpointError(
+                f"generator.thinking is false, but the chat template of {tokenizer.checkpoint} "
+                f"ends its prompt inside {family.opens}.",
+                hint="Switch it off by the template's own variable in "
+                "generator.chat_template_kwargs, or leave generator.thinking out.",
+            )
+        return None
+    marks = family
+    if spec.opens and spec.closes:
+        marks = _tags(spec.opens, spec.closes)
+        if family and family.opens != spec.opens and state_of(prompt, family) == "open":
+            raise CheckpointError(
+                f"generator.thinking.opens is {spec.opens!r}, but the chat template of "
+                f"{tokenizer.checkpoint} opens the thinking with {family.opens!r}.",
+                hint="Leave opens and closes out: they are read from the template.",
+            )
+    if marks is None or state_of(prompt, marks) == "closed":
+        if given := sorted(spec.model_fields_set):
+            why = "writes no marks of thinking" if marks is None else "switches thinking off"
+            raise CheckpointError(
+                f"generator.thinking has {', '.join(given)}, but the chat template of "
+                f"{tokenizer.checkpoint} {why}.",
+                hint="Leave the section out, or "
+                + (
+                    "state thinking.opens and thinking.closes."
+                    if marks is None
+                    else "change generator.chat_template_kwargs."
+                ),
+            )
+        return None
+    text = marks.closing_text if spec.closing_text is None else spec.closing_text
+    if marks.closes not in text:
+        raise CheckpointError(
+            f"generator.thinking.closing_text is {text!r:.200}, without {marks.closes!r}.",
+            hint="It must close the thinking; what follows it is the answer.",
+        )
+    closing = tuple(tokenizer.encode(text))
+    if spec.budget_tokens is not None:
+        require_budget("generator.thinking.budget_tokens", spec.budget_tokens, len(closing))
+    paragraph = spec.step_tokens if spec.steps == "paragraphs" else None
+    return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph)
+
+
+def require_budget(name: str, tokens: int, closing: int) -> None:
+    """Raise CheckpointError for a budget into which the closing text does not fit."""
+    if tokens < closing:
+        raise CheckpointError(
+            f"{name} is {tokens}, less than the {closing} tokens of the text that closes the "
+            "thinking.",
+            hint=f"Give at least {closing}, or a shorter generator.thinking.closing_text.",
+        )
+
+
+def state_of(prompt: str, marks: Marks) -> State:
+    """Whether a rendered prompt ends inside the thinking, has closed it, or says nothing of it."""
+    opened, closed = prompt.rfind(marks.opens), prompt.rfind(marks.closes)
+    if opened == closed == -1:
+        return "none"
+    return "open" if opened > closed else "closed"
+
+
+def answer_part(text: str) -> str | None:
+    """What a text says behind its thinking, by the marks of any family; None if it is unclosed."""
+    for marks in FAMILIES:
+        _, closed, behind = text.rpartition(marks.closes)
+        if marks.opens in behind:
+            return None
+        if closed:
+            return behind
+    return text
+
+
+def _writes(template: str, marks: Marks) -> bool:
+    """Whether a chat template writes, or takes out, the marks of a family."""
+    return marks.opens in template or marks.closes in template
+
+
+def _prompt_end(tokenizer: Tokenizer) -> str:
+    """What a prompt says behind the question."""
+    question = "What is it?"
+    messages = [{"role": "user", "content": question}]
+    return tokenizer.chat(messages, generation_prompt=True).rpartition(question)[2]
