@@ -39,10 +39,12 @@ CUT_OFF = 0.25
 FORM_WEIGHTS = (0.3, 0.25, 0.45)  # as the demo generator's
 TOKENS = 6144
 SHAPE = models.shape(hidden=128, layers=4, heads=4, intermediate=352, tied=True)
+_BEHIND = "{{ '<|assistant|>' }}"
 CHAT_TEMPLATE = text.CHAT_TEMPLATE.replace(
-    "{{ '<|assistant|>' }}{% endif %}",
-    "{{ '<|assistant|>' }}{% if enable_thinking is defined and not enable_thinking %}"
-    f"{{{{ '{OPENS}\\n{CLOSES}\\n\\n' }}}}{{% else %}}{{{{ '{OPENS}' }}}}{{% endif %}}{{% endif %}}",
+    _BEHIND,
+    _BEHIND + "{% if enable_thinking is defined and not enable_thinking %}"
+    f"{{{{ '{OPENS}\\n{CLOSES}\\n\\n' }}}}"
+    f"{{% else %}}{{{{ '{OPENS}' }}}}{{% endif %}}",
 )
 
 
@@ -125,9 +127,9 @@ def batch(codec: Codec, rng: random.Random) -> tuple[Tensor, Tensor]:
         answer = codec.solution(text.random_solution(rng, chain, FORM_WEIGHTS))
         rows.append(([*ids, *thought, *answer], [*learn, *[1] * len(answer)]))
     width = max(len(ids) for ids, _ in rows)
-    ids = [row + [codec.pad] * (width - len(row)) for row, _ in rows]
-    learn = [row + [0] * (width - len(row)) for _, row in rows]
-    return torch.tensor(ids), torch.tensor(learn).bool()
+    padded = [row + [codec.pad] * (width - len(row)) for row, _ in rows]
+    learned = [row + [0] * (width - len(row)) for _, row in rows]
+    return torch.tensor(padded), torch.tensor(learned).bool()
 
 
 def make_generator(codec: Codec, seed: int, schedule: Schedule) -> LlamaForCausalLM:

@@ -236,7 +236,7 @@ def test_the_prompt_opens_the_thinking_once_unless_it_is_switched_off(tmp_path, 
 @pytest.mark.parametrize(
     ("prompt", "kwargs", "spec", "named"),
     [
-        (OPENS, {}, False, "generator.thinking is false"),
+        (OPENS, {}, {"enabled": False}, "generator.thinking.enabled is false"),
         (OPENS, {}, {"opens": "[T]", "closes": "[/T]"}, "generator.thinking.opens"),
         (THINKS, {"enable_thinking": False}, {"budget_tokens": 9}, "budget_tokens"),
         ("{{ '<|assistant|>' }}", {}, {"budget_tokens": 9}, "budget_tokens"),
@@ -249,7 +249,7 @@ def test_a_section_that_says_otherwise_than_the_template_is_refused(
 ):
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, prompt, added=True)
     with pytest.raises(CheckpointError, match=named):
-        thinking_of(Tokenizer(folder, kwargs), ThinkingSpec(**spec) if spec else spec)
+        thinking_of(Tokenizer(folder, kwargs), ThinkingSpec(**spec))
 
 
 @pytest.mark.parametrize(

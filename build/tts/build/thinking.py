@@ -92,7 +92,7 @@ class Thinking:
         return rendered + self.marks.opens * (state_of(rendered, self.marks) != "open")
 
 
-def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec | Literal[False]) -> Thinking | None:
+def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
     """How a generator thinks; None if it does not, or if its template has switched that off.
 
     Raises CheckpointError where the deployment says otherwise than the template, or its closing
@@ -100,12 +100,12 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec | Literal[False]) -> Th
     """
     template = tokenizer.chat_template
     family = next((each for each in FAMILIES if _writes(template, each)), None)
-    prompt = _prompt_end(tokenizer) if family or (spec and spec.opens) else ""
-    if spec is False:
+    prompt = _prompt_end(tokenizer) if family or spec.opens else ""
+    if not spec.enabled:
         if family and state_of(prompt, family) == "open":
             raise CheckpointError(
-                f"generator.thinking is false, but the chat template of {tokenizer.checkpoint} "
-                f"ends its prompt inside {family.opens}.",
+                f"generator.thinking.enabled is false, but the chat template of "
+                f"{tokenizer.checkpoint} ends its prompt inside {family.opens}.",
                 hint="Switch it off by the template's own variable in "
                 "generator.chat_template_kwargs, or leave generator.thinking out.",
             )
@@ -120,7 +120,7 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec | Literal[False]) -> Th
                 hint="Leave opens and closes out: they are read from the template.",
             )
     if marks is None or state_of(prompt, marks) == "closed":
-        if given := sorted(spec.model_fields_set):
+        if given := sorted(spec.model_dump(exclude_defaults=True)):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(
                 f"generator.thinking has {', '.join(given)}, but the chat template of "

@@ -76,7 +76,7 @@ class Context:
         above = self._thinking.get(node[:-1])
         if thinking and above is not None and thinking.end(ids) is None:
             self._thinking[node] = above + len(ids)
-        read = self.models.reads_thinking
+        read = self.models.deployment.verifier.reads_thinking
         if read == "none":
             self._unread.add(node)
             return ""

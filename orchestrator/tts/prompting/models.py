@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
 
 from tts.build.spec import Deployment
 from tts.build.thinking import Thinking, thinking_of
@@ -94,11 +93,6 @@ class Models:
     def step_delimiter(self) -> str:
         """What ends a step, in the text."""
         return self.deployment.generator.step_delimiter
-
-    @property
-    def reads_thinking(self) -> Literal["none", "all"] | int:
-        """What the verifier reads of the thinking; an int: its last tokens."""
-        return getattr(self.deployment.verifier, "reads_thinking", "none")
 
     @property
     def verifier(self) -> VerifierDialogue:

@@ -40,6 +40,8 @@ class TreeMeasures:
     """The sum over completions of the time from the problem's start until the completion was
     written and scored; None if the problem was begun in an earlier session."""
     completions: int
+    unanswered: int
+    """Completions that ended inside their thinking."""
     first_step_s: float | None
     """From the problem's start to the generator's first answer; None likewise."""
     nodes_by_depth: tuple[int, ...]
@@ -229,6 +231,11 @@ class Measures:
         return len(self.problems) / self.wall_s if self.wall_s else None
 
     @property
+    def unanswered(self) -> int:
+        """Completions that ended inside their thinking."""
+        return sum(problem.tree.unanswered for problem in self.problems.values())
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Generated tokens over the wall time."""
         return self.generated_tokens / self.wall_s if self.wall_s else None
@@ -356,9 +363,14 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
+        unanswered=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )
+
+
+def _inside_thinking(problem: ProblemState) -> set[NodePath]:
+    return {node for node, thought, _, _ in problem.thoughts() if thought.thinking}
 
 
 def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:

@@ -268,6 +268,18 @@ def _speculation() -> Iterator[Measure]:
         lambda run: run.measures.speculation.unused_tokens,
     )
     yield Measure(
+        "thinking_tokens",
+        "tokens",
+        "Tokens of the thinking before answers, with the texts that closed it at a budget.",
+        lambda run: run.measures.run.work.thinking_tokens,
+    )
+    yield Measure(
+        "unanswered",
+        "completions",
+        "Completions that ended inside their thinking: without an answer, and without a vote.",
+        lambda run: run.measures.unanswered,
+    )
+    yield Measure(
         "lost_tokens",
         "tokens",
         "Tokens of answers for which the budget of their problem had no room.",

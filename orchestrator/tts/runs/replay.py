@@ -21,7 +21,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import Stop, node_seed
 
-from .config import RunConfig
+from .config import RunConfig, prompting_of
 from .events import AnyEvent, ProblemStarted, StepGenerated, StepScored, problem_of
 from .log import read_events
 from .run import Run
@@ -158,14 +158,15 @@ def _in_recorded_context(folder: Path, config: RunConfig, models: Models) -> Mod
 
 
 def _check_prompting(folder: Path, config: RunConfig, models: Models) -> None:
+    here = prompting_of(models.deployment)
     for role, fields in config.prompting.items():
-        spec = getattr(models.deployment, role).model_dump(mode="json")
-        for name, value in ({"chat_template_kwargs": {}} | fields).items():
-            if (spec.get(name) or None) != (value or None):  # kwargs are kept where there are any
+        for name in sorted({*fields, *here.get(role, {})}):
+            was, now = fields.get(name), here.get(role, {}).get(name)
+            if was != now:
                 raise RunError(
                     f"The run in {folder} cannot be replayed on deployment "
-                    f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "
-                    f"{spec.get(name)!r:.100} here.",
+                    f"{models.deployment.name}: its {role}.{name} was {was!r:.100} and is "
+                    f"{now!r:.100} here.",
                     hint="Both must prompt alike, or token ids would not mean the same.",
                 )
 

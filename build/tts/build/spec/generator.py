@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, StrictBool
 
@@ -21,8 +21,8 @@ class GeneratorRole(RoleSpec):
     """The system message in front of every question."""
     step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
     """A step ends where this string appears in the text."""
-    thinking: ThinkingSpec | Literal[False] = ThinkingSpec()
-    """How it thinks before it answers, if its chat template says so; false: it does not."""
+    thinking: ThinkingSpec = ThinkingSpec()
+    """How it thinks before it answers, if its chat template says so."""
     guided_decoding: StrictBool = False
     """Allow searches to constrain answers by a schema or expression (xgrammar)."""
 

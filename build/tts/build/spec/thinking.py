@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from .section import Count, Section
 
@@ -14,6 +14,8 @@ Mark = Annotated[str, Field(min_length=1, max_length=200)]
 class ThinkingSpec(Section):
     """How a generator that thinks before it answers does so, and how long it may."""
 
+    enabled: StrictBool = True
+    """Whether it thinks at all; false where the chat template only looks as if it did."""
     budget_tokens: Count | None = None
     """Most tokens of the thinking; at that length it is closed by `closing_text`, which counts."""
     closing_text: Annotated[str, Field(max_length=10_000)] | None = None
@@ -31,6 +33,4 @@ class ThinkingSpec(Section):
     def _both_marks(self) -> Self:
         if (self.opens is None) is not (self.closes is None):
             raise ValueError("opens and closes belong together: state both, or neither")
-        if "step_tokens" in self.model_fields_set and self.steps == "whole":
-            raise ValueError("step_tokens needs steps: paragraphs")
         return self

@@ -29,9 +29,11 @@ _NOT_SERVED: dict[str, Any] = {
         "system_prompt",
         "step_delimiter",
         "chat_template_kwargs",
+        "thinking",
     },
     "verifier": {
         "chat_template_kwargs",
+        "reads_thinking",
         "checkpoint",
         "in_flight_tokens",
         "format",
