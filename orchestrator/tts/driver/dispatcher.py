@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tts.build.errors import EndpointError
 from tts.build.spec import Role
-from tts.endpoints.base import GenerateCall, Generator, Verifier
-from tts.prompting.writing import writing
+from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
+from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import Expand, Score, quantise
+from tts.search import ConfidenceWatch, Expand, Score, Stop, quantise
 
 from .problem_run import ProblemRun
 from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
@@ -118,13 +120,33 @@ class Dispatcher:
             prompt = context.generator_ids(())
             return await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
         parts = writing(context, work)
+        watch = ConfidenceWatch(work.confidence) if work.confidence else None
         call = next(parts)
         while True:
-            reply = await self._generator.generate(call)
+            reply = (
+                await self._watched(call, watch) if watch else await self._generator.generate(call)
+            )
             try:
                 call = parts.send(reply)
             except StopIteration as end:
-                return end.value
+                return _with_confidence(end.value, watch) if watch else end.value
+
+    async def _watched(self, call: GenerateCall, watch: ConfidenceWatch) -> list[int]:
+        """The tokens up to where the chain loses its confidence; there the request is cancelled."""
+        ids: list[int] = []
+        if watch.cut:
+            return ids
+        call = replace(call, log_probs=True, streaming=watch.ends_chains)
+        stream = stream_of(self._generator, call)
+        try:
+            async for new in stream:
+                require_log_probs(new)
+                ids += new.ids[: watch.take(new.log_probs)]
+                if watch.cut:
+                    break
+        finally:
+            await stream.aclose()
+        return ids
 
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""
@@ -135,6 +157,24 @@ class Dispatcher:
             del self._in_flight[job.problem]
         self._scheduler.ended(job)
         return True
+
+
+def _with_confidence(written: Written, watch: ConfidenceWatch) -> Written:
+    """What was written, with the confidence of the whole at its end."""
+    last = written.thoughts[-1]
+    stop = Stop.CUT if watch.cut else last.stop
+    last = replace(last, stop=stop, confidence=watch.weakest)
+    return replace(written, thoughts=(*written.thoughts[:-1], last))
+
+
+def require_log_probs(new: NewTokens) -> None:
+    """Raise EndpointError for tokens without their log-probabilities."""
+    if len(new.log_probs) != len(new.ids):
+        raise EndpointError(
+            "The generator gives no log-probabilities of the tokens that it draws, which "
+            "confidence-vote needs.",
+            hint="Take a strategy that does without, such as majority-vote.",
+        )
 
 
 def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:

@@ -32,6 +32,8 @@ from .models import Models
 
 MOST_BLANKS = 4
 """Requests for an answer's first step whose replies may be blank before one counts as it."""
+MOST_PARTS = MOST_BLANKS + 2
+"""Requests that one node takes, at most: two of them for a paragraph of its thinking."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ def writing(context: Context, work: Expand) -> Writing:
     return _think(context, work, thinking, before)
 
 
+def part_seed(seed: int, part: int) -> int:
+    """The seed of a node's request number `part`, from 0 on, by the node's own seed."""
+    if not part:
+        return seed
+    text = f"{seed}\x1f{part}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
 @dataclass
 class _Part:
     """Where a chain stands: the ids so far, and how many requests and tokens were spent on it."""
@@ -66,10 +76,7 @@ class _Part:
 
     def seed(self, work: Expand) -> int:
         """That of the next request: the node's own, and further ones made from it."""
-        if not self.requests:
-            return work.seed
-        text = f"{work.seed}\x1f{self.requests}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+        return part_seed(work.seed, self.requests)
 
     def take(self, reply: Sequence[int]) -> None:
         """A request is answered."""

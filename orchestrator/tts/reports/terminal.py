@@ -331,7 +331,7 @@ def work_lines(summary: Summary) -> list[str]:
         share = thinking.tokens / max(1, summary.generated_tokens)
         lines.append(
             f"thinking: {thinking.tokens:,} tokens, {percent(share)} of the generated ones; "
-            f"{thinking.unanswered:,} completions ended inside it, without an answer"
+            f"{thinking.unclosed:,} completions ended inside it, without an answer"
         )
     for name, did in (summary.servers or {}).items():
         lines.append(

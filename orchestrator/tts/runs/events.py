@@ -76,6 +76,8 @@ class LoggedThought(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: Stop
     thinking: bool = False
     """Whether it belongs to what the model thinks before its answer."""
+    confidence: float | None = None
+    """That of the chain's weakest window, at its last thought, where its search asked for it."""
 
 
 class RequestEnded(Event, frozen=True, kw_only=True):
@@ -260,7 +262,9 @@ def _loads(line: bytes) -> object:
 
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
     """Thoughts as they are logged."""
-    return tuple(LoggedThought(t.token_ids, t.text, t.stop, t.thinking) for t in thoughts)
+    return tuple(
+        LoggedThought(t.token_ids, t.text, t.stop, t.thinking, t.confidence) for t in thoughts
+    )
 
 
 def problem_of(event: ProblemStarted) -> Problem:
@@ -270,4 +274,4 @@ def problem_of(event: ProblemStarted) -> Problem:
 
 def thoughts_of(event: StepGenerated) -> tuple[Thought, ...]:
     """The thoughts that were logged."""
-    return tuple(Thought(t.ids, t.text, t.stop, t.thinking) for t in event.thoughts)
+    return tuple(Thought(t.ids, t.text, t.stop, t.thinking, t.confidence) for t in event.thoughts)

@@ -40,7 +40,7 @@ class TreeMeasures:
     """The sum over completions of the time from the problem's start until the completion was
     written and scored; None if the problem was begun in an earlier session."""
     completions: int
-    unanswered: int
+    unclosed: int
     """Completions that ended inside their thinking."""
     first_step_s: float | None
     """From the problem's start to the generator's first answer; None likewise."""
@@ -231,9 +231,9 @@ class Measures:
         return len(self.problems) / self.wall_s if self.wall_s else None
 
     @property
-    def unanswered(self) -> int:
+    def unclosed(self) -> int:
         """Completions that ended inside their thinking."""
-        return sum(problem.tree.unanswered for problem in self.problems.values())
+        return sum(problem.tree.unclosed for problem in self.problems.values())
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -363,7 +363,7 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
-        unanswered=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
+        unclosed=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )

@@ -274,10 +274,10 @@ def _speculation() -> Iterator[Measure]:
         lambda run: run.measures.run.work.thinking_tokens,
     )
     yield Measure(
-        "unanswered",
+        "unclosed",
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
-        lambda run: run.measures.unanswered,
+        lambda run: run.measures.unclosed,
     )
     yield Measure(
         "lost_tokens",

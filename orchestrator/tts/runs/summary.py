@@ -76,7 +76,7 @@ class ThinkingCounts(msgspec.Struct, frozen=True):
 
     tokens: LoggedCount
     """Tokens of the thinking, with the texts that closed it where a budget ended."""
-    unanswered: LoggedCount
+    unclosed: LoggedCount
     """Completions that ended inside their thinking: without an answer, and without a vote."""
 
 
@@ -266,7 +266,7 @@ def _thinking(measures: Measures) -> Json:
     """The part on thinking, if there was any."""
     if not (tokens := measures.run.work.thinking_tokens):
         return {}
-    return {"thinking": {"tokens": tokens, "unanswered": measures.unanswered}}
+    return {"thinking": {"tokens": tokens, "unclosed": measures.unclosed}}
 
 
 def _engine_use(measures: Measures) -> Json:

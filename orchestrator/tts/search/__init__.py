@@ -17,6 +17,7 @@
 | allocation | what the problems of a run are advised, by those before them |
 | beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | adaptive_vote | sampling in rounds until the vote is probably decided |
+| confidence_vote | sampling weighed by the generator's own confidence |
 """
 
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
@@ -26,6 +27,7 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
+from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
@@ -47,6 +49,7 @@ from .step_search import StepSearch
 from .thought import (
     Aggregation,
     Completion,
+    Confidence,
     Fate,
     NodePath,
     Sampling,
@@ -75,6 +78,10 @@ __all__ = [
     "BeamSearchConfig",
     "BudgetedSearch",
     "Completion",
+    "Confidence",
+    "ConfidenceVoteConfig",
+    "ConfidenceVoteSearch",
+    "ConfidenceWatch",
     "Decision",
     "DvtsConfig",
     "DvtsSearch",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .advice import Decision
-from .thought import Completion, NodePath, Sampling, Thought
+from .thought import Completion, Confidence, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
 
 Limit = Literal["tokens", "deadline"]
@@ -33,6 +33,8 @@ class Expand:
     seed: int
     sampling: Sampling
     whole: bool = False
+    confidence: Confidence | None = None
+    """What to find out of a whole chain's confidence; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

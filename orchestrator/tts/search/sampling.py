@@ -72,8 +72,12 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         """Ask for so many chains more."""
         for chain in range(self._wanted, self._wanted + chains):
             path = self.tree.add((chain,)).path
-            self._asks.append(Expand(path, self._seed(path), self.config.sampling, whole=True))
+            self._asks.append(self._expand(path))
         self._wanted += chains
+
+    def _expand(self, path: NodePath) -> Expand:
+        """What asks for a chain."""
+        return Expand(path, self._seed(path), self.config.sampling, whole=True)
 
     def _grow(self, result: Generated) -> None:
         """Take in one chain, a node per step, and ask for the scores it needs."""
