@@ -114,7 +114,7 @@ def test_unknown_field_is_refused_with_path_value_and_what_is_allowed(tmp_path):
     file = deployment(tmp_path, generator__max_batchsize=3)
     code, _, err = tts("build-engines", file, home=tmp_path)
     assert code == 2
-    assert "generator.max_batchsize = 3: unknown field; allowed here: max_seq_len, chec" in err
+    assert "generator.max_batchsize = 3: unknown field; allowed here: max_seq_len, ch" in err
     assert "api_key_env" not in err  # of a section with a url
 
 
