@@ -164,6 +164,13 @@ def state_of(prompt: str, marks: Marks) -> State:
     return "open" if opened > closed else "closed"
 
 
+def thinks_first(tokenizer: Tokenizer, prompt_end: str) -> bool:
+    """Whether what a model writes behind a prompt is thinking, and not an answer."""
+    marks = next((each for each in FAMILIES if _writes(tokenizer.chat_template, each)), None)
+    state = state_of(prompt_end, marks) if marks else "closed"
+    return state == "open" or (state == "none" and "enable_thinking" in tokenizer.chat_variables)
+
+
 def answer_part(text: str) -> str | None:
     """What a text says behind its thinking, by the marks of any family; None if it is unclosed."""
     for marks in FAMILIES:

@@ -216,14 +216,19 @@ class Tokenizer:
                 f"The chat template of {self.checkpoint} {what}: {error}."
             ) from error
 
-    def _require_read(self, kwargs: Mapping[str, Any]) -> None:
-        """Refuse variables that the chat template does not read: it would ignore a typo."""
+    @cached_property
+    def chat_variables(self) -> frozenset[str]:
+        """What the chat template reads beyond what every chat has; raises CheckpointError."""
         try:
-            known = variables_of(self.chat_template)
+            return variables_of(self.chat_template)
         except TemplateFailed as error:
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} is not valid: {error}."
             ) from error
+
+    def _require_read(self, kwargs: Mapping[str, Any]) -> None:
+        """Refuse variables that the chat template does not read: it would ignore a typo."""
+        known = self.chat_variables
         if "strftime_now" in kwargs and not _is_date(kwargs["strftime_now"]):
             raise CheckpointError(
                 f"chat_template_kwargs.strftime_now is {kwargs['strftime_now']!r:.100}.",
