@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from tts.search import Limit, NodePath
+from tts.search import Limit, NodePath, Stop, Thought
+
+if TYPE_CHECKING:
+    from .events import LoggedThought
 
 Engine = Literal["generator", "verifier"]
 ENGINES: tuple[Engine, ...] = ("generator", "verifier")
+NOT_WRITTEN = Thought((), "", Stop.LENGTH)
+"""A node that no request wrote: its prompt had filled the context."""
 RequestKind = Literal["main", "eager", "speculative", "prefetch"]
 
 
@@ -21,8 +26,9 @@ class CompletionRecord:
     """One of a problem's n completions: a path of the tree that reached its end."""
 
     text: str
+    """Its answer, without what was thought before it."""
     steps: tuple[str, ...]
-    """The text of each thought on the path, stripped of white space."""
+    """The text of each step of the answer, stripped of white space."""
     step_scores: tuple[float | None, ...]
     """The verifier's score of each step; None where none was needed."""
     score: float | None
@@ -30,22 +36,28 @@ class CompletionRecord:
     answer: str | None
     """As the first completion with an equal answer spells it; None without one."""
     node: NodePath
+    thinking: str = ""
+    """What a model that thinks has thought before the answer."""
 
     @classmethod
     def of(
         cls,
         node: NodePath,
-        chain: Iterable[tuple[str, float | None]],
+        chain: Iterable[tuple[Thought | LoggedThought, float | None]],
         score: float | None,
         answer: str | None,
     ) -> Self:
-        """The completion at `node`; `chain` has text and score of each thought, first one first."""
+        """The completion at `node`; `chain` has each thought and its score, first one first."""
+        thinking = ""
         texts, scores = [], []
-        for text, step_score in chain:
-            texts.append(text)
-            scores.append(step_score)
+        for thought, step_score in chain:
+            if thought.thinking:
+                thinking += thought.text
+            else:
+                texts.append(thought.text)
+                scores.append(step_score)
         steps = tuple(text.strip() for text in texts)
-        return cls("".join(texts), steps, tuple(scores), score, answer, node)
+        return cls("".join(texts), steps, tuple(scores), score, answer, node, thinking)
 
 
 @dataclass(frozen=True, slots=True)
