@@ -335,14 +335,17 @@ def test_a_deployment_may_hold_the_text_of_its_prompt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("written", "hint"),
-    [("<think>", "another model"), ("{% if enable_thinking %}{% endif %}</s>", "enable_thinking")],
+    [
+        ("<think>", "another model"),
+        ("{% if enable_thinking %}{% endif %}{# <think> #}", "enable_thinking"),
+    ],
 )
 def test_a_template_that_thinks_before_it_answers_is_refused(tmp_path, written, hint):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((CHECKPOINTS / "demo-verifier" / name).read_bytes())
     file = tmp_path / "tokenizer_config.json"
     config = json.loads(file.read_text())
-    config["chat_template"] = config["chat_template"] + written + "{# </think> #}"
+    config["chat_template"] = config["chat_template"] + written
     file.write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="think before it answers") as refused:
         asked(Tokenizer(tmp_path))

@@ -3,16 +3,17 @@
 A chain of a model that thinks is its thinking and, behind that, its answer. The marks around the
 thinking are those of a family (`FAMILIES`) that the chat template writes, or those that the
 deployment states. A template's prompt may open the thinking itself, or close it at once
-(`enable_thinking: false`); where it does neither, the mark is written behind it, so that every
-chain begins inside its thinking.
+(`enable_thinking: false`). Where it does neither, the model opens it, unless thinking has to be
+switched on (`enable_thinking: true` opens it, or the template reads `thinking`); then the mark is
+written behind the prompt, so that every chain begins inside its thinking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import CheckpointError
 
@@ -39,7 +40,10 @@ _TO_FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 FAMILIES = (
     _tags("<think>", "</think>"),  # Qwen3, R1, SmolLM3, Phi-4, Nemotron, GLM
     _tags("[THINK]", "[/THINK]"),  # Ministral, Magistral
-    _tags("◁think▷", "◁/think▷"),  # Kimi
+    _tags("◁think▷", "◁/think▷"),  # Kimi-VL
+    _tags("<seed:think>", "</seed:think>"),  # Seed-OSS
+    _tags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
+    _tags("<|channel>thought", "<channel|>"),  # Gemma 4
     Marks("<|channel|>analysis<|message|>", _TO_FINAL, _TO_FINAL),  # gpt-oss
 )
 """The marks of published models; the first family that a template writes is its own."""
@@ -60,6 +64,8 @@ class Thinking:
     """Most tokens of the thinking, the closing text included; None: no limit of its own."""
     paragraph: int | None
     """The least tokens of a step of the thinking; None: all of it is one step."""
+    opened: bool
+    """Whether the template's prompt ends inside it."""
 
     @cached_property
     def close_ids(self) -> tuple[int, ...]:
@@ -89,7 +95,7 @@ class Thinking:
 
     def prompt(self, rendered: str) -> str:
         """A rendered chat to which the model is to answer, ending inside the thinking."""
-        return rendered + self.marks.opens * (state_of(rendered, self.marks) != "open")
+        return rendered if self.opened else rendered + self.marks.opens
 
 
 def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
@@ -98,11 +104,10 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
     Raises CheckpointError where the deployment says otherwise than the template, or its closing
     text does not close the thinking or does not fit into its budget.
     """
-    template = tokenizer.chat_template
-    family = next((each for each in FAMILIES if _writes(template, each)), None)
-    prompt = _prompt_end(tokenizer) if family or spec.opens else ""
+    family = _family(tokenizer)
+    state = state_at_the_end(tokenizer, family)
     if not spec.enabled:
-        if family and state_of(prompt, family) == "open":
+        if family and state == "open":
             raise CheckpointError(
                 f"generator.thinking.enabled is false, but the chat template of "
                 f"{tokenizer.checkpoint} ends its prompt inside {family.opens}.",
@@ -113,13 +118,14 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
     marks = family
     if spec.opens and spec.closes:
         marks = _tags(spec.opens, spec.closes)
-        if family and family.opens != spec.opens and state_of(prompt, family) == "open":
+        if family and family.opens != spec.opens and state == "open":
             raise CheckpointError(
                 f"generator.thinking.opens is {spec.opens!r}, but the chat template of "
                 f"{tokenizer.checkpoint} opens the thinking with {family.opens!r}.",
                 hint="Leave opens and closes out: they are read from the template.",
             )
-    if marks is None or state_of(prompt, marks) == "closed":
+        state = state_at_the_end(tokenizer, marks)
+    if marks is None or state == "closed":
         if given := sorted(spec.model_dump(exclude_defaults=True)):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(
@@ -143,7 +149,7 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
     if spec.budget_tokens is not None:
         require_budget("generator.thinking.budget_tokens", spec.budget_tokens, len(closing))
     paragraph = spec.step_tokens if spec.steps == "paragraphs" else None
-    return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph)
+    return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph, state == "open")
 
 
 def require_budget(name: str, tokens: int, closing: int) -> None:
@@ -156,18 +162,33 @@ def require_budget(name: str, tokens: int, closing: int) -> None:
         )
 
 
-def state_of(prompt: str, marks: Marks) -> State:
-    """Whether a rendered prompt ends inside the thinking, has closed it, or says nothing of it."""
+def state_at_the_end(tokenizer: Tokenizer, marks: Marks | None) -> State:
+    """Where a prompt of the chat template ends."""
+    if marks is None:
+        return "none"
+    state = _state_of(_prompt_end(tokenizer), marks)
+    if state == "none" and (switches := _SWITCHES & tokenizer.chat_variables):
+        given = {
+            tokenizer.template_kwargs[name] for name in switches & {*tokenizer.template_kwargs}
+        }
+        on = dict.fromkeys(switches, True)
+        is_off = "thinking" in switches or _state_of(_prompt_end(tokenizer, on), marks) == "open"
+        if False in given or (is_off and not given):
+            return "closed"
+    return state
+
+
+def _state_of(prompt: str, marks: Marks) -> State:
     opened, closed = prompt.rfind(marks.opens), prompt.rfind(marks.closes)
     if opened == closed == -1:
         return "none"
     return "open" if opened > closed else "closed"
 
 
-def thinks_first(tokenizer: Tokenizer, prompt_end: str) -> bool:
+def thinks_first(tokenizer: Tokenizer) -> bool:
     """Whether what a model writes behind a prompt is thinking, and not an answer."""
-    marks = next((each for each in FAMILIES if _writes(tokenizer.chat_template, each)), None)
-    state = state_of(prompt_end, marks) if marks else "closed"
+    marks = _family(tokenizer)
+    state = state_at_the_end(tokenizer, marks) if marks else "closed"
     return state == "open" or (state == "none" and "enable_thinking" in tokenizer.chat_variables)
 
 
@@ -182,13 +203,19 @@ def answer_part(text: str) -> str | None:
     return text
 
 
-def _writes(template: str, marks: Marks) -> bool:
-    """Whether a chat template writes, or takes out, the marks of a family."""
-    return marks.opens in template or marks.closes in template
+_SWITCHES = {"enable_thinking", "thinking"}
+"""Variables of templates that switch thinking on and off."""
 
 
-def _prompt_end(tokenizer: Tokenizer) -> str:
+def _family(tokenizer: Tokenizer) -> Marks | None:
+    """The family whose marks the chat template writes; one that takes them out opens none."""
+    template = tokenizer.chat_template
+    return next((marks for marks in FAMILIES if marks.opens in template), None)
+
+
+def _prompt_end(tokenizer: Tokenizer, variables: Mapping[str, Any] | None = None) -> str:
     """What a prompt says behind the question."""
     question = "What is it?"
     messages = [{"role": "user", "content": question}]
-    return tokenizer.chat(messages, generation_prompt=True).rpartition(question)[2]
+    text = tokenizer.chat(messages, generation_prompt=True, variables=variables or {})
+    return text.rpartition(question)[2]

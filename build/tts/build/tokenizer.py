@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,9 @@ class Tokenizer:
             )
         self._tokenizer = _load(file)
         self._config = _read_json(checkpoint / "tokenizer_config.json")
-        self._template_kwargs = dict(chat_template_kwargs or {})
-        if self._template_kwargs:
-            self._require_read(self._template_kwargs)
+        self.template_kwargs = dict(chat_template_kwargs or {})
+        if self.template_kwargs:
+            self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
 
     @cached_property
@@ -195,13 +196,16 @@ class Tokenizer:
         *,
         generation_prompt: bool,
         tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
         """Render a conversation with the checkpoint's chat template; raises CheckpointError.
 
         `tools` are shown to a template that knows of tools; messages may then hold calls.
+        `variables` go before the deployment's.
         """
-        variables: dict[str, Any] = {
-            **self._template_kwargs,
+        values: dict[str, Any] = {
+            **self.template_kwargs,
+            **variables,
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": generation_prompt,
             "bos_token": self.special("bos_token"),
@@ -209,7 +213,7 @@ class Tokenizer:
             **({"tools": list(tools)} if tools else {}),
         }
         try:
-            return render(self.chat_template, variables)
+            return render(self.chat_template, values)
         except TemplateFailed as error:
             what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(

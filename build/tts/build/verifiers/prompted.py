@@ -98,7 +98,7 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
                 "(docs/reference/verifiers.md).",
             )
         pieces.append(before)
-    if thinks_first(tokenizer, text):
+    if thinks_first(tokenizer):
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} has the model think before it answers, "
             "so verifier format prompted would read its labels where the thinking begins.",
