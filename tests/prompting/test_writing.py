@@ -265,3 +265,20 @@ def test_a_section_that_says_otherwise_than_the_template_is_refused(
 )
 def test_the_answer_of_a_text_stands_behind_its_thinking(text, answer):
     assert answer_part(text) == answer
+
+
+def test_a_problem_may_switch_thinking_off_and_a_typo_is_refused(thinking_models):
+    models = thinking_models()
+    off = Problem("p", PROBLEM.question, chat_template_kwargs={"enable_thinking": False})
+    context = Context.of(models, off)
+    parts = writing(context, Expand((0,), 7, Sampling(0.8, 1.0, 100)))
+    call = next(parts)
+    assert not call.stop_words
+    assert models.generator.spelled(call.input_ids.tolist()).endswith("</think>\n\n")
+    with pytest.raises(StopIteration) as end:
+        parts.send(models.generator.encode("So 5."))
+    assert [thought.thinking for thought in end.value.value.thoughts] == [False]
+    typo = Problem("p", PROBLEM.question, chat_template_kwargs={"enable_thinkin": False})
+    with pytest.raises(CheckpointError, match="enable_thinkin") as refused:
+        Context.of(models, typo)
+    assert "enable_thinking" in refused.value.hint

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -57,6 +58,13 @@ class Tokenizer:
         if self.template_kwargs:
             self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
+
+    def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
+        """The same with further variables for its chat template; raises CheckpointError."""
+        self._require_read(kwargs)
+        other = copy(self)
+        other.template_kwargs = {**self.template_kwargs, **kwargs}
+        return other
 
     @cached_property
     def vocab_size(self) -> int:

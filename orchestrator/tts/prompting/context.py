@@ -39,8 +39,12 @@ class Context:
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
-        """Tokenise a problem; raises DatasetError if it does not fit either engine."""
-        spec = models.deployment
+        """Tokenise a problem.
+
+        Raises DatasetError if it does not fit either engine, CheckpointError if the chat template
+        refuses it.
+        """
+        models, spec = models.asked_with(problem.chat_template_kwargs), models.deployment
         prompt, dialogue = models.prompts(problem)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from tts.build.spec import Deployment
 from tts.build.thinking import Thinking, thinking_of
@@ -76,6 +78,24 @@ class Models:
         template refuses the conversation.
         """
         return self._prompts(Problem("", problem.question, history=problem.history))
+
+    def asked_with(self, variables: Mapping[str, Any]) -> Models:
+        """The same models with these variables of the generator's chat template.
+
+        Raises CheckpointError for one that the template does not read, and where the deployment's
+        section on thinking does not go with them.
+        """
+        return self._asked_with(json.dumps(variables, sort_keys=True)) if variables else self
+
+    @cached_property
+    def _asked_with(self) -> Callable[[str], Models]:
+        @lru_cache(maxsize=KEPT)
+        def models(variables: str) -> Models:
+            generator = self.generator.with_template_kwargs(json.loads(variables))
+            spec = self.deployment.generator.thinking
+            return replace(self, generator=generator, thinking=thinking_of(generator, spec))
+
+        return models
 
     @cached_property
     def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -66,6 +66,7 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
     question: str
     history: tuple[Turn, ...] = ()
     """The conversation before the question."""
+    chat_template_kwargs: dict[str, Any] = {}
 
 
 class LoggedThought(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -269,7 +270,12 @@ def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
 
 def problem_of(event: ProblemStarted) -> Problem:
     """The problem that was started, without its reference."""
-    return Problem(event.problem, event.question, history=event.history)
+    return Problem(
+        event.problem,
+        event.question,
+        history=event.history,
+        chat_template_kwargs=event.chat_template_kwargs,
+    )
 
 
 def thoughts_of(event: StepGenerated) -> tuple[Thought, ...]:
