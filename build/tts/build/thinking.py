@@ -98,8 +98,12 @@ class Thinking:
         return rendered if self.opened else rendered + self.marks.opens
 
 
-def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
+def thinking_of(
+    tokenizer: Tokenizer, spec: ThinkingSpec, *, may_be_off: bool = False
+) -> Thinking | None:
     """How a generator thinks; None if it does not, or if its template has switched that off.
+
+    `may_be_off`: the template may, whatever the section says.
 
     Raises CheckpointError where the deployment says otherwise than the template, or its closing
     text does not close the thinking or does not fit into its budget.
@@ -126,6 +130,8 @@ def thinking_of(tokenizer: Tokenizer, spec: ThinkingSpec) -> Thinking | None:
             )
         state = state_at_the_end(tokenizer, marks)
     if marks is None or state == "closed":
+        if marks and may_be_off:
+            return None
         if given := sorted(spec.model_dump(exclude_defaults=True)):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(

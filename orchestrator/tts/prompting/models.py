@@ -93,7 +93,8 @@ class Models:
         def models(variables: str) -> Models:
             generator = self.generator.with_template_kwargs(json.loads(variables))
             spec = self.deployment.generator.thinking
-            return replace(self, generator=generator, thinking=thinking_of(generator, spec))
+            thinking = thinking_of(generator, spec, may_be_off=True)
+            return replace(self, generator=generator, thinking=thinking)
 
         return models
 
