@@ -1,74 +1,172 @@
-"""What is where, for whom, and as what it is counted."""
+"""What is where, for whom, and as what it is counted; and that its description is of that."""
 
 import asyncio
+import json
 import re
 
 import pytest
-from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tests.gateway.in_process import answered, serving
+from tests.gateway.in_process import RESPONSES, answered, exchanged, run
 
-from tts.build.tokenizer import Tokenizer
-
-
-@pytest.fixture
-def get(tiny_deployment, tokenizer_folder):
-    """Status, headers and body of the answers to requests, each a path and perhaps a method."""
-    tokenizer = Tokenizer(tokenizer_folder)
-    endpoints = {
-        "generator": ScriptedGenerator([tokenizer.encode("1")], tokenizer.encode("\n\n")),
-        "verifier": ScriptedVerifier(),
-    }
-
-    def got(*requests):
-        async def go():
-            async with serving(tiny_deployment, endpoints) as app:
-                return [await answered(app, path, None, *method) for path, *method in requests]
-
-        return asyncio.run(go())
-
-    return got
+from tts.gateway import app, exchange
+from tts.gateway.openapi import document
 
 
-def test_the_page_and_all_that_it_names_come_from_here_alone(get):
-    ((status, headers, html),) = get(("/",))
-    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "default-src 'none'" in headers["content-security-policy"]
-    named = re.findall(r'(?:src|href)="([^"]*)"', html.decode())
-    files = [path for path in named if path.endswith((".js", ".css"))]
-    assert len(files) >= 4
-    for path, (status, headers, content) in zip(
-        files, get(*((path,) for path in files)), strict=True
-    ):
-        kind = "text/javascript" if path.endswith(".js") else "text/css"
-        assert (status, headers["content-type"]) == (200, f"{kind}; charset=utf-8")
-        assert headers["x-content-type-options"] == "nosniff"
-        assert content
-
-
-def test_a_model_is_asked_for_by_its_name(get):
+def test_a_model_is_asked_for_by_its_name(ask):
     names = ("tiny", "tiny:beam-search", "tiny:nonsense")
-    one, search, other = get(*((f"/v1/models/{name}",) for name in names))
-    assert (one[0], search[0], other[0]) == (200, 200, 404)
-    assert b'"id":"tiny:beam-search"' in search[2]
+    found = ask(*((f"/v1/models/{name}",) for name in names))
+    assert [status for status, _ in found] == [200, 200, 404]
+    assert [said.get("id") for _, said in found] == ["tiny", "tiny:beam-search", None]
+    assert found[0][1].items() >= {"object": "model", "max_model_len": 320}.items()
 
 
-def test_what_is_not_there_and_what_takes_another_method_say_so(get):
-    missing, file, method = get(("/v1/nothing",), ("/page/nothing.js",), ("/tokenize", "GET"))
-    assert (missing[0], file[0]) == (404, 404)
-    assert b"There is nothing at" in missing[2]
-    assert b"There is nothing at" in file[2]
-    assert (method[0], method[1]["allow"]) == (405, "POST")
-
-
-def test_requests_are_counted_by_route_and_not_by_what_a_client_makes_up(get):
-    *_, (status, _, metrics) = get(
-        ("/page/main.js",),
-        ("/page/made-up",),
-        ("/made-up",),
-        ("/v1/models/made-up",),
-        ("/metrics",),
+def test_texts_are_tokens_and_tokens_texts(ask, tokenizer):
+    (_, info), (_, there), (_, back), *wrong = ask(
+        ("/tokenizer_info",),
+        ("/tokenize", {"prompt": "22"}),
+        ("/detokenize", {"tokens": tokenizer.encode("22")}),
+        ("/detokenize", {"tokens": [tokenizer.vocab_size]}),
+        ("/tokenize", {}),
     )
+    wanted = {"vocab_size": tokenizer.vocab_size, "model_max_length": 320}
+    assert info.items() >= {**wanted, "chat_template": tokenizer.chat_template}.items()
+    ids = tokenizer.encode("22")
+    assert there == {"count": len(ids), "max_model_len": 320, "tokens": ids}
+    assert back == {"prompt": "22"}
+    refused = [(status, said["error"]["param"]) for status, said in wrong]
+    assert refused == [(400, "prompt")] * 2
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "said"),
+    [
+        ("/v1/nothing", "GET", 404, "There is nothing at"),
+        ("/page/nothing.js", "GET", 404, "There is nothing at"),
+        ("/v1/embeddings", "POST", 404, "/v1/completions, /v1/responses and /pooling (scores)"),
+        (f"{RESPONSES}/resp_1", "GET", 404, "no response is stored"),
+        ("/tokenize", "GET", 405, "takes POST"),
+        ("/tokenize", "HEAD", 405, ""),
+        ("/health", "POST", 405, "takes GET"),
+    ],
+)
+def test_what_is_not_there_and_what_takes_another_method_say_so(ask, path, method, status, said):
+    ((found, headers, body),) = ask((path, None, None, method), whole=True)
+    assert found == status
+    assert said in body.decode()
+    allowed = {"/tokenize": "POST", "/health": "GET"}
+    assert headers.get("allow") == allowed.get(path)
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/v1/models"])
+def test_what_can_be_got_can_be_asked_for_by_head(ask, path):
+    got, head = ask((path,), (path, None, None, "HEAD"), whole=True)
+    assert (got[0], head[0]) == (200, 200)
+    assert got[2]
+    assert head[2] == b""
+    assert got[1]["content-length"] == head[1]["content-length"] == str(len(got[2]))
+
+
+def test_requests_are_counted_by_route_and_not_by_what_a_client_makes_up(ask):
+    paths = ("/page/main.js", "/page/made-up", "/made-up", "/v1/models/made-up", "/metrics")
+    status, _, metrics = ask(*((path,) for path in paths), whole=True)[-1]
     assert status == 200
     routes = set(re.findall(r'endpoint="([^"]*)"', metrics.decode()))
     assert routes == {"/page/", "/v1/models/", "other"}
     assert set(re.findall(r'status="([^"]*)"', metrics.decode())) == {"200", "404"}
+
+
+PATHS = ("/", "/page/page.js", "/metrics", "/v1/models", "/health", "/none")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
+def test_whoever_calls_the_gateway_by_another_name_gets_nothing(ask, method):
+    host = {"host": "evil.example:8080"}
+    for status, _, said in ask(*((path, None, host, method) for path in PATHS), whole=True):
+        assert status == 403
+        assert method == "HEAD" or json.loads(said)["error"]["code"] == "host_not_allowed"
+
+
+def test_a_page_of_another_origin_is_let_in_if_it_is_named(ask):
+    wanted = {"access-control-request-method": "POST", "access-control-request-headers": "x-a"}
+    asked = [
+        ("/health", None, {"origin": origin, **more}, method)
+        for origin in ("https://a.example", "https://b.example")
+        for method, more in (("GET", {}), ("OPTIONS", wanted))
+    ]
+    (got, headers, _), (before, allowed, _), *refused = ask(
+        *asked, whole=True, cors_origins=("https://a.example",)
+    )
+    assert (got, before) == (200, 204)
+    assert headers["access-control-allow-origin"] == "https://a.example"
+    assert allowed["access-control-allow-headers"] == "x-a"
+    for status, told, said in refused:
+        assert (status, json.loads(said)["error"]["code"]) == (403, "origin_not_allowed")
+        assert "access-control-allow-origin" not in told
+
+
+def piece(body):
+    return {"type": "http.request", "body": body, "more_body": True}
+
+
+WHOLE = b'{"tokens": [1]}'
+
+
+@pytest.mark.parametrize(
+    ("came", "length", "status"),
+    [
+        ([piece(WHOLE)], len(WHOLE), 200),  # all that was announced
+        ([piece(WHOLE[:9]), {**piece(WHOLE[9:]), "more_body": False}], None, 200),
+        ([piece(WHOLE[:9]), {"type": "http.disconnect"}], None, 400),
+        ([piece(WHOLE)], None, 408),
+        ([piece(b"x" * 51)], None, 413),
+        ([], 51, 413),  # it is not read
+    ],
+)
+def test_a_body_comes_whole_in_time_and_is_not_too_large(
+    tiny_deployment, endpoints, monkeypatch, came, length, status
+):
+    monkeypatch.setattr(exchange, "BODY_TIMEOUT_S", 0.05)
+    messages = iter(came)
+
+    async def receive():
+        for message in messages:
+            return message
+        await asyncio.Event().wait()
+
+    async def work(app):
+        headers = {} if length is None else {"content-length": str(length)}
+        return await exchanged(app, "/detokenize", receive, headers)
+
+    found, _, _ = run(work, tiny_deployment, endpoints, max_body=50)
+    assert found == status
+
+
+def test_fields_that_nobody_knows_are_named_in_a_header(ask):
+    body = {"tokens": [1], "mood\n": "good", **{f"x{n}": 1 for n in range(30)}}
+    ((status, headers, _),) = ask(("/detokenize", body), whole=True)
+    assert status == 200
+    assert headers["x-tts-ignored"] == ", ".join(["mood?", *(f"x{n}" for n in range(19))])
+
+
+def test_a_gateway_that_drains_takes_nothing_new(tiny_deployment, endpoints):
+    async def work(app):
+        app._service.drain.open()
+        app._service.drain.begin()
+        return [await answered(app, path) for path in ("/v1/models", "/ready", "/health")]
+
+    (refused, headers, said), (ready, *_), (health, *_) = run(work, tiny_deployment, endpoints)
+    assert (refused, ready, health) == (503, 503, 200)
+    assert (headers["connection"], headers["retry-after"]) == ("close", "1")
+    assert json.loads(said)["error"]["code"] == "gateway_draining"
+
+
+def test_the_document_is_of_what_is_served():
+    text = document().decode()
+    references = re.findall(r'"#/components/schemas/([^"]+)"', text)
+    assert references
+    assert set(references) <= json.loads(text)["components"]["schemas"].keys()
+    routes = app.App(None)._routes
+    for path, operations in json.loads(text)["paths"].items():
+        route = app.MODEL if path.startswith(app.MODEL) else path
+        (method,) = operations
+        assert routes[route][0] == method.upper()
+        assert (operations[method].get("security") == []) == (path in ("/health", "/ready"))

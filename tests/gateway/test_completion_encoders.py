@@ -33,15 +33,10 @@ def test_the_template_of_a_text_is_the_encoding_of_its_chunk(text, index, usage)
     assert (chunk.choices[0].index, chunk.choices[0].delta.content) == (index, text)
     assert chunk.model == 'a "model"'
     assert [chunk] == chunks(made._chunk(index, made._delta(text)))
-
-
-@given(text=st.text(), index=st.integers(0, 200), usage=st.booleans())
-def test_a_chunk_of_a_text_has_the_reason_that_it_does_not_end(text, index, usage):
     made = encoder(TextEncoder, usage)
     raw = json.loads(made.events(AnswerPart(index, text))[6:])
-    assert raw["choices"] == [
-        {"index": index, "text": text, "logprobs": None, "finish_reason": None}
-    ]
+    facts = {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+    assert raw["choices"] == [facts]
     assert raw == json.loads(made._chunk(index, made._delta(text))[6:])
 
 
@@ -54,10 +49,9 @@ def test_a_chat_is_told_part_by_part():
     (progress,) = chunks(made.events(AnswerPart(tts={"steps": []})))
     assert progress.tts == {"steps": []}
     assert made.events(AnswerPart()) == b""
-    told = chunks(
-        made.events(AnswerPart(calls=calls[:2])) + made.events(AnswerPart(calls=calls[2:]))
-    )
-    assert [c.index for chunk in told for c in chunk.choices[0].delta.tool_calls] == [0, 1, 2]
+    told = b"".join(made.events(AnswerPart(calls=some)) for some in (calls[:2], calls[2:]))
+    indices = [call.index for each in chunks(told) for call in each.choices[0].delta.tool_calls]
+    assert indices == [0, 1, 2]
     end = AnswerEnd(usage_of(3, 4), {"gateway_ms": 1})
     last = made.events(AnswerPart(finish="stop", end=end))
     assert last.endswith(DONE)
@@ -76,27 +70,25 @@ def test_log_probabilities_are_an_engines_in_few_digits(log_prob):
     assert encoder()._logprobs(logs)["content"][0]["logprob"] == given_as
 
 
-def test_the_texts_of_tokens_have_their_places():
-    logs = TokenLogs(["ab", "", "c"], [-0.5] * 3, begin=5)
-    assert encoder(TextEncoder)._logprobs(logs)["text_offset"] == [5, 7, 7]
-
-
 def test_the_likeliest_tokens_have_the_token_itself_among_them():
     top = [("b", -0.5), ("a", -1.0), ("b", -3.0)]
-    said = encoder(TextEncoder)._logprobs(TokenLogs(["c"], [-2.0], [top]))
+    texts = encoder(TextEncoder)
+    said = texts._logprobs(TokenLogs(["c"], [-2.0], [top]))
     assert said["token_logprobs"] == [-2.0]
     assert said["top_logprobs"] == [{"c": -2.0, "b": -0.5, "a": -1.0}]
     (entry,) = encoder()._logprobs(TokenLogs(["b"], [-0.5], [top]))["content"]
     assert [(each["token"], each["logprob"]) for each in entry["top_logprobs"]] == top
+    assert entry["bytes"] == [98]
+    offsets = texts._logprobs(TokenLogs(["ab", "", "c"], [-0.5] * 3, begin=5))["text_offset"]
+    assert offsets == [5, 7, 7]
 
 
 def test_a_text_completion_is_parsed_as_one():
     made = encoder(TextEncoder)
     end = AnswerEnd(usage_of(3, 4))
-    told = made.events(AnswerPart(0, "a", finish="stop", reasoning="so", end=end)).removesuffix(
-        DONE
-    )
-    raw = [json.loads(event[6:])["choices"][0]["text"] for event in told.split(b"\n\n")[:-1]]
+    told = made.events(AnswerPart(0, "a", finish="stop", reasoning="so", end=end))
+    events = told.removesuffix(DONE).split(b"\n\n")[:-1]
+    raw = [json.loads(event[6:])["choices"][0]["text"] for event in events]
     assert raw == ["a", ""]
     whole = made.whole([AnswerPart(0, "a", finish="stop")], end)
     assert Completion.model_validate(json.loads(whole), strict=True).choices[0].text == "a"

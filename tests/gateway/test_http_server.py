@@ -17,16 +17,19 @@ from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, answer, bind
 
 
-@contextlib.asynccontextmanager
-async def serving(app, most=100):
-    """An address at which an application is served, with so many connections at most."""
-    sockets = bind(Listen(port=0))
-    server = HttpServer(app, None, most)
-    running = asyncio.ensure_future(server.serve(sockets))
-    await asyncio.wait_for(server.listening.wait(), 30)
-    yield sockets[0].getsockname()
-    server.stop()
-    await asyncio.wait_for(running, 30)
+def served(work, app, most=100):
+    """Do work at an address at which an application is served, with so many connections at most."""
+
+    async def go():
+        sockets = bind(Listen(port=0))
+        server = HttpServer(app, None, most)
+        running = asyncio.ensure_future(server.serve(sockets))
+        await asyncio.wait_for(server.listening.wait(), 30)
+        await work(sockets[0].getsockname())
+        server.stop()
+        await asyncio.wait_for(running, 30)
+
+    asyncio.run(go())
 
 
 def test_a_port_is_held_from_the_start_but_nobody_is_let_in():
@@ -123,46 +126,6 @@ async def echo(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
-@pytest.mark.parametrize(
-    "said",
-    [b"", b"P", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\nhost: "],
-    ids=["nothing", "a byte", "HTTP/2", "half a header"],
-)
-def test_a_connection_that_brings_no_request_is_closed(said, monkeypatch):
-    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.2)
-
-    async def go():
-        async with serving(unasked) as address:
-            assert b"HTTP/1.1 2" not in await said_to(address, said)
-
-    asyncio.run(go())
-
-
-def test_a_connection_is_closed_that_brings_no_other_request(monkeypatch):
-    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.5)
-
-    async def go():
-        async with serving(echo) as address:
-            answer = await said_to(address, b"GET /one HTTP/1.1\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert b"/one" in answer
-
-    asyncio.run(go())
-
-
-LINE = b"x-long: " + b"y" * 1000 + b"\r\n"
-
-
-@pytest.mark.parametrize("parts", [[LINE * 70 + b"\r\n"], [LINE] * 100], ids=["whole", "for ever"])
-def test_long_headers_are_refused(parts):
-    async def go():
-        async with serving(unasked) as address:
-            answer = await said_to(address, b"GET / HTTP/1.1\r\n", *parts)
-            assert answer.startswith(b"HTTP/1.1 431 ")
-
-    asyncio.run(go())
-
-
 async def refuse(scope, receive, send):
     """Refuses a body without reading it, as one that is too large."""
     headers = [(b"content-length", b"2")]
@@ -170,35 +133,64 @@ async def refuse(scope, receive, send):
     await send({"type": "http.response.body", "body": b"no"})
 
 
-@pytest.mark.parametrize("framing", [b"content-length: 8000000", b"transfer-encoding: chunked"])
-def test_the_answer_to_a_large_body_that_is_not_read_reaches_its_client(framing):
-    async def go():
-        async with serving(refuse) as address:
-            head = b"POST / HTTP/1.1\r\nconnection: close\r\n%b\r\n\r\n" % framing
-            chunked = b"%x\r\n" % 8_000_000 * framing.endswith(b"chunked")
-            answer = await said_to(address, head + chunked, *[b"x" * 80_000] * 100)
-            assert answer.startswith(b"HTTP/1.1 413 ")
-            assert answer.endswith(b"no")
+LINE = b"x-long: " + b"y" * 1000 + b"\r\n"
+GET, LARGE = b"GET /one HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nconnection: close\r\n"
+BODY = [b"x" * 80_000] * 100
 
-    asyncio.run(go())
+
+@pytest.mark.parametrize(
+    ("app", "parts", "status", "said"),
+    [
+        pytest.param(unasked, [b""], b"", b"", id="nothing"),
+        pytest.param(unasked, [b"P"], b"", b"", id="a byte"),
+        pytest.param(unasked, [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], b"400", b"", id="HTTP/2"),
+        pytest.param(unasked, [GET, b"host: "], b"", b"", id="half a header"),
+        pytest.param(unasked, [GET, LINE * 70, b"\r\n"], b"431", b"", id="long headers"),
+        pytest.param(unasked, [GET, *[LINE] * 100], b"431", b"", id="headers for ever"),
+        pytest.param(echo, [GET, b"\r\n"], b"200", b"/one", id="no other request"),
+        pytest.param(
+            refuse,
+            [LARGE, b"content-length: 8000000\r\n\r\n", *BODY],
+            b"413",
+            b"no",
+            id="long body",
+        ),
+        pytest.param(
+            refuse,
+            [LARGE, b"transfer-encoding: chunked\r\n\r\n%x\r\n" % 8_000_000, *BODY],
+            b"413",
+            b"no",
+            id="long chunk",
+        ),
+    ],
+)
+def test_a_connection_ends_and_its_client_gets_the_answer(app, parts, status, said, monkeypatch):
+    """What is refused does so though it is not read to its end."""
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.5)
+
+    async def go(address):
+        answer = await said_to(address, *parts)
+        assert answer[:12] == (b"HTTP/1.1 " + status if status else b"")
+        assert said in answer
+
+    served(go, app)
 
 
 def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
     monkeypatch.setattr(connections, "LINGER_S", 0.2)
 
-    async def go():
-        async with serving(refuse) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
-            assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"no")
-            for _ in range(1000):
-                writer.write(b"x")
-                await asyncio.sleep(0.01)
-                if writer.transport.is_closing():  # it was reset
-                    return
-            raise AssertionError("all was read")
+    async def go(address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"no")
+        for _ in range(1000):
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+            if writer.transport.is_closing():  # it was reset
+                return
+        raise AssertionError("all was read")
 
-    asyncio.run(go())
+    served(go, refuse)
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["slowly", "never"])
@@ -217,52 +209,49 @@ def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not
             await send({"type": "http.response.body", "body": b"x" * size, "more_body": more})
         ended.put_nowait(scope["path"])
 
-    async def go():
-        async with serving(many) as address:
-            with socket.socket() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-                client.connect(address)
-                client.sendall(b"GET /one HTTP/1.1\r\nconnection: close\r\n\r\n")
-                client.setblocking(False)
-                came = 0
-                receive = asyncio.get_running_loop().sock_recv
-                while reads and (new := await receive(client, 1 << 18)):
-                    came += len(new)
-                    await asyncio.sleep(0.02)
-                if not reads:
-                    await asyncio.sleep(0.1)
-                    assert len(sent) < pieces  # it waits, and piles nothing up
-                assert await asyncio.wait_for(ended.get(), 60) == "/one"
-                assert (came > size * pieces) is reads
+    async def go(address):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            client.connect(address)
+            client.sendall(b"GET /one HTTP/1.1\r\nconnection: close\r\n\r\n")
+            client.setblocking(False)
+            came = 0
+            receive = asyncio.get_running_loop().sock_recv
+            while reads and (new := await receive(client, 1 << 18)):
+                came += len(new)
+                await asyncio.sleep(0.02)
+            if not reads:
+                await asyncio.sleep(0.1)
+                assert len(sent) < pieces  # it waits, and piles nothing up
+            assert await asyncio.wait_for(ended.get(), 60) == "/one"
+            assert (came > size * pieces) is reads
 
-    asyncio.run(go())
+    served(go, many)
 
 
 def test_requests_that_come_at_once_are_answered_in_order():
-    async def go():
-        async with serving(echo) as address:
-            asked = b"".join(
-                b"POST /%d HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi" % number for number in range(9)
-            )
-            last = b"GET /last HTTP/1.1\r\nconnection: close\r\n\r\n"
-            answer = await said_to(address, asked, last)
-            paths = re.findall(rb"\r\n(/\w+)\r\n", answer)
-            assert paths == [*(b"/%d" % number for number in range(9)), b"/last"]
+    async def go(address):
+        asked = b"".join(
+            b"POST /%d HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi" % number for number in range(9)
+        )
+        last = b"GET /last HTTP/1.1\r\nconnection: close\r\n\r\n"
+        answer = await said_to(address, asked, last)
+        paths = re.findall(rb"\r\n(/\w+)\r\n", answer)
+        assert paths == [*(b"/%d" % number for number in range(9)), b"/last"]
 
-    asyncio.run(go())
+    served(go, echo)
 
 
 def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
-    async def go():
-        async with serving(echo, most=2) as address:
-            kept = [await asyncio.open_connection(*address) for _ in range(2)]
-            assert not await said_to(address)
-            for reader, writer in kept:
-                writer.write(b"GET /here HTTP/1.1\r\nconnection: close\r\n\r\n")
-                assert b"/here" in await asyncio.wait_for(reader.read(), 60)
-                writer.close()
+    async def go(address):
+        kept = [await asyncio.open_connection(*address) for _ in range(2)]
+        assert not await said_to(address)
+        for reader, writer in kept:
+            writer.write(b"GET /here HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert b"/here" in await asyncio.wait_for(reader.read(), 60)
+            writer.close()
 
-    asyncio.run(go())
+    served(go, echo, most=2)
 
 
 @pytest.mark.parametrize("after", [b"", b"\0\0"], ids=["nothing", "rubbish"])
@@ -276,18 +265,17 @@ def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
         await send({"type": "http.response.body", "body": b"too late"})
         ended.put_nowait(scope["path"])
 
-    async def go():
-        async with serving(slow) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(b"GET /one HTTP/1.1\r\n\r\n")
-            assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/1.1 200")
-            writer.write(after)
-            if not after:
-                writer.write_eof()
-            rest = await asyncio.wait_for(reader.read(), 60)
-            assert b"too late" not in rest
-            assert b"400" not in rest
-            assert await asyncio.wait_for(ended.get(), 60) == "/one"
-            writer.close()
+    async def go(address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET /one HTTP/1.1\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/1.1 200")
+        writer.write(after)
+        if not after:
+            writer.write_eof()
+        rest = await asyncio.wait_for(reader.read(), 60)
+        assert b"too late" not in rest
+        assert b"400" not in rest
+        assert await asyncio.wait_for(ended.get(), 60) == "/one"
+        writer.close()
 
-    asyncio.run(go())
+    served(go, slow)

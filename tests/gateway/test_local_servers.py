@@ -1,90 +1,82 @@
-"""The server that a gateway starts for itself: what it says, and how it ends."""
+"""The servers of a gateway: those that are named, else that of this machine, to its end."""
 
 import asyncio
-import threading
-from types import SimpleNamespace
 
 import pytest
 
-from tts.build.errors import ServerError
+from tts.build.errors import ConfigError, ServerError
 from tts.gateway import http_server as module
 from tts.gateway.http_server import Upstreams, _servers
-from tts.serving.server import supervise as supervise_module
-from tts.session import server as server_module
+
+
+class Local:
+    """The server of this machine, as a gateway finds or starts it."""
+
+    name = "tiny@local"
+
+    def __init__(self, started):
+        self.started, self.stopped, self.failure = started, 0, None
+
+    def check(self):
+        if self.failure:
+            raise self.failure
+
+    def stop(self):
+        self.stopped += 1
 
 
 @pytest.fixture
-def engines(monkeypatch):
-    """Engines that are built, no server of them, and a supervisor that does what a test wants."""
-    scene = SimpleNamespace(found=None, stopped=threading.Event(), left=threading.Event())
-    scene.fail, scene.error = threading.Event(), None
+def opened(tiny_deployment, monkeypatch):
+    """The servers' groups, after work with what looks after them."""
 
-    def supervise(deployment, *, say, on_ready, stop, **_):
-        if scene.error:
-            raise scene.error
-        say("Ready")
-        on_ready()
-        while not stop.wait(0.001):
-            if scene.fail.is_set():
-                raise ServerError("It has failed too often.")
-        scene.stopped.set()
+    def groups_of(local=None, upstreams=None, work=None, **changes):
+        async def open_server(deployment, say, on_loading, *, lasting):
+            assert lasting
+            return local
 
-    monkeypatch.setattr(module, "require_engines", lambda deployment, addresses, say: None)
-    found = SimpleNamespace(addresses=SimpleNamespace(grpc="unix:/own"))
-    health = SimpleNamespace(check_from_outside=lambda: None)
-    used = lambda: scene.found and (scene.found, scene.left.set)  # noqa: E731
-    monkeypatch.setattr(server_module, "wait_for_server", lambda *_, **__: used())
-    monkeypatch.setattr(server_module, "find_server", lambda deployment: found)
-    monkeypatch.setattr(server_module, "LocalHealth", lambda deployment: health)
-    monkeypatch.setattr(server_module, "steps_of", lambda *_, **__: None)
-    monkeypatch.setattr(module, "LOOK_S", 0.001)
-    monkeypatch.setattr(supervise_module, "supervise", supervise)
-    return scene
+        monkeypatch.setattr(module, "open_server", open_server)
+        monkeypatch.setattr(module, "require_engines", lambda deployment, addresses, say: None)
+        monkeypatch.setattr(module, "serves", lambda deployment, address: False)
+        monkeypatch.setattr(module, "LOOK_S", 0.001)
+        deployment = tiny_deployment.model_copy(update=changes)
 
+        async def go():
+            servers = _servers(deployment, upstreams or Upstreams(), print, print)
+            async with servers as (groups, watch):
+                assert not (local and local.stopped)
+                if work:
+                    await work(watch)
+                return dict(groups)
 
-def opened(deployment, within=None):
-    """What a gateway is told, and the lines that it says."""
-    said = []
+        return asyncio.run(asyncio.wait_for(go(), 20))
 
-    async def go():
-        async with _servers(deployment, Upstreams(), said.append, print) as (groups, watch):
-            if within:
-                await within(watch)
-            return dict(groups), said
-
-    return asyncio.run(asyncio.wait_for(go(), 20))
+    return groups_of
 
 
-def test_without_any_server_one_is_started_and_stopped_in_the_end(tiny_deployment, engines):
-    groups, said = opened(tiny_deployment)
-    assert groups == {"tiny@local": ""}
-    assert said == ["Ready"]
-    assert engines.stopped.is_set()
+@pytest.mark.parametrize("started", [True, False])
+def test_without_any_name_the_server_of_this_machine_is_used_and_let_go(opened, started):
+    local = Local(started)
+    assert opened(local) == {"tiny@local": ""}
+    assert local.stopped == 1
 
 
-def test_a_server_that_runs_is_used_and_left_running(tiny_deployment, engines):
-    address = SimpleNamespace(grpc="10.0.0.1:8001")
-    for process, name in ((object(), "tiny@local"), (None, "10.0.0.1:8001")):
-        engines.found = SimpleNamespace(server=process, addresses=address)
-        engines.left.clear()
-        groups, said = opened(tiny_deployment)
-        assert groups == {name: ""}
-        assert len(said) == 1
-        assert said[0].startswith("Using ")
-        assert engines.left.is_set(), "its use has ended"
-        assert not engines.stopped.is_set()
+@pytest.mark.parametrize("started", [True, False])
+def test_one_of_the_gateways_own_that_has_failed_for_good_ends_it(opened, started):
+    local = Local(started)
 
-
-def test_one_that_does_not_start_says_why(tiny_deployment, engines):
-    engines.error = ServerError("There is no tritonserver.")
-    with pytest.raises(ServerError, match="no tritonserver"):
-        opened(tiny_deployment)
-
-
-def test_one_that_has_failed_for_good_ends_the_gateway(tiny_deployment, engines):
     async def fails(watch):
-        engines.fail.set()
-        await watch(None)
+        local.failure = ServerError("It has failed too often.")
+        await asyncio.wait_for(watch(None), 0.1)
 
-    with pytest.raises(ServerError, match="failed too often"):
-        opened(tiny_deployment, fails)
+    with pytest.raises(ServerError if started else TimeoutError):
+        opened(local, work=fails)
+    assert local.stopped == 1
+
+
+def test_servers_that_are_named_are_used_instead(opened, tmp_path):
+    (tmp_path / "servers").write_text("c:1 latency\n")
+    assert opened(upstreams=Upstreams(("a:1", "b:1"))) == {"a:1": "", "b:1": ""}
+    assert opened(upstreams=Upstreams(file=tmp_path / "servers")) == {"c:1": "latency"}
+    assert opened(endpoints=("d:1",)) == {"d:1": ""}
+    with pytest.raises(ConfigError, match="not by both"):
+        opened(upstreams=Upstreams(("a:1",), tmp_path / "servers"))

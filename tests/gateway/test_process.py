@@ -35,11 +35,14 @@ def set_up(**variables):
     return json.loads(done.stdout)
 
 
-def test_grpc_is_imported_with_the_experiment_that_only_this_process_gets():
+def test_threads_and_garbage_collection_hold_up_little_and_grpc_polls_in_this_process_alone():
     found = set_up()
     assert not found["early"]  # the command line alone does not import it
     assert found["experiments"] == "-event_engine_client"
     assert found["left"] is None
+    assert found["switch"] < 0.001
+    assert found["frozen"] > 1000
+    assert found["young"] > 1000
 
 
 def test_experiments_that_the_environment_chooses_stay():
@@ -47,29 +50,24 @@ def test_experiments_that_the_environment_chooses_stay():
     assert found["experiments"] == found["left"] == "tcp_rcv_lowat"
 
 
-def test_threads_and_garbage_collection_hold_up_the_event_loop_little():
-    found = set_up()
-    assert found["switch"] < 0.001
-    assert found["frozen"] > 1000
-    assert found["young"] > 1000
-
-
-def test_connections_leave_files_to_the_rest(monkeypatch):
+@pytest.mark.parametrize(
+    ("limits", "allowed", "connections"),
+    [
+        ((1024, 4096), True, 4096 - 512),
+        ((1024, 4096), False, 1024 - 512),  # where no more files can be had
+        ((100, 100), True, 64),
+        ((1 << 20, 1 << 20), True, process.MOST_CONNECTIONS),
+    ],
+)
+def test_connections_leave_files_to_the_rest(monkeypatch, limits, allowed, connections):
     resource = pytest.importorskip("resource")
-    limits = [(1024, 4096)]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
-    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
-    assert process.most_connections() == 4096 - 512
-    limits.append((1 << 20, 1 << 20))
-    assert process.most_connections() == process.MOST_CONNECTIONS
+    found = [limits]
 
+    def set_limit(_, pair):
+        if not allowed:
+            raise ValueError("current limit exceeds maximum limit")
+        found.append(pair)
 
-def test_connections_leave_files_to_the_rest_where_no_more_files_can_be_had(monkeypatch):
-    resource = pytest.importorskip("resource")
-
-    def refused(_, pair):
-        raise ValueError("current limit exceeds maximum limit")
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    monkeypatch.setattr(resource, "setrlimit", refused)
-    assert process.most_connections() == 1024 - 512
+    monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    assert process.most_connections() == connections

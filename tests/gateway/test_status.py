@@ -42,31 +42,27 @@ class Answers:
         return 200
 
 
-@pytest.fixture
-def answers():
-    return Answers()
-
-
-def test_an_answer_of_the_engines_counts_for_a_while(answers):
+def test_an_answer_of_the_engines_counts_for_a_while():
+    answers = Answers()
     assert [answers.probed() for _ in range(3)] == [200] * 3
     assert answers.asked == 1
 
 
-def test_engines_that_do_not_answer_are_not_ready(answers):
-    answers.failure = EndpointUnavailable("gone")
+@pytest.mark.parametrize("failure", [EndpointUnavailable("gone"), TimeoutError()])
+def test_engines_that_do_not_answer_are_not_ready(failure):
+    answers = Answers()
+    answers.failure = failure
     assert [answers.probed() for _ in range(2)] == [503] * 2
     assert answers.asked == 2
 
 
-def test_when_no_server_works_nothing_is_waited_for(answers):
+@pytest.mark.parametrize("why", ["no server works", "it drains"])
+def test_what_cannot_answer_is_not_ready_and_asks_nobody(why):
+    answers = Answers()
     assert answers.probed() == 200
-    answers.works = False
-    assert answers.probed() == 503
-    assert answers.asked == 1
-
-
-def test_a_gateway_that_drains_is_not_ready(answers):
-    assert answers.probed() == 200
-    answers.service.drain.open()
-    assert answers.service.drain.begin()
-    assert answers.probed() == 503
+    if why == "it drains":
+        answers.service.drain.open()
+        assert answers.service.drain.begin()
+    else:
+        answers.works = False
+    assert (answers.probed(), answers.asked) == (503, 1)

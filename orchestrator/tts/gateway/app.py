@@ -10,8 +10,7 @@ from typing import Any
 
 from tts.build.errors import TtsError
 
-from .answer.completions import chat_completions, completions
-from .answer.responses import responses
+from .answer.completions import chat_completions, completions, responses
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
 from .observability.record import Outcome

@@ -45,7 +45,6 @@ class Exchange:
         """The events of an error that ends a stream."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.client: str = (scope.get("client") or ("",))[0]
         self.disconnected = False
         self.extra_headers: list[tuple[bytes, bytes]] = []
         self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]

@@ -61,42 +61,6 @@ async def resolve(host: str, port: int) -> list[str]:
     return sorted(addresses)
 
 
-class Names:
-    """Addresses of the names when they were last resolved."""
-
-    def __init__(self, say: Callable[[str], None], resolve: Resolve = resolve) -> None:
-        """`say` gets a line when a name does not resolve any more."""
-        self._say = say
-        self._resolve = resolve
-        self._found: dict[str, list[str]] = {}
-        self._tried: dict[str, float] = {}
-        """When each was last tried, on the loop's clock."""
-        self._failing: set[str] = set()
-
-    async def expand(self, servers: Mapping[str, str]) -> dict[str, str]:
-        """The group of each address: of those that are named, and those that names stand for."""
-        groups = {server: group for server, group in servers.items() if not _NAME.fullmatch(server)}
-        for server, group in servers.items():
-            if name := _NAME.fullmatch(server):
-                for address in await self._addresses(server, name["host"], int(name["port"])):
-                    groups.setdefault(address, group)
-        return groups
-
-    async def _addresses(self, server: str, host: str, port: int) -> list[str]:
-        now = asyncio.get_running_loop().time()
-        if now - self._tried.get(server, float("-inf")) >= RESOLVE_S:
-            self._tried[server] = now
-            try:
-                self._found[server] = await self._resolve(host, port)
-            except (OSError, UnicodeError) as error:
-                if server not in self._failing:
-                    self._failing.add(server)
-                    self._say(f"{server} does not resolve now: {error}")
-            else:
-                self._failing.discard(server)
-        return self._found.get(server, [])
-
-
 def read_replicas(file: Path) -> dict[str, str]:
     """The group of each address, empty for none; raises ConfigError."""
     try:
@@ -142,7 +106,12 @@ class NamedServers:
         if file:
             self._servers = read_replicas(file)
         self._say = say
-        self._names = Names(say, resolve)
+        self._resolve = resolve
+        self._found: dict[str, list[str]] = {}
+        """Addresses of the names when they were last resolved."""
+        self._tried: dict[str, float] = {}
+        """When each was last tried, on the loop's clock."""
+        self._failing: set[str] = set()
 
     async def at_first(self, serves: Callable[[str], Awaitable[bool]]) -> dict[str, str]:
         """The group of each address to begin with, at least one.
@@ -177,7 +146,27 @@ class NamedServers:
                 self._servers = read_replicas(self._file)
             except ConfigError as error:
                 self._say(error.message)
-        return await self._names.expand(self._servers)
+        servers = self._servers
+        groups = {server: group for server, group in servers.items() if not _NAME.fullmatch(server)}
+        for server, group in servers.items():
+            if name := _NAME.fullmatch(server):
+                for address in await self._addresses(server, name["host"], int(name["port"])):
+                    groups.setdefault(address, group)
+        return groups
+
+    async def _addresses(self, server: str, host: str, port: int) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        if now - self._tried.get(server, float("-inf")) >= RESOLVE_S:
+            self._tried[server] = now
+            try:
+                self._found[server] = await self._resolve(host, port)
+            except (OSError, UnicodeError) as error:
+                if server not in self._failing:
+                    self._failing.add(server)
+                    self._say(f"{server} does not resolve now: {error}")
+            else:
+                self._failing.discard(server)
+        return self._found.get(server, [])
 
 
 async def follow(servers: NamedServers, replicas: Replicas, say: Callable[[str], None]) -> None:

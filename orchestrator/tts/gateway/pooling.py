@@ -7,12 +7,14 @@ process reward models mark it. Each step gives a pair: wrong, right.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from tts.build.errors import DatasetError
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
+from tts.prompting import Models
 from tts.prompting.context import score_calls
 from tts.search import significant
 from tts.session.doubts import doubts
@@ -82,9 +84,13 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
             f"The last message has {len(steps):,} steps; 1 to {MAX_STEPS:,} can be scored.",
             "messages",
         )
+    question = problem.full_question
+    return problem, await tokenised(characters, lambda: calls_of(models, question, steps))
+
+
+def calls_of(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:
+    """One call for each step; raises ApiError for what the verifier cannot read."""
     try:
-        return problem, await tokenised(
-            characters, lambda: score_calls(models, problem.full_question, steps)
-        )
+        return score_calls(models, question, steps)
     except DatasetError as error:
         raise bad_request(error.message, "messages", "context_length_exceeded") from None

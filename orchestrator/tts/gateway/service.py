@@ -86,21 +86,6 @@ class Service:
         name = self.deployment.name
         return [name, *(f"{name}:{strategy}" for strategy in self.strategies)]
 
-    def strategy_of(self, model: str) -> str | None:
-        """The strategy that a model's name stands for; None: plain generation.
-
-        Raises ApiError for a name that is not served.
-        """
-        base, colon, strategy = model.partition(":")
-        if base == self.deployment.name and (not colon or strategy in self.strategies):
-            return strategy or None
-        raise ApiError(
-            404,
-            f"The model {quoted(model)} is not served here; GET /v1/models lists those that are.",
-            code="model_not_found",
-            param="model",
-        )
-
 
 def authenticate(service: Service, exchange: Exchange) -> None:
     """Find the key that a request comes with; raises ApiError if it needs one."""
@@ -126,7 +111,13 @@ def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
 
     Raises ApiError for a name that is not served, or not to the request's key.
     """
-    strategy = service.strategy_of(model)
+    if model not in service.models:
+        raise ApiError(
+            404,
+            f"The model {quoted(model)} is not served here; GET /v1/models lists those that are.",
+            code="model_not_found",
+            param="model",
+        )
     if exchange.key is not None and not exchange.key.may_use(model):
         raise ApiError(
             403,
@@ -134,7 +125,7 @@ def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
             code="model_not_allowed",
             param="model",
         )
-    return strategy
+    return model.partition(":")[2] or None
 
 
 async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, bytes]:

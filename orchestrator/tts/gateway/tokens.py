@@ -23,18 +23,11 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         raise bad_request("Give either prompt or messages.", "prompt")
     if request.messages is not None:
         texts = [message.text for message in request.messages]
-        text = partial(
-            chat_text,
-            tokenizer,
-            request.messages,
-            generation_prompt=request.add_generation_prompt,
-            continues=request.continue_final_message,
-        )
+        text = partial(chat_text, tokenizer, request)
     else:
         texts = [request.prompt or ""]
-        text = partial(
-            prompt_text, tokenizer, request.prompt or "", special=request.add_special_tokens
-        )
+        special = request.add_special_tokens
+        text = partial(prompt_text, tokenizer, texts[0], special=special)
     characters = require_length(tokenizer, context, *texts)
     ids = await tokenised(characters, lambda: tokenizer.encode(text()))
     answer = {"count": len(ids), "max_model_len": context, "tokens": ids}

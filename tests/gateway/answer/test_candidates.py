@@ -4,20 +4,30 @@ import asyncio
 import json
 
 import pytest
-from tests.gateway.answer.test_tools import CHAT, QUESTION, TOOLS, choice_of
-from tests.gateway.in_process import post, serving
+from tests.gateway.in_process import (
+    CHAT,
+    KEY,
+    Kept,
+    Streams,
+    choice_of,
+    chunks_of,
+    exchanged,
+    key_ring,
+    post,
+    roomy,
+    serving,
+)
 
-from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
-from tts.gateway.observability import Recorder
-from tts.gateway.safety import ApiKey, KeyLimits
 from tts.lab.simulation.virtual_time import run_virtual
 
+QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 LENGTH = 17
 """Tokens of a whole candidate."""
 
 
-class Hangs:
+class Hangs(Streams):
     """A generator of which the first outputs are complete; the others hang before the last token.
 
     Engines tell of tokens as they come where `streaming` says so, and else at the end.
@@ -41,34 +51,18 @@ class Hangs:
         if not call.streaming:
             yield NewTokens([self.token] * LENGTH, [], final=True)
 
-    async def generate(self, call):
-        return [token async for new in self.stream(call) for token in new.ids]
-
-
-class Kept(Recorder):
-    """A recorder that keeps the records of requests that have ended."""
-
-    def __init__(self):
-        super().__init__()
-        self.ended = []
-
-    def end(self, record):
-        self.ended.append(record)
-        super().end(record)
-
 
 @pytest.fixture
-def run(tiny_deployment, tokenizer_folder, monkeypatch):
+def run(tiny_deployment, tokenizer):
     """Runs a function of the application and its generator; its result and the records."""
 
-    def running(work, complete=0, keyring=None):
-        generator, kept = Hangs(Tokenizer(tokenizer_folder), complete), Kept()
-        updated = tiny_deployment.generator.model_copy(update={"max_seq_len": 2048})
-        deployment = tiny_deployment.model_copy(update={"generator": updated})
+    def running(work, complete=0, **options):
+        generator, kept = Hangs(tokenizer, complete), Kept()
 
         async def go():
             endpoints = {"generator": generator, "verifier": lambda question, steps: 0.5}
-            async with serving(deployment, endpoints, keyring=keyring, recorder=kept) as app:
+            served = serving(roomy(tiny_deployment), endpoints, recorder=kept, **options)
+            async with served as app:
                 return await work(app, generator)
 
         return run_virtual(go()), kept.ended
@@ -77,14 +71,11 @@ def run(tiny_deployment, tokenizer_folder, monkeypatch):
 
 
 def search(n=8, **fields):
-    options = {"n": n, "deadline_s": 5}
-    return {
-        "model": "tiny:majority-vote",
-        "messages": [QUESTION],
-        "tools": TOOLS,
-        "tts": options,
-        **fields,
-    }
+    body = {"model": "tiny:majority-vote", "messages": [QUESTION], "tools": [TOOL]}
+    return {**body, "tts": {"n": n, "deadline_s": 5}, **fields}
+
+
+PLAIN = {"model": "tiny", "messages": [QUESTION], "n": 8}
 
 
 async def until(what):
@@ -102,23 +93,14 @@ async def left(app, body, generator, n):
         await until(lambda: generator.hanging == n)
         return {"type": "http.disconnect"}
 
-    async def send(message):
-        pass
-
-    headers = [(b"authorization", b"Bearer x")]
-    scope = {"type": "http", "path": CHAT, "method": "POST", "headers": headers}
-    await app(scope, receive, send)
+    await exchanged(app, CHAT, receive, KEY)
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("complete", [1, 3])
 def test_a_deadline_counts_the_tokens_of_what_it_cuts_off(run, streams, complete):
-    (status, said), (record,) = run(
-        lambda app, _: post(
-            app, CHAT, search(stream=streams, stream_options={"include_usage": True})
-        ),
-        complete=complete,
-    )
+    body = search(stream=streams, stream_options={"include_usage": True})
+    (status, said), (record,) = run(lambda app, _: post(app, CHAT, body), complete=complete)
     generated = complete * LENGTH + (8 - complete) * (LENGTH - 1)
     assert choice_of((status, said))[0]["content"] == "5" * LENGTH
     if not streams:
@@ -134,28 +116,15 @@ def test_tokens_count_also_where_no_candidate_is_complete(run):
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_tokens_count_for_a_client_that_goes_away(run, streams):
-    body = search(stream=streams)
-    _, (record,) = run(lambda app, generator: left(app, body, generator, 8))
+@pytest.mark.parametrize("searches", [True, False])
+def test_tokens_count_for_a_client_that_goes_away(run, searches, streams):
+    """Also of samples of whoever has a key, which engines would tell of at their end alone."""
+    body = {**(search() if searches else PLAIN), "stream": streams}
+    _, (record,) = run(lambda app, generator: left(app, body, generator, 8), keyring=key_ring())
     assert record.outcome == "cancelled"
-    assert record.search_tokens == 8 * (LENGTH - 1)
-
-
-class OneKey:
-    required = True
-
-    def find(self, key):
-        return ApiKey("k", "k", KeyLimits(), created=0.0, revoked=None)
-
-
-@pytest.mark.parametrize("streams", [False, True])
-def test_whoever_has_a_key_pays_for_samples_that_are_left_before_their_end(run, streams):
-    body = {"model": "tiny", "messages": [QUESTION], "n": 4, "stream": streams}
-    _, (record,) = run(
-        lambda app, generator: left(app, body, generator, 4), complete=0, keyring=OneKey()
-    )
-    assert record.outcome == "cancelled"
-    assert record.answer_tokens == 4 * (LENGTH - 1)
+    left_out = 0, 8 * (LENGTH - 1)
+    found = record.answer_tokens, record.search_tokens
+    assert found == (left_out if searches else left_out[::-1])
 
 
 def test_the_same_request_twice_is_one_search(run):
@@ -199,3 +168,23 @@ def test_candidates_end_at_a_stop_text(run, streams):
     message, finish = choice_of(answer)
     assert (message["content"], finish) == ("55555", "stop")
     assert record.answer_tokens + record.search_tokens == 3 * 5
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("code", "status", "outcome"),
+    [("gateway_stopped", 503, "cancelled"), ("deadline_exceeded", 504, "deadline")],
+)
+def test_whoever_is_cut_off_is_told_why(run, code, status, outcome, streams):
+    async def work(app, generator):
+        asked = asyncio.ensure_future(post(app, CHAT, {**PLAIN, "stream": streams}))
+        await until(lambda: generator.hanging == 8)
+        if code == "gateway_stopped":
+            await app._service.drain.end(lambda: None)
+        return await asked
+
+    (found, said), (record,) = run(work, deadline_s=5)
+    told = chunks_of(said)[-1] if streams else said
+    assert (found, told["error"]["code"]) == (200 if streams else status, code)
+    assert record.outcome in (outcome, "refused", "failed")
+    assert record.answer_tokens == 8 * (LENGTH - 1) * streams

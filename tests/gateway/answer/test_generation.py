@@ -1,11 +1,10 @@
 """Samples as text: seeds, any generator, and what happens when a server goes away."""
 
 import asyncio
-import json
 
 import pytest
 from tests.endpoints.scripted import ScriptedVerifier
-from tests.gateway.in_process import post, serving
+from tests.gateway.in_process import TEXT, answers, chunks_of
 
 from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
@@ -51,54 +50,64 @@ class Streaming(Whole):
             self.closed += 1
 
 
-def run(tiny_deployment, servers, limit=6, guide=None, **fields):
-    """The text of a sample, its choice, and the record."""
-    models = Models.load(tiny_deployment)
+def sampled(deployment, servers, limit=6, guide=None, read=None, **fields):
+    """The deltas of all samples, their choices, and the record; `read`: what is done at each."""
 
     async def go():
         async with Replicas(None) as replicas:
             for name, server in servers.items():
                 replicas.use(EnginePair(name, server, None))
-            generator = TextGenerator(models, replicas, FilterChain())
+            generator = TextGenerator(Models.load(deployment), replicas, FilterChain())
             request = Request(model="tiny", stream=True, **fields)
-            (call,) = generator.calls([[7]], request, [limit], guide=guide)
-            choice = generator.sample(0, call, request)
+            calls = generator.calls([[7]], request, [limit], guide=guide)
+            choices = [generator.sample(i, call, request) for i, call in enumerate(calls)]
             record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
-            text = ""
-            async for delta in generator.deltas(call, choice, record, "key"):
-                text += delta.text
-            return text, choice, record
+            deltas = []
+            async for delta in generator.merged(calls, choices, record, "key"):
+                deltas.append(delta)
+                if read:
+                    await read(choices, deltas)
+            return deltas, choices, record
 
-    return asyncio.run(asyncio.wait_for(go(), 20)), models
+    return asyncio.run(asyncio.wait_for(go(), 20))
+
+
+def text_of(deltas):
+    return "".join(delta.text for delta in deltas)
+
+
+@pytest.fixture
+def text(tokenizer):
+    return tokenizer.decode(LETTERS[:6])
 
 
 @pytest.mark.parametrize("lives_for", [0, 3])
 def test_a_sample_with_a_guide_goes_on_elsewhere_only_before_its_first_token(
-    tiny_deployment, lives_for
+    tiny_deployment, lives_for, text
 ):
     """The guide says what the whole output is, not what is left of it."""
     servers = {"first": Streaming(lives_for), "second": Streaming(lives_for)}
+    guide = Guide(EBNF, 'root ::= "a"')
     if lives_for:
         with pytest.raises(EndpointUnavailable, match="middle of a guided sample"):
-            run(tiny_deployment, servers, guide=Guide(EBNF, 'root ::= "a"'))
+            sampled(tiny_deployment, servers, guide=guide)
         return
-    servers["third"] = Streaming()
-    (text, _, _), models = run(tiny_deployment, servers, guide=Guide(EBNF, 'root ::= "a"'))
-    assert text == models.generator.decode(LETTERS[:6])
+    deltas, _, _ = sampled(tiny_deployment, {**servers, "third": Streaming()}, guide=guide)
+    assert text_of(deltas) == text
 
 
 @pytest.mark.parametrize("lives_for", range(7))
-def test_a_sample_goes_on_elsewhere_after_the_tokens_that_it_has(tiny_deployment, lives_for):
+def test_a_sample_goes_on_elsewhere_after_the_tokens_that_it_has(tiny_deployment, lives_for, text):
     dying, other = Streaming(lives_for), Streaming()
-    (text, choice, record), models = run(tiny_deployment, {"a": dying, "b": other})
-    assert text == models.generator.decode(LETTERS[:6])
+    deltas, (choice,), record = sampled(tiny_deployment, {"a": dying, "b": other})
+    assert text_of(deltas) == text
     assert (choice.finish, choice.tokens) == ("length", 6)
     if lives_for < 6:
         assert record.replica == "b"
         assert other.calls[0].max_new_tokens == 6 - lives_for
 
 
-def test_a_sample_whose_last_word_is_lost_is_whole(tiny_deployment):
+def test_a_sample_whose_last_word_is_lost_is_whole(tiny_deployment, text):
     class LosesTheEnd(Streaming):
         async def stream(self, call):
             async for new in super().stream(call):
@@ -106,8 +115,8 @@ def test_a_sample_whose_last_word_is_lost_is_whole(tiny_deployment):
             raise EndpointUnavailable("gone")
 
     other = Streaming()
-    (text, choice, _), models = run(tiny_deployment, {"a": LosesTheEnd(), "b": other})
-    assert text == models.generator.decode(LETTERS[:6])
+    deltas, (choice,), _ = sampled(tiny_deployment, {"a": LosesTheEnd(), "b": other})
+    assert text_of(deltas) == text
     assert (choice.finish, other.calls) == ("length", [])
 
 
@@ -115,81 +124,51 @@ def test_one_server_is_asked_again_and_then_its_failure_is_told(tiny_deployment,
     monkeypatch.setattr("tts.session.replicas.RETRY_WAIT_S", 0)
     dead = Streaming(0)
     with pytest.raises(EndpointUnavailable, match="gone"):
-        run(tiny_deployment, {"a": dead})
+        sampled(tiny_deployment, {"a": dead})
     assert len(dead.calls) == 4
 
 
-def test_a_sample_that_has_its_stop_string_is_ended_on_the_engine(tiny_deployment):
-    server = Streaming()
-    stop = Models.load(tiny_deployment).generator.decode(LETTERS[2:3])
-    (_, choice, _), _ = run(tiny_deployment, {"a": server}, limit=15, stop=stop)
+def test_a_sample_that_has_its_stop_string_is_ended_on_the_engine(tiny_deployment, tokenizer):
+    server, stop = Streaming(), tokenizer.decode(LETTERS[2:3])
+    _, (choice,), _ = sampled(tiny_deployment, {"a": server}, limit=15, stop=stop)
     assert (choice.finish, choice.tokens) == ("stop", 3)
     assert server.closed == 1
 
 
 @pytest.mark.parametrize("kind", [Whole, Streaming])
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_gateway_serves_a_generator_of_the_programs_own(tiny_deployment, kind, stream):
-    models = Models.load(tiny_deployment)
+def test_the_gateway_serves_a_generator_of_the_programs_own(tiny_deployment, kind, stream, text):
     endpoints = {"generator": kind(), "verifier": ScriptedVerifier()}
-    body = {"model": tiny_deployment.name, "prompt": [7], "max_tokens": 6, "stream": stream}
-
-    async def go():
-        async with serving(tiny_deployment, endpoints) as app:
-            return await post(app, "/v1/completions", body)
-
-    status, said = asyncio.run(go())
-    assert status == 200
-    pieces = [said]
-    if stream:
-        lines = [line.removeprefix("data: ") for line in said.splitlines() if line]
-        assert lines.pop() == "[DONE]"
-        pieces = [json.loads(line) for line in lines]
-    choices = [choice for piece in pieces for choice in piece["choices"]]
-    assert "".join(choice["text"] for choice in choices) == models.generator.decode(LETTERS[:6])
-    assert choices[-1]["finish_reason"] == "length"
-    assert len([choice for choice in choices if choice["text"]]) == (
-        6 if stream and kind is Streaming else 1
+    body = {"model": "tiny", "prompt": [7], "max_tokens": 6}
+    (status, said), (refused, why) = answers(
+        tiny_deployment,
+        endpoints,
+        (TEXT, {**body, "stream": stream}),
+        (TEXT, {**body, "logprobs": 0}),
     )
+    assert status == 200
+    choices = [
+        choice for each in (chunks_of(said) if stream else [said]) for choice in each["choices"]
+    ]
+    assert "".join(choice["text"] for choice in choices) == text
+    assert choices[-1]["finish_reason"] == "length"
+    pieces = 6 if stream and kind is Streaming else 1
+    assert len([choice for choice in choices if choice["text"]]) == pieces
+    assert (refused, why["error"]["code"]) == (400, "unsupported_parameter")  # it gives none
 
 
-def test_log_probabilities_that_a_generator_does_not_give_are_refused(tiny_deployment):
-    endpoints = {"generator": Whole(), "verifier": ScriptedVerifier()}
-    body = {"model": tiny_deployment.name, "prompt": [7], "max_tokens": 6, "logprobs": 0}
+def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deployment, text):
+    async def late(choices, deltas):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        waiting = sum(choice.tokens for choice in choices) - len(deltas)
+        assert waiting <= 4  # for each choice one that waits, and one more
 
-    async def go():
-        async with serving(tiny_deployment, endpoints) as app:
-            return await post(app, "/v1/completions", body)
-
-    status, said = asyncio.run(go())
-    assert (status, said["error"]["code"]) == (400, "unsupported_parameter")
-
-
-def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deployment):
-    models = Models.load(tiny_deployment)
-
-    async def go():
-        async with Replicas(None) as replicas:
-            replicas.use(EnginePair("a", Streaming(), None))
-            generator = TextGenerator(models, replicas, FilterChain())
-            request = Request(model="tiny", stream=True, n=2)
-            calls = generator.calls([[7]], request, [6])
-            choices = [generator.sample(i, call, request) for i, call in enumerate(calls)]
-            record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
-            read = []
-            async for delta in generator.merged(calls, choices, record, "key"):
-                read.append(delta)
-                for _ in range(100):
-                    await asyncio.sleep(0)
-                waiting = sum(choice.tokens for choice in choices) - len(read)
-                assert waiting <= 4  # for each choice one that waits, and one more
-            return read
-
-    read = asyncio.run(asyncio.wait_for(go(), 20))
+    deltas, _, _ = sampled(tiny_deployment, {"a": Streaming()}, read=late, n=2)
     for index in (0, 1):
-        mine = [delta for delta in read if delta.sample.index == index]
+        mine = [delta for delta in deltas if delta.sample.index == index]
         assert [delta.finish for delta in mine] == [*[None] * 6, "length"]
-        assert "".join(delta.text for delta in mine) == models.generator.decode(LETTERS[:6])
+        assert text_of(mine) == text
 
 
 def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):

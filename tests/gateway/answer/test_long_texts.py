@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import ContentBlocked
-from tts.gateway.answer.prompts import LONG, filtered, tokenised
+from tts.gateway.answer.prompts import LONG, filtered
 from tts.gateway.safety import FilterChain
 
 RULES = "- {term: forbidden, action: redact}\n- {term: poison}\n"
@@ -24,11 +24,8 @@ def chain(tmp_path_factory):
 def test_a_long_text_is_filtered_as_a_whole_wherever_it_is_cut(chain, before, word):
     texts = ["a" * (before - 1) + " " + word + " and so on", "short, forbidden"]
     assert asyncio.run(filtered(chain, texts)) == list(map(chain.input, texts))
-
-
-def test_what_is_forbidden_far_inside_a_long_text_is_found(chain):
     with pytest.raises(ContentBlocked):
-        asyncio.run(filtered(chain, ["fine " * LONG + "poison"]))
+        asyncio.run(filtered(chain, [*texts, "poison"]))
 
 
 def test_others_have_a_turn_between_the_pieces_of_a_long_text(chain):
@@ -47,12 +44,3 @@ def test_others_have_a_turn_between_the_pieces_of_a_long_text(chain):
         return turns
 
     assert asyncio.run(go()) >= 5
-
-
-def test_what_goes_wrong_in_a_thread_goes_wrong_for_the_request():
-    def fails():
-        raise ContentBlocked("no")
-
-    for characters in (1, LONG + 1):
-        with pytest.raises(ContentBlocked, match="no"):
-            asyncio.run(tokenised(characters, fails))

@@ -1,32 +1,26 @@
 """Plain generation, whole and as a stream: what a client gets of each token."""
 
-import asyncio
 import json
 
 import pytest
 from tests.endpoints.scripted import ScriptedVerifier
-from tests.gateway.in_process import answered, post, serving
+from tests.gateway.in_process import CHAT, TEXT, Streams, answers, chunks_of
 
-from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 from tts.gateway.answer.completions import _conversation
 from tts.gateway.openai.messages import ChatMessage
 
 LETTERS = list(range(40, 60))
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASKED = {"messages": [{"role": "user", "content": "Compute 2 + 2."}], "max_tokens": 5}
 PROMPT = {"prompt": "the answer is", "max_tokens": 5}
 
 
-class Letters:
+class Letters(Streams):
     """A generator that writes the same letters whatever it is asked, one by one."""
 
     async def stream(self, call):
         for place, token in enumerate(LETTERS[: call.max_new_tokens]):
             yield NewTokens([token], [-0.5] if call.log_probs else [], place == 19)
-
-    async def generate(self, call):
-        return LETTERS[: call.max_new_tokens]
 
 
 class Likeliest(Letters):
@@ -40,29 +34,24 @@ class Likeliest(Letters):
 
 @pytest.fixture
 def ask(tiny_deployment):
-    """Answers to requests, each a path and its fields; of a stream the list of its chunks."""
+    """The answer to a request, of a stream the list of its chunks; and the metrics then."""
 
     def asked(path, body, writer=Letters):
-        async def go():
-            given = {"generator": writer(), "verifier": ScriptedVerifier()}
-            async with serving(tiny_deployment, given) as app:
-                status, said = await post(app, path, {"model": "tiny", **body})
-                _, _, metrics = await answered(app, "/metrics")
-                return status, said, metrics.decode()
-
-        status, said, metrics = asyncio.run(asyncio.wait_for(go(), 60))
-        if isinstance(said, str):
-            *events, done, end = said.split("\n\n")
-            assert (done, end) == ("data: [DONE]", "")
-            said = [json.loads(event.removeprefix("data: ")) for event in events]
-        return status, said, metrics
+        given = {"generator": writer(), "verifier": ScriptedVerifier()}
+        requests = (path, {"model": "tiny", **body}), ("/metrics",)
+        (status, _, said), (_, _, metrics) = answers(tiny_deployment, given, *requests, whole=True)
+        said = said.decode()
+        if said.startswith("data:"):
+            assert said.endswith("\n\ndata: [DONE]\n\n")
+            return status, chunks_of(said), metrics.decode()
+        return status, json.loads(said), metrics.decode()
 
     return asked
 
 
 @pytest.fixture
-def text(tokenizer_folder):
-    return Tokenizer(tokenizer_folder).decode(LETTERS[:5])
+def text(tokenizer):
+    return tokenizer.decode(LETTERS[:5])
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -119,6 +108,11 @@ def test_a_text_goes_on_from_its_prompt(ask, text, streams):
     assert answers[-1]["choices"][0]["finish_reason"] == "length"
 
 
+def test_a_text_has_sixteen_tokens_unless_more_are_asked_for(ask):
+    _, answer, _ = ask(TEXT, {"prompt": "the answer is"})
+    assert answer["usage"]["completion_tokens"] == 16  # as OpenAI's
+
+
 def test_several_prompts_have_their_samples_in_order(ask, text):
     prompts = ["the answer is", "Compute 2."]
     _, answer, _ = ask(TEXT, PROMPT | {"prompt": prompts, "n": 2})
@@ -128,15 +122,15 @@ def test_several_prompts_have_their_samples_in_order(ask, text):
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_log_probabilities_are_those_of_each_token(ask, tokenizer_folder, streams):
+def test_log_probabilities_are_those_of_each_token(ask, tokenizer, streams):
     status, said, _ = ask(CHAT, ASKED | {"stream": streams, "logprobs": True})
     assert status == 200
     choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
     tokens = [
         token for choice in choices for token in (choice["logprobs"] or {"content": []})["content"]
     ]
-    decode = Tokenizer(tokenizer_folder).decode
-    assert [token["token"] for token in tokens] == [decode([letter]) for letter in LETTERS[:5]]
+    letters = [tokenizer.decode([letter]) for letter in LETTERS[:5]]
+    assert [token["token"] for token in tokens] == letters
     assert {token["logprob"] for token in tokens} == {-0.5}
 
 
@@ -159,11 +153,6 @@ def test_the_likeliest_tokens_stand_beside_those_of_an_answer(ask, path, asked, 
     assert rows[1:] == [[-0.5, -1.0]] * 4
 
 
-def test_the_likeliest_need_log_probabilities(ask):
-    status, said, _ = ask(CHAT, ASKED | {"top_logprobs": 2})
-    assert (status, said["error"]["param"]) == (400, "top_logprobs")
-
-
 @pytest.mark.parametrize(
     ("path", "fields", "said"),
     [
@@ -173,10 +162,11 @@ def test_the_likeliest_need_log_probabilities(ask):
         (TEXT, {"logprobs": 2}, "gives no such log-probabilities"),
         (TEXT, {"prompt": ""}, "A prompt is empty"),
         (TEXT, {"prompt": [[1], []]}, "A prompt is empty"),
+        (CHAT, {"top_logprobs": 2}, "top_logprobs needs logprobs"),
     ],
 )
 def test_what_is_not_supported_is_said(ask, path, fields, said):
-    status, answer, _ = ask(path, PROMPT | fields)
+    status, answer, _ = ask(path, (ASKED if path == CHAT else PROMPT) | fields)
     assert status == 400
     assert said in answer["error"]["message"]
 

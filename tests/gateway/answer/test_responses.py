@@ -1,22 +1,18 @@
 """The Responses API: requests as the chats that they stand for, answers as OpenAI's client reads
 them."""
 
-import asyncio
 import json
 
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from tests.gateway.answer.test_tools import Says
-from tests.gateway.in_process import post, serving
+from tests.gateway.in_process import RESPONSES, Says
 
 from tts.build.errors import EndpointUnavailable
-from tts.build.tokenizer import Tokenizer
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import read_request
 from tts.gateway.openai.responses import ResponsesRequest, as_chat
 
-PATH = "/v1/responses"
 EVENT = TypeAdapter(ResponseStreamEvent)
 TOOL = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": False}
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
@@ -32,26 +28,11 @@ class Breaks(Says):
 
 
 @pytest.fixture
-def ask(tiny_deployment, tokenizer_folder):
+def ask(ask_model):
     """The answer of a model that says something to a request; of a stream its events."""
 
-    def asked(say, breaks=False, **body):
-        tokenizer = Tokenizer(tokenizer_folder)
-        engine = {"max_seq_len": 4096}
-        update = {
-            role: getattr(tiny_deployment, role).model_copy(update=engine)
-            for role in ("generator", "verifier")
-        }
-        endpoints = {
-            "generator": (Breaks if breaks else Says)(tokenizer, lambda prompt, place: say),
-            "verifier": lambda question, steps: 0.5,
-        }
-
-        async def go():
-            async with serving(tiny_deployment.model_copy(update=update), endpoints) as app:
-                return await post(app, PATH, {"model": "tiny", **body})
-
-        status, said = asyncio.run(asyncio.wait_for(go(), 60))
+    def asked(say, kind=Says, **body):
+        ((status, said),), _ = ask_model(lambda *_: say, (RESPONSES, body), kind=kind)
         return status, events_of(said) if isinstance(said, str) else said
 
     return asked
@@ -104,22 +85,12 @@ def test_a_stream_has_openais_events_and_ends_with_the_whole_answer(ask, say):
     for event in events:
         EVENT.validate_python(event)
     kinds = [event["type"].removeprefix("response.") for event in events]
-    text = [
-        "output_item.added",
-        "content_part.added",
-        *["output_text.delta"] * kinds.count("output_text.delta"),
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-    ]
-    call = [
-        "output_item.added",
-        "function_call_arguments.delta",
-        "function_call_arguments.done",
-        "output_item.done",
-    ]
-    wanted = [*(text if not say.startswith("<") else []), *(call if CALL in say else [])]
-    assert kinds == ["created", "in_progress", *wanted, "completed"]
+    deltas = "output_text.delta " * kinds.count("output_text.delta")
+    text = f"content_part.added {deltas}output_text.done content_part.done"
+    call = "function_call_arguments.delta function_call_arguments.done"
+    items = [*([] if say.startswith("<") else [text]), *([call] if CALL in say else [])]
+    wanted = " ".join(f"output_item.added {item} output_item.done" for item in items)
+    assert kinds == ["created", "in_progress", *wanted.split(), "completed"]
     assert [plain(item) for item in events[-1]["response"]["output"]] == [
         plain(item) for item in whole["output"]
     ]
@@ -148,27 +119,27 @@ def test_a_search_is_a_response_as_well(ask):
     assert events[-1]["response"]["output"][0]["content"] == whole["output"][0]["content"]
 
 
+def text(kind, content, **more):
+    return [{"type": f"{kind}_text", "text": content, **more}]
+
+
 def test_items_are_the_messages_of_a_chat():
     chat = chat_of(
         instructions="Be short.",
         input=[
-            {"role": "user", "content": [{"type": "input_text", "text": "2 + 3, doubled"}]},
+            {"role": "user", "content": text("input", "2 + 3, doubled")},
             {"type": "reasoning", "id": "rs_1", "summary": []},
             {
                 "type": "message",
                 "role": "assistant",
                 "id": "msg_1",
                 "status": "completed",
-                "content": [{"type": "output_text", "text": "I call.", "annotations": []}],
+                "content": text("output", "I call.", annotations=[]),
             },
             {"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"},
             {"type": "function_call", "call_id": "b", "name": "add", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "a", "output": "5"},
-            {
-                "type": "function_call_output",
-                "call_id": "b",
-                "output": [{"type": "input_text", "text": "10"}],
-            },
+            {"type": "function_call_output", "call_id": "b", "output": text("input", "10")},
         ],
     )
     assert [(m.role, m.text, [c.id for c in m.tool_calls or ()]) for m in chat.messages] == [
@@ -193,10 +164,8 @@ def test_options_are_those_of_a_chat():
     )
     assert (chat.limit, chat.top_k, chat.logprobs) == (7, 5, True)
     assert chat.tool_choice.function.name == chat.tools[0].function.name == "add"
-    assert (chat.response_format.json_schema.schema, chat.response_format.json_schema.strict) == (
-        schema,
-        True,
-    )
+    asked = chat.response_format.json_schema
+    assert (asked.schema, asked.strict) == (schema, True)
 
 
 @pytest.mark.parametrize(
@@ -222,22 +191,8 @@ def test_what_needs_a_memory_or_is_no_conversation_is_refused_by_name(body, para
 
 
 def test_an_error_after_the_first_event_is_told_in_both_ways_that_clients_look_for(ask):
-    _, events = ask("4 and more", input="2 + 2", stream=True, breaks=True)
+    _, events = ask("4 and more", input="2 + 2", kind=Breaks, stream=True)
     error, failed = events[-2:]
     assert (error["type"], failed["type"]) == ("error", "response.failed")
     assert error["message"] == error["error"]["message"] == "The engines do not answer now."
     assert Response.model_validate(failed["response"]).error.code == "server_error"
-
-
-def test_nothing_is_stored_to_be_asked_for(tiny_deployment, tokenizer_folder):
-    async def go():
-        endpoints = {
-            "generator": Says(Tokenizer(tokenizer_folder), lambda prompt, place: ""),
-            "verifier": lambda question, steps: 0.5,
-        }
-        async with serving(tiny_deployment, endpoints) as app:
-            return await post(app, f"{PATH}/resp_1", None, "GET")
-
-    status, said = asyncio.run(asyncio.wait_for(go(), 60))
-    assert status == 404
-    assert "no response is stored" in said["error"]["message"]

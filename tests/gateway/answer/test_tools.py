@@ -1,20 +1,16 @@
 """Tools over the application: what the model is asked, and calls as clients read them."""
 
-import asyncio
 import json
-from collections import Counter
 
 import pytest
-from tests.gateway.in_process import post, serving
+from tests.gateway.in_process import CHAT, choice_of
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import NewTokens
 from tts.engines.wire import EBNF
 from tts.gateway.answer.structured import schema_guide
 from tts.gateway.safety import FilterChain
 from tts.gateway.tools.forms import HERMES, LLAMA, MISTRAL, MISTRAL_ARGS, OWN
 
-CHAT = "/v1/chat/completions"
 QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}
 ADD = {
     "type": "function",
@@ -54,86 +50,23 @@ TEMPLATES = {
 TEMPLATES[MISTRAL_ARGS] = TEMPLATES[MISTRAL].replace("{% endfor %}[/INST]", "{% endfor %}[ARGS]")
 
 
-class Says:
-    """A generator that says what a function makes of its prompt and its place among samples."""
-
-    def __init__(self, tokenizer, say):
-        self.tokenizer, self.say, self.prompts, self.guides = tokenizer, say, [], []
-        self.seen = Counter()
-
-    async def stream(self, call):
-        prompt = self.tokenizer.spelled(call.input_ids.tolist())
-        self.prompts.append(prompt)
-        self.guides.append(call.guide)
-        place = self.seen[prompt]
-        self.seen[prompt] += 1
-        ids = self.tokenizer.encode(self.say(prompt, place))[: call.max_new_tokens]
-        for at in range(0, len(ids), 3):
-            yield NewTokens(ids[at : at + 3], [], at + 3 >= len(ids))
-        if not ids:
-            yield NewTokens([], [], final=True)
-
-    async def generate(self, call):
-        return [token async for new in self.stream(call) for token in new.ids]
-
-
 @pytest.fixture
-def ask(tiny_deployment, tokenizer_folder, monkeypatch):
-    """Answers of a model that says something, with a form's chat template."""
+def ask(ask_model, monkeypatch):
+    """Answers of a model that says something, with a form's chat template; what was scored."""
 
-    def asked(say, *bodies, form=HERMES, guided=True, likes="", filters=None):
-        monkeypatch.setattr(Tokenizer, "chat_template", TEMPLATES[form])
-        tokenizer = Tokenizer(tokenizer_folder)
-        engine = {"max_seq_len": 4096}
-        update = {
-            "generator": tiny_deployment.generator.model_copy(
-                update={**engine, "guided_decoding": guided}
-            ),
-            "verifier": tiny_deployment.verifier.model_copy(update=engine),
-        }
-        deployment = tiny_deployment.model_copy(update=update)
+    def asked(say, *bodies, form=HERMES, likes="", **options):
+        monkeypatch.setattr(Tokenizer, "chat_template", TEMPLATES.get(form, form))
         scored = []
 
         def score(question, steps):
             scored.append(question)
             return 0.9 if likes in steps[-1] else 0.2
 
-        endpoints = {"generator": Says(tokenizer, say), "verifier": score}
-
-        async def go():
-            async with serving(deployment, endpoints, filters) as app:
-                return [
-                    await post(app, CHAT, {"model": "tiny", "messages": [QUESTION], **body})
-                    for body in bodies
-                ]
-
-        answers = asyncio.run(asyncio.wait_for(go(), 60))
-        return answers, {**endpoints, "scored": scored}
+        requests = ((CHAT, {"messages": [QUESTION], **body}) for body in bodies)
+        found, model = ask_model(say, *requests, score=score, **options)
+        return found, {"generator": model, "scored": scored}
 
     return asked
-
-
-def choice_of(said):
-    """The message and the end of an answer, whole or streamed."""
-    status, said = said
-    assert status == 200, said
-    if isinstance(said, dict):
-        (choice,) = said["choices"]
-        return choice["message"], choice["finish_reason"]
-    message, finish = {"role": None, "content": None}, None
-    for event in said.split("\n\n"):
-        data = event.removeprefix("data: ")
-        if not data or data == "[DONE]" or data.startswith(":"):
-            continue
-        for choice in json.loads(data)["choices"]:
-            delta, finish = choice["delta"], choice["finish_reason"] or finish
-            message["role"] = delta.get("role") or message["role"]
-            if delta.get("content"):
-                message["content"] = (message["content"] or "") + delta["content"]
-            for call in delta.get("tool_calls", ()):
-                assert call.pop("index") == len(message.setdefault("tool_calls", []))
-                message["tool_calls"].append(call)
-    return message, finish
 
 
 def called(message):
@@ -207,7 +140,7 @@ def test_a_call_that_must_come_begins_in_the_prompt_and_follows_a_grammar(ask, f
             if prompt.endswith(written[:begin]):
                 return written[begin:]
 
-    named = {"type": "function", "function": {"name": "add"}}
+    named = function(name="add")
     bodies = [{"tools": TOOLS, "tool_choice": choice} for choice in ("required", named)]
     if form is MISTRAL_ARGS:  # an array, unless there is one tool
         bodies = bodies[1:]
@@ -273,18 +206,26 @@ def test_equal_calls_of_candidates_add_up(ask):
     assert all(QUESTION["content"] in each for each in given["scored"])
 
 
+def function(**fields):
+    return {"type": "function", "function": {"name": "f", **fields}}
+
+
+def call_of(arguments):
+    return {"id": "123456789", **function(arguments=arguments)}
+
+
+LOOKS_AHEAD = {"properties": {"a": {"pattern": "(?=a)"}}}
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"tools": [ADD, ADD]}, "tools"),
         ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
-        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [function(name="a b")]}, "tools[0].function.name"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "sometimes"}, "tool_choice"),
-        (
-            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
-            "tool_choice",
-        ),
+        ({"tools": TOOLS, "tool_choice": function(name="x")}, "tool_choice"),
         ({"tools": TOOLS, "continue_final_message": True}, "continue_final_message"),
         ({"tools": TOOLS, "tool_choice": "required", "ignore_eos": True}, "ignore_eos"),
         ({"tools": TOOLS, "tts": {"n": 2}, "logprobs": True}, "logprobs"),
@@ -294,33 +235,20 @@ def test_equal_calls_of_candidates_add_up(ask):
         ),
         (
             {
-                "tools": [
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "f",
-                            "strict": True,
-                            "parameters": {"properties": {"a": {"pattern": "(?=a)"}}},
-                        },
-                    }
-                ],
+                "tools": [function(strict=True, parameters=LOOKS_AHEAD)],
                 "tool_choice": "required",
             },
             "tools[0].function.parameters",
+        ),
+        (
+            {"messages": [QUESTION, {"role": "assistant", "tool_calls": [call_of("[1]")]}]},
+            "messages",
         ),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(ask, fields, param):
     ((status, said),), _ = ask(lambda *_: "5", fields)
     assert (status, said["error"]["param"]) == (400, param), said
-
-
-def test_arguments_in_a_conversation_must_be_an_object(ask):
-    call = {"id": "123456789", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
-    messages = [QUESTION, {"role": "assistant", "tool_calls": [call]}]
-    ((status, said),), _ = ask(lambda *_: "5", {"messages": messages})
-    assert (status, said["error"]["param"]) == (400, "messages")
-    assert "no JSON object" in said["error"]["message"]
 
 
 def test_an_engine_without_guides_cannot_be_made_to_call_but_may(ask):
@@ -333,19 +261,14 @@ def test_an_engine_without_guides_cannot_be_made_to_call_but_may(ask):
 
 
 def test_a_template_that_loses_a_tools_answer_is_named(ask):
-    call = {"id": "123456789", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
         QUESTION,
-        {"role": "assistant", "tool_calls": [call]},
+        {"role": "assistant", "tool_calls": [call_of("{}")]},
         {"role": "tool", "tool_call_id": "123456789", "content": "lost"},
     ]
-    TEMPLATES["lost"] = "{% if tools %}<tool_call>{{ tools }}{% endif %}{{ messages[0].content }}"
-    try:
-        ((status, said),), _ = ask(
-            lambda *_: "", {"messages": messages, "tools": TOOLS}, form="lost"
-        )
-    finally:
-        del TEMPLATES["lost"]
+    loses = "{% if tools %}<tool_call>{{ tools }}{% endif %}{{ messages[0].content }}"
+    body = {"messages": messages, "tools": TOOLS}
+    ((status, said),), _ = ask(lambda *_: "", body, form=loses)
     assert status == 400
     assert "drops or changes message 3 of 3" in said["error"]["message"]
 
@@ -355,11 +278,8 @@ def test_filters_see_what_tools_are_for_and_what_they_were_called_with(ask, tmp_
     rules.write_text("- term: halcyon\n  action: redact\n")
     filters = FilterChain.load(rules)
     hidden = json.loads(json.dumps(ADD).replace("Adds", "Halcyon adds"))
-    arguments = '{"a": "halcyon"}'
-    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": arguments}}
-    asked = {"messages": [QUESTION, {"role": "assistant", "tool_calls": [call]}, QUESTION]}
+    calls = [call_of('{"a": "halcyon"}')]
+    asked = {"messages": [QUESTION, {"role": "assistant", "tool_calls": calls}, QUESTION]}
     answers, _ = ask(lambda *_: "5", {"tools": [hidden]}, asked, {"tools": TOOLS}, filters=filters)
     assert [status for status, _ in answers] == [400, 400, 200]
-    assert {said["error"]["code"] for status, said in answers if status == 400} == {
-        "content_filter"
-    }
+    assert {said["error"]["code"] for _, said in answers[:2]} == {"content_filter"}

@@ -1,12 +1,9 @@
 """The page's files: whole, under a strict policy, and fetched again only when they have changed."""
 
-import asyncio
 import hashlib
 import re
 
 import pytest
-from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tests.gateway.in_process import answered, serving
 
 from tts.gateway.page.files import POLICY, STATIC, VENDOR
 from tts.reports.page.assets import read_manifest
@@ -14,50 +11,38 @@ from tts.reports.page.assets import read_manifest
 PACKAGES = read_manifest(VENDOR / "manifest.json")
 
 
-@pytest.fixture
-def get(tiny_deployment):
-    """Status, headers and body of the answer to a GET."""
-
-    def ask(path, **headers):
-        async def go():
-            endpoints = {"generator": ScriptedGenerator([[7]], [8]), "verifier": ScriptedVerifier()}
-            async with serving(tiny_deployment, endpoints) as app:
-                return await answered(app, path, None, "GET", **headers)
-
-        return asyncio.run(go())
-
-    return ask
-
-
-def test_all_that_the_page_names_is_there(get):
-    status, headers, html = get("/")
-    assert status == 200
+def test_all_that_the_page_names_is_there(ask):
+    ((status, headers, html),) = ask(("/",), whole=True)
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert headers["content-security-policy"] == POLICY
-    named = re.findall(r'(?:src|href)="(/page/[^"]+)"', html.decode())
+    named = re.findall(r'(?:src|href)="/page/([^"]+)"', html.decode())
     assert len(named) == 7
-    for path in named:
-        assert get(path)[0] == 200, path
     for script in STATIC.glob("*.js"):
-        for module in re.findall(r'from "\./([^"]+)"', script.read_text()):
-            assert get(f"/page/{module}")[0] == 200, module
+        named += re.findall(r'from "\./([^"]+)"', script.read_text())
     style = (VENDOR / "katex.min.css").read_text()
-    for font in re.findall(r"url\((fonts/[^)]+\.woff2)\)", style):
-        status, headers, _ = get(f"/page/vendor/{font}")
-        assert (status, headers["content-type"]) == (200, "font/woff2")
+    named += (f"vendor/{font}" for font in re.findall(r"url\((fonts/[^)]+\.woff2)\)", style))
+    kinds = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+    found = ask(*((f"/page/{path}",) for path in named), whole=True)
+    for path, (status, headers, content) in zip(named, found, strict=True):
+        kind = kinds.get(path.rpartition(".")[2], "font/woff2")
+        assert (status, headers["content-type"]) == (200, kind), path
+        assert headers["x-content-type-options"] == "nosniff"
+        assert content
 
 
-def test_an_unchanged_file_is_not_sent_again(get):
-    _, headers, script = get("/page/vendor/katex.min.js")
+def test_an_unchanged_file_is_not_sent_again(ask):
+    path = "/page/vendor/katex.min.js"
+    ((_, headers, script),) = ask((path,), whole=True)
     assert len(script) > 100_000
-    request = {"if-none-match": headers["etag"]}
-    status, again, nothing = get("/page/vendor/katex.min.js", **request)
-    assert (status, again["etag"], nothing) == (304, headers["etag"], b"")
-    assert get("/page/vendor/katex.min.css", **request)[0] == 200
+    known = {"if-none-match": headers["etag"]}
+    again, other = ask((path, None, known), ("/page/vendor/katex.min.css", None, known), whole=True)
+    assert (again[0], again[1]["etag"], again[2]) == (304, headers["etag"], b"")
+    assert other[0] == 200
 
 
-def test_nothing_else_of_the_folder_is_served(get):
-    for path in ("vendor/manifest.json", "../files.py", "page.html", "vendor/", ""):
-        assert get(f"/page/{path}")[0] == 404
+def test_nothing_else_of_the_folder_is_served(ask):
+    paths = ("vendor/manifest.json", "../files.py", "page.html", "vendor/", "")
+    assert {status for status, _ in ask(*((f"/page/{path}",) for path in paths))} == {404}
 
 
 def test_the_policy_allows_no_inline_script_and_no_other_host():

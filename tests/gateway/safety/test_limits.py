@@ -5,14 +5,22 @@ from tts.gateway.safety.limits import KeyLimits, Limiter, Refusal, duration
 SECOND = 10**9
 
 
-def headers_of(given):
-    return {name.decode(): value.decode() for name, value in given.headers}
+class Asking:
+    """A limiter, and what it says of requests of one key."""
+
+    def __init__(self, **limits):
+        self.limiter, self.limits = Limiter(), KeyLimits(**limits)
+
+    def __call__(self, tokens=1, at=0, search=False, key="k"):
+        """Whether a request is admitted, what it is told, and its headers."""
+        found = self.limiter.admit(key, self.limits, at, tokens=tokens, search=search)
+        told = {name.decode(): value.decode() for name, value in found.headers}
+        return not isinstance(found, Refusal), found, told
 
 
 def test_headers_tell_what_is_left_after_this_request():
-    limits = KeyLimits(requests_per_minute=60, tokens_per_minute=6000)
-    admitted = Limiter().admit("k", limits, 0, tokens=100, search=False)
-    assert headers_of(admitted) == {
+    _, _, headers = Asking(requests_per_minute=60, tokens_per_minute=6000)(tokens=100)
+    assert headers == {
         "x-ratelimit-limit-requests": "60",
         "x-ratelimit-remaining-requests": "59",
         "x-ratelimit-reset-requests": "1s",
@@ -23,72 +31,59 @@ def test_headers_tell_what_is_left_after_this_request():
 
 
 def test_a_refusal_says_when_to_come_back_and_coming_back_then_works():
-    limiter, limits = Limiter(), KeyLimits(requests_per_minute=40)
-    for _ in range(40):
-        assert not isinstance(limiter.admit("k", limits, 0, tokens=1, search=False), Refusal)
-    refused = limiter.admit("k", limits, 0, tokens=1, search=False)
-    assert isinstance(refused, Refusal)
-    assert headers_of(refused)["retry-after"] == "2"
-    assert headers_of(refused)["retry-after-ms"] == "1500"
-    assert headers_of(refused)["x-ratelimit-remaining-requests"] == "0"
+    ask = Asking(requests_per_minute=40)
+    assert all(ask()[0] for _ in range(40))
+    admitted, refused, headers = ask()
+    assert not admitted
+    assert (headers["retry-after"], headers["retry-after-ms"]) == ("2", "1500")
+    assert headers["x-ratelimit-remaining-requests"] == "0"
     assert "40 requests per minute" in refused.message
-    again = limiter.admit("k", limits, 1_500_000_000, tokens=1, search=False)
-    assert not isinstance(again, Refusal)
+    assert ask(at=1_500_000_000)[0]
+    assert ask(key="other")[0]  # keys do not share their limits
 
 
 def test_a_refused_request_is_not_charged_to_any_limit():
-    limiter, limits = Limiter(), KeyLimits(requests_per_minute=10, tokens_per_minute=10)
-    limiter.admit("k", limits, 0, tokens=10, search=False)
-    for _ in range(20):
-        assert isinstance(limiter.admit("k", limits, 0, tokens=10, search=False), Refusal)
-    later = limiter.admit("k", limits, 60 * SECOND, tokens=10, search=False)
-    assert headers_of(later)["x-ratelimit-remaining-requests"] == "9"
+    ask = Asking(requests_per_minute=10, tokens_per_minute=10)
+    ask(tokens=10)
+    assert not any(ask(tokens=10)[0] for _ in range(20))
+    assert ask(tokens=10, at=60 * SECOND)[2]["x-ratelimit-remaining-requests"] == "9"
 
 
 def test_a_request_larger_than_the_limit_gets_no_time_to_come_back():
-    limits = KeyLimits(tokens_per_minute=100)
-    refused = Limiter().admit("k", limits, 0, tokens=101, search=False)
-    assert isinstance(refused, Refusal)
-    assert "retry-after" not in headers_of(refused)
+    ask = Asking(tokens_per_minute=100)
+    assert ask(tokens=100)[0]
+    admitted, _, headers = ask(tokens=101)
+    assert not admitted
+    assert "retry-after" not in headers
 
 
 def test_true_usage_takes_the_place_of_the_estimate_once():
-    limiter, limits = Limiter(), KeyLimits(tokens_per_minute=100)
-    admitted = limiter.admit("k", limits, 0, tokens=90, search=False)
-    assert isinstance(limiter.admit("k", limits, 0, tokens=30, search=False), Refusal)
-    admitted.end(0, tokens=20)
-    admitted.end(0, tokens=20)
-    after = limiter.admit("k", limits, 0, tokens=30, search=False)
-    assert headers_of(after)["x-ratelimit-remaining-tokens"] == "50"
+    ask = Asking(tokens_per_minute=100)
+    _, admission, _ = ask(tokens=90)
+    assert not ask(tokens=30)[0]
+    admission.end(0, tokens=20)
+    admission.end(0, tokens=20)
+    assert ask(tokens=30)[2]["x-ratelimit-remaining-tokens"] == "50"
 
 
 def test_searches_are_limited_by_how_many_run():
-    limiter, limits = Limiter(), KeyLimits(concurrent_searches=1)
-    first = limiter.admit("k", limits, 0, tokens=1, search=True)
-    refused = limiter.admit("k", limits, 0, tokens=1, search=True)
-    assert isinstance(refused, Refusal)
-    assert "retry-after" not in headers_of(refused)
-    assert not isinstance(limiter.admit("k", limits, 0, tokens=1, search=False), Refusal)
+    ask = Asking(concurrent_searches=1)
+    _, first, _ = ask(search=True)
+    admitted, _, headers = ask(search=True)
+    assert not admitted
+    assert "retry-after" not in headers
+    assert ask()[0]
     first.end(1, tokens=1)
     first.end(1, tokens=1)
-    assert not isinstance(limiter.admit("k", limits, 1, tokens=1, search=True), Refusal)
-    assert isinstance(limiter.admit("k", limits, 1, tokens=1, search=True), Refusal)
+    assert [ask(search=True, at=1)[0] for _ in range(2)] == [True, False]
 
 
-def test_keys_do_not_share_their_limits():
-    limiter, limits = Limiter(), KeyLimits(requests_per_minute=1)
-    for key in "ab":
-        assert not isinstance(limiter.admit(key, limits, 0, tokens=1, search=False), Refusal)
-        assert isinstance(limiter.admit(key, limits, 0, tokens=1, search=False), Refusal)
-
-
-@pytest.mark.parametrize("key", [None, "k"])
-def test_without_limits_nothing_is_refused_or_said(key):
-    limiter = Limiter()
+def test_without_limits_nothing_is_refused_or_said():
+    ask = Asking()
     for _ in range(100):
-        admitted = limiter.admit(key, KeyLimits(), 0, tokens=10**9, search=True)
-        assert admitted.headers == []
-        admitted.end(0, tokens=1)
+        admitted, admission, headers = ask(tokens=10**9, search=True)
+        assert (admitted, headers) == (True, {})
+        admission.end(0, tokens=1)
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,9 @@ from tts.gateway.safety import matching
 from tts.gateway.safety.matching import REDACTED, Matcher, Matching, pattern_rule, term_rule
 
 PATTERNS = [
-    *(
-        "a",
-        "ab",
-        "aba",
-        "abab",
-        "b a",
-        "(?i)Ab",
-        r"\ba",
-        r"a\b",
-        r"\bab\b",
-        "a{2,4}",
-        "(?:ab){1,3}",
-    ),
-    *("a.{0,3}b", "[^a]b", r"\d{3}", r"\b\d{1,3}\b", "a|bb", r"\b(?:a|ab|b )\b", "a?b?c", r"\s1"),
-    *("[a-c]{3,5}1", r"\n", ". .", "(?i)ß", "é"),
+    *("a", "ab", "aba", "abab", "b a", "(?i)Ab", r"\ba", r"a\b", r"\bab\b", "a{2,4}"),
+    *("(?:ab){1,3}", "a.{0,3}b", "[^a]b", r"\d{3}", r"\b\d{1,3}\b", "a|bb", r"\b(?:a|ab|b )\b"),
+    *("a?b?c", r"\s1", "[a-c]{3,5}1", r"\n", ". .", "(?i)ß", "é"),
 ]
 TEXTS = st.text("abcAB1 é\nß_", max_size=30)
 FAST = st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=4)
@@ -128,16 +116,6 @@ def test_no_more_is_held_back_than_the_window_and_what_is_being_redacted(pattern
         assert held <= matcher.window + sum(end - begin for begin, end in stream._found)
 
 
-def test_the_longest_match_is_held_back():
-    stream = Matching(Matcher(rules_of(["secret", r"\d{3}-\d{4}"])))
-    assert stream.feed("nothing to hide") == "nothing"
-    assert stream.feed(" secr") == " to h"
-    assert stream.feed("et, no") == "ide "
-    assert stream.feed(" 555-12") == f"{REDACTED}, n"
-    assert stream.feed("34!") == "o "
-    assert stream.end() == f"{REDACTED}!"
-
-
 def test_a_block_sends_what_came_before_and_then_ends_the_stream():
     stream = Matching(Matcher(rules_of(["secret", "no"], ["secret"])))
     assert stream.feed("say no sec") == "say "
@@ -155,16 +133,17 @@ def test_a_block_names_the_first_rule_that_matches_there():
         stream.end()
 
 
-@pytest.mark.parametrize("pattern", ["a+", "a*b", "a.*b", "a{2,}", "a{1000}b", "(?:a{100}){11}"])
-def test_patterns_that_may_match_too_much_are_refused(pattern):
-    with pytest.raises(ConfigError, match="can match more than 1,000"):
-        Matcher(rules_of([pattern]))
-
-
-@pytest.mark.parametrize("pattern", ["a?", "a{0,3}", "a?b?", "(?:a|)"])
-def test_patterns_that_match_nothing_are_refused(pattern):
-    with pytest.raises(ConfigError, match="matches the empty text"):
-        Matcher(rules_of([pattern]))
+@pytest.mark.parametrize(
+    ("patterns", "wrong"),
+    [
+        (["a+", "a*b", "a.*b", "a{2,}", "a{1000}b", "(?:a{100}){11}"], "can match more than 1,000"),
+        (["a?", "a{0,3}", "a?b?", "(?:a|)"], "matches the empty text"),
+    ],
+)
+def test_patterns_that_may_match_too_much_or_nothing_are_refused(patterns, wrong):
+    for pattern in patterns:
+        with pytest.raises(ConfigError, match=wrong):
+            Matcher(rules_of([pattern]))
 
 
 def test_too_many_rules_are_refused(monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.gateway.openai.errors import ApiError
-from tts.gateway.openai.tools import Function, Tool
+from tts.gateway.openai.messages import Function, Tool
 from tts.gateway.tools.forced import forced_call
 from tts.gateway.tools.forms import (
     FORMS,
@@ -44,30 +44,12 @@ calls = st.lists(
     max_size=3,
 )
 PIECES = [
-    "{",
-    "}",
-    "[",
-    "]",
-    "<",
-    ">",
-    ";",
-    '"',
-    "add",
-    "<tool_call>",
-    "</tool_call>",
-    "[TOOL_CALLS]",
-    "[ARGS]",
-    "[CALL_ID]",
-    "<|python_tag|>",
-    "<tool",
-    "[TOOL",
-    '{"name":"add","arguments":{}}',
-    '{"name":"none"}',
-    '{"name":"add","parameters":{"a":1}}',
+    *("{", "}", "[", "]", "<", ">", ";", '"', "add", "<tool_call>", "</tool_call>", "[TOOL_CALLS]"),
+    *("[ARGS]", "[CALL_ID]", "<|python_tag|>", "<tool", "[TOOL", "word", " ", "\n"),
+    *('{"name":"add","arguments":{}}', '{"name":"none"}', '{"name":"add","parameters":{"a":1}}'),
     '{"a":[1]}',
-    "word",
 ]
-fragments = st.lists(st.sampled_from([*PIECES, " ", "\n"]), max_size=12).map("".join)
+fragments = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 forms = st.sampled_from(FORMS)
 
 
@@ -107,12 +89,6 @@ def test_any_text_is_read_the_same_wherever_it_is_cut(form, text, cuts):
     assert read(form, text, range(len(text))) == whole
     if not whole[1]:
         assert whole[0] == text
-
-
-@given(forms, st.text(max_size=40), st.lists(st.integers(0, 10**6)))
-def test_text_without_calls_is_left_as_it_is(form, text, cuts):
-    if form.opener not in text and not text.lstrip().startswith("{"):
-        assert read(form, text, cuts) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -183,8 +159,8 @@ TOOLS = [Tool(Function("add", parameters=SCHEMA)), Tool(Function("x.y_1"))]
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("tools", [TOOLS, TOOLS[:1]])
 def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools):
-    forced = forced_call(form, tools, several=several)
-    wanted = json.loads(forced.schema)
+    prefix, schema = forced_call(form, tools, several=several)
+    wanted = json.loads(schema)
     arguments = {"a": 1, "b": "x"}
     call = {"name": "add", form.arguments: arguments}
     as_list = form in (MISTRAL, MISTRAL_ARGS)
@@ -193,7 +169,7 @@ def test_an_output_under_the_guide_of_a_call_is_calls(form, several, tools):
     for option in options:
         valid = len(option) < 2 or several or not isinstance(option, list)
         assert jsonschema.Draft202012Validator(wanted).is_valid(option) == valid
-        written = forced.prefix + json.dumps(option, indent=1)
+        written = prefix + json.dumps(option, indent=1)
         count = len(option) if isinstance(option, list) else 1
         assert read(form, written) == ("", [("add", arguments)] * count)
     broken = json.loads(json.dumps(options[0]).replace('"a": 1', '"a": -1'))
@@ -207,9 +183,8 @@ def test_the_schemas_of_arguments_refer_to_their_own_definitions():
         *TOOLS,
         Tool(Function("f", parameters={**root, "$defs": {"n": node | {"required": []}}})),
     ]
-    wanted = jsonschema.Draft202012Validator(
-        json.loads(forced_call(HERMES, tools, several=False).schema)
-    )
+    _, schema = forced_call(HERMES, tools, several=False)
+    wanted = jsonschema.Draft202012Validator(json.loads(schema))
     assert wanted.is_valid({"name": "f", "arguments": {"n": {"next": {}}, "all": {"n": {}}}})
     assert not wanted.is_valid({"name": "f", "arguments": {"n": {"next": 1}}})
     assert not wanted.is_valid({"name": "f", "arguments": {"n": {}, "all": {}}})

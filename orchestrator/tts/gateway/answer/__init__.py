@@ -1,14 +1,13 @@
 """From a request for text to its answer: what is asked, what generates or searches, what is sent.
 
-    completions, responses ──► plain ─────► generation: streams of the generator
-                           └─► searches ──► tts.session: the driver
-                           └─► candidates: a search's turn with tools
-                                 └──► parts of an answer ──► respond: whole, or as a stream
+    completions ──► plain ─────► generation: streams of the generator
+                └─► searches ──► tts.session: the driver
+                └─► candidates: a search's turn with tools
+                      └──► parts of an answer ──► respond: whole, or as a stream
 
 | module | job |
 |---|---|
-| completions | completions and chats: plain generation, or a search by the name of the model |
-| responses | the Responses API: a chat under another name |
+| completions | texts, chats and responses: plain generation, or a search by the model's name |
 | prompts | texts and chats, filtered and as token ids |
 | structured | the form that a request asks of its answer, as the guide of an output. Pure |
 | generation, sample_text | samples of the generator; their text while the tokens come |

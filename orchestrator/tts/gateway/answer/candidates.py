@@ -12,24 +12,21 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
-from tts.build.errors import DatasetError
 from tts.engines.wire import Guide
 from tts.problem import Problem
-from tts.prompting.context import score_calls
 from tts.search import SearchConfig, significant
 from tts.session import Step
 
 from ..exchange import Exchange
 from ..observability import ServedRequest
-from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
-from ..openai.errors import NO_RETRY, ApiError, bad_request
+from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_of
+from ..openai.errors import too_late
 from ..openai.messages import ToolCall
 from ..openai.requests import ChatRequest
-from ..pooling import steps_of
+from ..pooling import calls_of, steps_of
 from ..service import Service, admit
 from ..tools.conversation import transcript
 from ..tools.votes import DrawnAnswer, Vote, vote
@@ -110,8 +107,10 @@ async def answer_by_candidates(
     def start() -> _Draw:
         return _Draw(service, record.id, turn, asked, config, room)
 
-    answer = _CandidateAnswer(service, exchange, turn, asked)
-    await join_and_respond(service, exchange, turn.request, encoder, body, start, answer)
+    async def told(draw: RunningSearch[_Ballot], ballot: _Ballot) -> AnswerPart:
+        return _answer(service, exchange, turn, asked, ballot, draw.tokens)
+
+    await join_and_respond(service, exchange, turn.request, encoder, body, start, told)
 
 
 class _Draw(RunningSearch[_Ballot]):
@@ -205,12 +204,7 @@ class _Draw(RunningSearch[_Ballot]):
             await asyncio.wait(tasks)
         drawn = [task.result() for task in tasks if task in done]
         if not drawn:
-            raise ApiError(
-                504,
-                "No candidate was complete within the deadline.",
-                code="deadline_exceeded",
-                headers=NO_RETRY,
-            )
+            raise too_late("No candidate was complete within the deadline.")
         # one that was cut off says nothing, unless all were
         complete = [candidate for candidate in drawn if not candidate.cut]
         return complete or drawn, "deadline" if late else None
@@ -219,76 +213,51 @@ class _Draw(RunningSearch[_Ballot]):
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score."""
         service, question = self._service, self._asked.problem.question
         delimiter = service.deployment.generator.step_delimiter
-        texts = {self._turn.written(candidate): 0.0 for candidate in candidates}
-        tokens = calls = 0
-        try:
-            asked = [
-                score_calls(service.session.models, question, steps_of(text, delimiter) or [text])
-                for text in texts
-            ]
-        except DatasetError as error:
-            raise bad_request(error.message, "messages", "context_length_exceeded") from None
-        last = [each[-1] for each in asked]
-        scores = await service.session.score_calls(last)
-        tokens, calls = sum(len(each.input_ids) for each in last), len(last)
-        texts = dict(zip(texts, scores, strict=True))
-        scored = [
-            replace(each, score=significant(texts[self._turn.written(each)])) for each in candidates
+        texts = dict.fromkeys(map(self._turn.written, candidates))
+        models = service.session.models
+        calls = [
+            calls_of(models, question, steps_of(text, delimiter) or [text])[-1] for text in texts
         ]
-        return scored, tokens, calls
+        scores = dict(zip(texts, await service.session.score_calls(calls), strict=True))
+        scored = [
+            replace(each, score=significant(scores[self._turn.written(each)]))
+            for each in candidates
+        ]
+        return scored, sum(len(call.input_ids) for call in calls), len(calls)
 
 
-class _CandidateAnswer:
-    """Tells one client of the candidate that was chosen."""
-
-    def __init__(
-        self, service: Service, exchange: Exchange, turn: CandidateTurn, asked: SearchRequest
-    ) -> None:
-        self._service = service
-        self._exchange = exchange
-        self._turn = turn
-        self._asked = asked
-
-    def progress(self, draw: RunningSearch[_Ballot], steps: list[Step]) -> AnswerPart:
-        """Nothing is told while candidates are drawn."""
-        return AnswerPart()
-
-    async def of(self, draw: RunningSearch[_Ballot], outcome: _Ballot) -> AnswerPart:
-        """The chosen one."""
-        chosen = outcome.chosen
-        finish = "tool_calls" if chosen.calls else "stop"
-        return AnswerPart(
-            text=chosen.text or None,
-            calls=chosen.calls,
-            finish="length" if chosen.cut else finish,
-            tts=self._told(outcome),
-            end=AnswerEnd(self._usage(draw.tokens, outcome)),
-        )
-
-    def _usage(self, generated: int, outcome: _Ballot) -> TokenUsage:
-        """True counts: all generated tokens, the chosen candidate's and the others'."""
-        record, answer = self._exchange.record, outcome.chosen.tokens
-        others = generated - answer
-        record.answer_tokens, record.search_tokens = answer, others
-        record.verifier_tokens = outcome.verifier_tokens
-        if self._service.recorder.keeps_prompts:
-            record.answer = self._turn.written(outcome.chosen)
-        search = SearchUsage(
-            outcome.verifier_tokens, self._asked.n, outcome.verifier_calls, outcome.seconds
-        )
-        return usage_of(record.prompt_tokens, answer, others, search)
-
-    def _told(self, outcome: _Ballot) -> dict[str, Any]:
-        """The field `tts` of the answer."""
-        shows = not self._service.filters.of_output
-        weights = {key: significant(weight) for key, weight in outcome.vote.weights.items()}
-        return {
-            "strategy": self._asked.config.strategy,
-            "n": self._asked.n,
-            "seed": self._asked.config.seed,
-            "candidates": len(outcome.candidates),
+def _answer(
+    service: Service,
+    exchange: Exchange,
+    turn: CandidateTurn,
+    asked: SearchRequest,
+    ballot: _Ballot,
+    generated: int,
+) -> AnswerPart:
+    """The chosen candidate as an answer; `generated`: the tokens of all of them."""
+    record, chosen = exchange.record, ballot.chosen
+    others = generated - chosen.tokens
+    record.answer_tokens, record.search_tokens = chosen.tokens, others
+    record.verifier_tokens = ballot.verifier_tokens
+    if service.recorder.keeps_prompts:
+        record.prompt, record.answer = asked.problem.question, turn.written(chosen)
+    search = SearchUsage(ballot.verifier_tokens, asked.n, ballot.verifier_calls, ballot.seconds)
+    shows = not service.filters.of_output
+    weights = {key: significant(weight) for key, weight in ballot.vote.weights.items()}
+    finish = "tool_calls" if chosen.calls else "stop"
+    return AnswerPart(
+        text=chosen.text or None,
+        calls=chosen.calls,
+        finish="length" if chosen.cut else finish,
+        tts={
+            "strategy": asked.config.strategy,
+            "n": asked.n,
+            "seed": asked.config.seed,
+            "candidates": len(ballot.candidates),
             "votes": weights if shows else None,
-            "score": outcome.chosen.score,
-            "limit": outcome.limit,
-            "gateway_ms": self._exchange.record.gateway_ms(),
-        }
+            "score": chosen.score,
+            "limit": ballot.limit,
+            "gateway_ms": record.gateway_ms(),
+        },
+        end=AnswerEnd(usage_of(record.prompt_tokens, chosen.tokens, others, search)),
+    )

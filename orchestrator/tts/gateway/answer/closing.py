@@ -17,7 +17,7 @@ from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
 from ..exchange import Exchange
-from ..openai.errors import NO_RETRY, ApiError
+from ..openai.errors import too_late
 from ..openai.requests import Request
 from ..service import Service
 from .structured import OutputForm
@@ -78,12 +78,7 @@ class ClosingAnswer:
                     async for delta in deltas:
                         said += delta.text
         except TimeoutError:
-            raise ApiError(
-                504,
-                "The answer was not complete within the deadline.",
-                code="deadline_exceeded",
-                headers=NO_RETRY,
-            ) from None
+            raise too_late("The answer was not complete within the deadline.") from None
         finally:  # also of an answer that is not complete
             self.tokens = self._exchange.record.answer_tokens = sample.tokens
         return said, sample.finish or "stop"

@@ -1,8 +1,6 @@
-"""`/v1/completions` and `/v1/chat/completions`: plain generation, or a search instead."""
+"""Handlers of texts, chats and responses: plain generation, or a search instead."""
 
 from __future__ import annotations
-
-from functools import partial
 
 from ..exchange import Exchange
 from ..openai.answers import Encoder
@@ -10,6 +8,8 @@ from ..openai.completion_encoders import ChatEncoder, TextEncoder
 from ..openai.errors import bad_request
 from ..openai.messages import ChatMessage
 from ..openai.requests import MAX_CHOICES, ChatRequest, CompletionRequest, Request
+from ..openai.response_encoder import ResponsesEncoder
+from ..openai.responses import ResponsesRequest, as_chat
 from ..service import Service, read, strategy_of
 from ..tools.forced import plain_tools
 from ..tools.forms import form_of
@@ -28,7 +28,7 @@ from .prompts import (
 )
 from .search_request import wants_search
 from .structured import OutputForm, output_form, require_guides
-from .tool_turns import tool_turn
+from .tool_turns import ToolTurn, tool_turn
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's."""
@@ -133,35 +133,45 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
     """Answer a chat."""
     request, body = await read(service, exchange, ChatRequest)
     encoder = ChatEncoder(exchange.record.id, request)
-    await answer_chat(service, exchange, request, body, encoder)
+    await _answer_chat(service, exchange, request, body, encoder)
 
 
-async def answer_chat(
+async def responses(service: Service, exchange: Exchange) -> None:
+    """Answer a request of the Responses API: a chat under another name. Nothing of it is kept."""
+    request, body = await read(service, exchange, ResponsesRequest)
+    chat = as_chat(request)
+    encoder = ResponsesEncoder(exchange.record.id, request)
+    exchange.broken_off = encoder.failed
+    await _answer_chat(service, exchange, chat, body, encoder)
+
+
+async def _answer_chat(
     service: Service, exchange: Exchange, request: ChatRequest, body: bytes, encoder: Encoder
 ) -> None:
     """Answer a chat that was read from a body, in the form of its API."""
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
     form = await _form(service, request, body)
+    turn, guide = None, form.guide if form else None
     if request.asks_tools:
-        await _with_tools(service, exchange, request, strategy, form, body, encoder)
-        return
-    if wants_search(request, strategy):
+        prompt, turn = await _with_tools(service, request, form, len(body))
+        guide = turn.guide if turn else guide
+        if wants_search(request, strategy):
+            drawn = CandidateTurn(request, prompt, guide, turn)
+            await candidates.answer_by_candidates(service, exchange, drawn, strategy, body, encoder)
+            return
+    elif wants_search(request, strategy):
         await searches.answer_by_search(
             service, exchange, request, strategy, request.messages, body, encoder, form
         )
         return
-    tokenizer, context = service.generator.models.generator, service.generator.context
-    characters = require_length(tokenizer, context, *(message.text for message in request.messages))
-    await filter_messages(service.filters, request.messages)
-    text = partial(
-        chat_text,
-        tokenizer,
-        request.messages,
-        generation_prompt=request.add_generation_prompt,
-        continues=request.continue_final_message,
-    )
-    prompt = await tokenised(characters, lambda: tokenizer.encode(text()))
+    else:
+        tokenizer, context = service.generator.models.generator, service.generator.context
+        characters = require_length(tokenizer, context, *(each.text for each in request.messages))
+        await filter_messages(service.filters, request.messages)
+        prompt = await tokenised(
+            characters, lambda: tokenizer.encode(chat_text(tokenizer, request))
+        )
     await plain.answer(
         service,
         exchange,
@@ -170,27 +180,25 @@ async def answer_chat(
         encoder,
         key=_conversation(request.messages),
         logs=_logs(request),
-        guide=form.guide if form else None,
+        guide=guide,
+        turn=turn,
     )
 
 
 async def _with_tools(
-    service: Service,
-    exchange: Exchange,
-    request: ChatRequest,
-    strategy: str | None,
-    form: OutputForm | None,
-    body: bytes,
-    encoder: Encoder,
-) -> None:
-    """Answer a chat that has tools, or in which tools were called."""
+    service: Service, request: ChatRequest, form: OutputForm | None, size: int
+) -> tuple[list[int], ToolTurn | None]:
+    """The prompt of a chat that has tools, or in which tools were called, and how they are called.
+
+    `size`: bytes of the request.
+    """
     if request.continue_final_message or not request.add_generation_prompt:
         raise bad_request(
             "A chat with tools cannot be continued: the model is to answer it.",
             "continue_final_message",
         )
     tokenizer, context = service.generator.models.generator, service.generator.context
-    turn = await tokenised(len(body), lambda: tool_turn(service, request, form))
+    turn = await tokenised(size, lambda: tool_turn(service, request, form))
     tools = request.tools if turn else []
     texts = [message.text for message in request.messages]
     texts += [call.function.arguments for m in request.messages for call in m.tool_calls or ()]
@@ -204,23 +212,7 @@ async def _with_tools(
         text = tool_chat_text(tokenizer, request.messages, tools, call_form)
         return tokenizer.encode(text + prefix)
 
-    prompt = await tokenised(characters, ids)
-    guide = turn.guide if turn else form.guide if form else None
-    if wants_search(request, strategy):
-        turns = CandidateTurn(request, prompt, guide, turn)
-        await candidates.answer_by_candidates(service, exchange, turns, strategy, body, encoder)
-        return
-    await plain.answer(
-        service,
-        exchange,
-        request,
-        [prompt],
-        encoder,
-        key=_conversation(request.messages),
-        logs=_logs(request),
-        guide=guide,
-        turn=turn,
-    )
+    return await tokenised(characters, ids), turn
 
 
 def _logs(request: ChatRequest) -> int | None:

@@ -22,8 +22,8 @@ from tts.prompting.chat import MessageLost, in_known_roles, require_messages
 from tts.session.questions import as_problem
 
 from ..openai.errors import ApiError, bad_request
-from ..openai.messages import ChatMessage
-from ..openai.tools import Tool
+from ..openai.messages import ChatMessage, Tool
+from ..openai.requests import ChatRequest, TokenizeRequest
 from ..safety import FilterChain
 from ..tools.conversation import check_turns, for_template, in_text, lost_of
 from ..tools.forced import plain_tools
@@ -38,7 +38,9 @@ T = TypeVar("T")
 
 async def filtered(filters: FilterChain, texts: Sequence[str]) -> list[str]:
     """Prompts as they may go on; raises ContentBlocked."""
-    if not filters.of_input or sum(map(len, texts)) <= LONG:
+    if not filters.of_input:
+        return list(texts)
+    if sum(map(len, texts)) <= LONG:
         return list(map(filters.input, texts))
     passed = []
     for text in texts:
@@ -121,18 +123,13 @@ async def search_prompt(models: Models, problem: Problem, characters: int) -> Id
     return prompt
 
 
-def chat_text(
-    tokenizer: Tokenizer,
-    messages: Sequence[ChatMessage],
-    *,
-    generation_prompt: bool,
-    continues: bool,
-) -> str:
-    """A chat as the model reads it; `continues`: its last message goes on, and ends here."""
-    asked = [message.plain() for message in messages]
+def chat_text(tokenizer: Tokenizer, request: ChatRequest | TokenizeRequest) -> str:
+    """A chat as the model reads it; if its last message goes on, the text ends there."""
+    asked = [message.plain() for message in request.messages or ()]
     shown: Sequence[Message] = asked
+    continues = request.continue_final_message
     if continues:
-        if generation_prompt:
+        if request.add_generation_prompt:
             raise bad_request(
                 "continue_final_message and add_generation_prompt exclude each other: the first "
                 "goes on with the last message, the second begins another.",
@@ -141,7 +138,7 @@ def chat_text(
         shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
     try:
         shown = in_known_roles(tokenizer, shown)
-        text = tokenizer.chat(shown, generation_prompt=generation_prompt)
+        text = tokenizer.chat(shown, generation_prompt=request.add_generation_prompt)
         if continues:
             text, mark, _ = text.rpartition(_MARK)
             if not mark:

@@ -196,6 +196,6 @@ class RunningSearches:
         ended = [key for key, search in self._searches.items() if search.task.done()]
         steps = sum(self._searches[key].size for key in ended)
         for place, key in enumerate(ended):
-            if len(ended) - place < MOST_KEPT and steps <= MOST_STEPS:
+            if len(ended) - place <= MOST_KEPT and steps <= MOST_STEPS:
                 break
             steps -= self._searches.pop(key).size

@@ -42,8 +42,6 @@ class SampleText:
         self.index = index
         self.tokens = 0
         self.finish: Finish | None = None
-        self.ended_by_hidden_token = False
-        """Whether a token that is not among the engine's has ended it."""
         self._detokenizer = detokenizer
         self._stops = stops
         self._limit = limit
@@ -64,7 +62,6 @@ class SampleText:
         elif new.final:
             text += self._stops.finish()
             self.finish = "length" if self.tokens >= self._limit and not ended else "stop"
-            self.ended_by_hidden_token = self.finish == "stop" and not ended
         if self._filter:
             text = self._filter.feed(text)
             if self.finish:

@@ -13,7 +13,7 @@ from tts.session.strategy import choose
 
 from ..exchange import Exchange
 from ..openai.errors import bad_request
-from ..openai.requests import PLAIN, Request, SearchOptions
+from ..openai.requests import Request, SearchOptions
 from ..service import Service
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -138,7 +138,7 @@ def _refuse_unsupported(request: Request) -> None:
         ("stop_token_ids", bool(request.stop_token_ids)),
         ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),
-        *((name, True) for name in (request.shaping or PLAIN).changes()),
+        *((name, True) for name in (request.shaping.changes() if request.shaping else ())),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("top_logprobs", getattr(request, "top_logprobs", 0)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from tts.problem import Problem
 from tts.prompting.chat import takes_system
@@ -71,19 +72,10 @@ async def answer_by_search(
         until = time.monotonic() + asked.deadline_s
         closing = ClosingAnswer(service, exchange, request, prompt.tolist(), wanted, until)
     answer = _SearchAnswer(service, exchange, request, asked, closing)
+    start = partial(_start, service, asked)
     await join_and_respond(
-        service, exchange, request, encoder, body, lambda: _start(service, asked), answer
+        service, exchange, request, encoder, body, start, answer.of, answer.progress
     )
-
-
-class Reporter(Protocol[R]):
-    """Tells one client of a search."""
-
-    def progress(self, search: RunningSearch[R], steps: list[Step]) -> AnswerPart:
-        """What a stream tells of new steps."""
-
-    async def of(self, search: RunningSearch[R], result: R) -> AnswerPart:
-        """What the result is told as; may raise ApiError."""
 
 
 async def join_and_respond(
@@ -93,9 +85,14 @@ async def join_and_respond(
     encoder: Encoder,
     body: bytes,
     start: Callable[[], RunningSearch[R]],
-    reporter: Reporter[R],
+    told: Callable[[RunningSearch[R], R], Awaitable[AnswerPart]],
+    progress: Callable[[RunningSearch[R], list[Step]], AnswerPart] = lambda *_: AnswerPart(),
 ) -> None:
-    """Respond with the search that a request begins, or with the same one that runs."""
+    """Respond with the search that a request begins, or with the same one that runs.
+
+    `told` makes the answer of its result, and may raise ApiError; `progress` what a stream tells of
+    new steps.
+    """
     record = exchange.record
     name = exchange.header(b"idempotency-key")
     key = _identity(exchange, name, body)
@@ -104,13 +101,13 @@ async def join_and_respond(
 
     async def parts() -> AsyncGenerator[AnswerPart, None]:
         if request.stream:
-            async with aclosing(search.progress(KEEP_ALIVE_S)) as progress:
-                async for steps in progress:
+            async with aclosing(search.progress(KEEP_ALIVE_S)) as all_steps:
+                async for steps in all_steps:
                     record.t3 = record.t3 or time.monotonic()
-                    yield reporter.progress(search, steps)
+                    yield progress(search, steps)
         result = await search.result()
         record.t3 = record.t3 or time.monotonic()
-        yield await reporter.of(search, result)
+        yield await told(search, result)
 
     try:
         await respond(exchange, encoder, parts(), stream=request.stream)
@@ -190,9 +187,7 @@ class _SearchAnswer:
         reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
         if self._closing:
             reasoning = self._filtered(chosen.text)
-            nodes = result.tree.chain(chosen.node) if result.tree else []
-            ids = [token for node in nodes if node.thought for token in node.thought.token_ids]
-            text, finish = await self._closing.of(chosen.text, ids)
+            text, finish = await self._closing.of(chosen.text, _ids(result))
         include = self._request.include_stop_str_in_output
         stops = StopStrings(self._request.stops, include=include)
         text = self._filtered(stops.push(text) + stops.finish())
@@ -218,9 +213,7 @@ class _SearchAnswer:
     def _usage(self, result: Result) -> TokenUsage:
         """True counts: all generated tokens, the answer's and the others'."""
         used = result.usage
-        completion = _chosen(result)
-        nodes = result.tree.chain(completion.node) if result.tree else []
-        in_answer = sum(len(node.thought.token_ids) for node in nodes if node.thought)
+        in_answer = len(_ids(result))
         others = max(0, used.generated_tokens - in_answer)
         in_answer += self._closing.tokens if self._closing else 0
         record = self._exchange.record
@@ -272,6 +265,12 @@ def _chosen(result: Result) -> CompletionRecord:
     """The completion that the answer stands in, of a result with completions."""
     assert result.chosen is not None
     return result.chosen
+
+
+def _ids(result: Result) -> list[int]:
+    """The tokens of the chosen completion."""
+    nodes = result.tree.chain(_chosen(result).node) if result.tree else []
+    return [token for node in nodes if node.thought for token in node.thought.token_ids]
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:

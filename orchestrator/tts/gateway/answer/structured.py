@@ -24,8 +24,7 @@ from tts.constraints.step_grammar import whole_grammar
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
 from ..openai.errors import bad_request
-from ..openai.formats import ResponseFormat, StructuredOutputs
-from ..openai.requests import Request
+from ..openai.requests import Request, ResponseFormat, StructuredOutputs
 
 
 @dataclass

@@ -10,8 +10,8 @@ from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
 
 from ..openai.errors import bad_request
+from ..openai.messages import NamedTool, Tool
 from ..openai.requests import ChatRequest
-from ..openai.tools import NamedTool, Tool
 from ..service import Service
 from ..tools.forced import MAX_CALLS, forced_call
 from ..tools.forms import ToolForm, form_of
@@ -81,9 +81,9 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
     if request.ignore_eos:
         raise bad_request("ignore_eos and a call that must come exclude each other.", "ignore_eos")
     require_guides(service.deployment, "tool_choice")
-    forced = forced_call(call_form, tools, several=several)
-    guide = schema_guide(forced.schema)
-    return ToolTurn(call_form, tools, MAX_CALLS if several else 1, forced.prefix, guide, marks)
+    prefix, schema = forced_call(call_form, tools, several=several)
+    most = MAX_CALLS if several else 1
+    return ToolTurn(call_form, tools, most, prefix, schema_guide(schema), marks)
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:

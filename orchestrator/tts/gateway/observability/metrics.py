@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Count
 from collections.abc import Callable, Collection
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -34,75 +35,66 @@ class GatewayMetrics:
     def __init__(self, going_on: Collection[ServedRequest], lost: Callable[[], int]) -> None:
         self.registry = registry = CollectorRegistry()
         self._going_on = going_on
-        self._requests = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._requests = counter(
             "tts_gateway_requests_total",
             "Requests that have ended.",
             ("endpoint", "model", "outcome", "status"),
-            registry=registry,
         )
-        self._tokens = Counter(
+        self._tokens = counter(
             "tts_gateway_tokens_total",
             "Tokens by kind: prompt, answer, search (generated, not in the answer), verifier.",
             ("model", "kind"),
-            registry=registry,
         )
-        self._duration = Histogram(
+        self._duration = histogram(
             "tts_gateway_request_seconds",
             "From arrival to the last byte (t6-t0).",
             ("model", "outcome"),
             buckets=_SECONDS,
-            registry=registry,
         )
-        self._first_byte = Histogram(
+        self._first_byte = histogram(
             "tts_gateway_time_to_first_byte_seconds",
             "From arrival to the first byte of an answer (t5-t0): of a stream, its first token.",
             ("model",),
             buckets=_SECONDS,
-            registry=registry,
         )
-        self._per_token = Histogram(
+        self._per_token = histogram(
             "tts_gateway_time_per_output_token_seconds",
             "Between the tokens of a streamed answer, on average over the answer.",
             ("model",),
             buckets=_SHORT,
-            registry=registry,
         )
-        self._own_latency = Histogram(
+        self._own_latency = histogram(
             "tts_gateway_own_latency_seconds",
             "What the gateway added before the first byte: (t2-t0) + (t5-t3).",
             ("model",),
             buckets=_SHORT,
-            registry=registry,
         )
-        self._stage = Histogram(
+        self._stage = histogram(
             "tts_gateway_stage_seconds",
             "Time in each stage: " + ", ".join(f"{s} ({e}-{b})" for s, b, e in STAGES) + ".",
             ("stage",),
             buckets=(*_SHORT, 5, 30, 120, 600),
-            registry=registry,
         )
-        self._request_tokens = Histogram(
+        self._request_tokens = histogram(
             "tts_gateway_request_tokens",
             "Tokens of one request, prompt, answer and search together.",
             ("model",),
             buckets=_TOKENS,
-            registry=registry,
         )
-        self._in_flight = Gauge(
+        self._in_flight = gauge(
             "tts_gateway_requests_in_flight",
             "Requests that have arrived and not ended.",
             ("model",),
-            registry=registry,
         )
-        Gauge(
+        gauge(
             "tts_gateway_requests_queued",
             "Requests that were admitted and of which nothing has been sent to an engine yet.",
-            registry=registry,
         ).set_function(lambda: sum(r.t1 is not None and r.t2 is None for r in going_on))
-        Gauge(
+        gauge(
             "tts_gateway_log_records_lost",
             "Records that could not be written to the request log, since the start.",
-            registry=registry,
         ).set_function(lost)
 
     def count(self, record: ServedRequest) -> None:

@@ -64,14 +64,10 @@ class Recorder:
         """By identity: clients may name several requests alike."""
         self.metrics = GatewayMetrics(self._open.values(), self._lost)
 
-    def begin(self, endpoint: str, trace_parent: str | None = None) -> ServedRequest:
+    def begin(self, endpoint: str) -> ServedRequest:
         """A request has arrived at an endpoint, named as routed."""
         record = ServedRequest(
-            id=secrets.token_hex(12),
-            endpoint=endpoint,
-            time=time.time(),
-            t0=time.monotonic(),
-            trace_parent=trace_parent,
+            id=secrets.token_hex(12), endpoint=endpoint, time=time.time(), t0=time.monotonic()
         )
         self._open[id(record)] = record
         return record

@@ -3,9 +3,8 @@
 | module | job |
 |---|---|
 | errors | an error as clients read it, and which of ours becomes which |
-| requests | the requests as typed structures |
-| messages, tools, formats | what they hold: messages, tools, what is asked of an answer's form |
-| fields | fields that are ignored, and those that cannot be honoured |
+| requests | the requests as typed structures; fields that are ignored, or cannot be honoured |
+| messages | the messages of a chat, and its tools |
 | answers | what an answer is made of, whatever its form |
 | completion_encoders | answers of completions and of chats, whole and as events |
 | responses | the Responses API: its requests as chats |

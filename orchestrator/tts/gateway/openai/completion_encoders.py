@@ -14,56 +14,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
 
-from .answers import AnswerEnd, AnswerPart, TokenLogs, TokenUsage
+from .answers import AnswerEnd, AnswerPart, TokenLogs
 from .messages import ToolCall
 from .requests import Request
 
 DONE = b"data: [DONE]\n\n"
 json = msgspec.json.encode
-
-
-class TextChoice(Struct):
-    """A choice of `/v1/completions`."""
-
-    index: int
-    text: str
-    finish_reason: str | None
-    logprobs: Any = None
-
-
-class Message(Struct):
-    """What the assistant says."""
-
-    content: str | None
-    role: str = "assistant"
-    refusal: None = None
-    reasoning: str | UnsetType = UNSET
-    reasoning_content: str | UnsetType = UNSET
-    tool_calls: Sequence[ToolCall] | UnsetType = UNSET
-
-
-class ChatChoice(Struct):
-    """A choice of `/v1/chat/completions`."""
-
-    index: int
-    message: Message
-    finish_reason: str | None
-    logprobs: Any = None
-
-
-class WholeAnswer(Struct):
-    """A whole answer."""
-
-    id: str
-    object: str
-    created: int
-    model: str
-    choices: list[Any]
-    usage: TokenUsage
-    tts: dict[str, Any] | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
 
 
 class TextEncoder:
@@ -80,13 +37,7 @@ class TextEncoder:
         self._created = int(time.time())
         self._counts = request.stream_options.include_usage
         """Whether a stream ends with a chunk that counts tokens, which all others prepare."""
-        head = {
-            "id": name,
-            "object": self.chunk_object,
-            "created": self._created,
-            "model": self._model,
-        }
-        self._head = b"data: " + json(head)[:-1]
+        self._head = b"data: " + json(self._facts(self.chunk_object))[:-1]
         self._end = b"]" + (b',"usage":null' if self._counts else b"")
         self._rest = self._after_text + b',"logprobs":null,"finish_reason":null}'
         self._rest += self._end + b"}\n\n"
@@ -94,17 +45,13 @@ class TextEncoder:
 
     def whole(self, choices: Sequence[AnswerPart], end: AnswerEnd) -> bytes:
         """The body of the response."""
-        answer = WholeAnswer(
-            self._name,
-            self.whole_object,
-            self._created,
-            self._model,
-            list(map(self._whole_choice, choices)),
-            end.usage,
-            choices[0].tts or UNSET,
-            end.metadata or UNSET,
-        )
-        return json(answer)
+        answer = {
+            **self._facts(self.whole_object),
+            "choices": list(map(self._whole_choice, choices)),
+            "usage": end.usage,
+        }
+        more = {"tts": choices[0].tts, "metadata": end.metadata}
+        return json(answer | {name: value for name, value in more.items() if value})
 
     def events(self, part: AnswerPart) -> bytes:
         """The events of a stream that tell a part, the end of the stream among them."""
@@ -124,6 +71,10 @@ class TextEncoder:
             counted = b',"usage":' + json(end.usage)
             data += self._head + b',"choices":[]' + counted + extra + b"}\n\n"
         return data + DONE if end else data
+
+    def _facts(self, kind: str) -> dict[str, Any]:
+        """What answers and chunks begin with."""
+        return {"id": self._name, "object": kind, "created": self._created, "model": self._model}
 
     def _text(self, index: int, text: str) -> bytes:
         """A chunk with text: all that is left to do is to encode it."""
@@ -159,9 +110,17 @@ class TextEncoder:
     def _delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
 
-    def _whole_choice(self, part: AnswerPart) -> Any:
+    def _whole_choice(self, part: AnswerPart) -> dict[str, Any]:
         logs = self._logprobs(part.logs) if part.logs else None
-        return TextChoice(part.index, part.text or "", part.finish, logs)
+        return {
+            "index": part.index,
+            **self._whole_content(part),
+            "finish_reason": part.finish,
+            "logprobs": logs,
+        }
+
+    def _whole_content(self, part: AnswerPart) -> dict[str, Any]:
+        return {"text": part.text or ""}
 
     def _logprobs(self, logs: TokenLogs) -> dict[str, Any]:
         offsets = [logs.begin]
@@ -211,14 +170,12 @@ class ChatEncoder(TextEncoder):
     def _delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
 
-    def _whole_choice(self, part: AnswerPart) -> Any:
-        message = Message(part.text or "")
-        if part.calls:
-            message.content, message.tool_calls = part.text or None, part.calls
+    def _whole_content(self, part: AnswerPart) -> dict[str, Any]:
+        content = part.text or (None if part.calls else "")
+        message = {"content": content, "role": "assistant", "refusal": None}
         if part.reasoning:
-            message.reasoning = message.reasoning_content = part.reasoning
-        logs = self._logprobs(part.logs) if part.logs else None
-        return ChatChoice(part.index, message, part.finish, logs)
+            message |= {"reasoning": part.reasoning, "reasoning_content": part.reasoning}
+        return {"message": message | ({"tool_calls": part.calls} if part.calls else {})}
 
     def _logprobs(self, logs: TokenLogs) -> dict[str, Any]:
         return {"content": token_entries(logs), "refusal": None}

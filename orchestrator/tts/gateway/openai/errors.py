@@ -106,6 +106,11 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
     return ApiError(400, message, param=param, code=code)
 
 
+def too_late(message: str) -> ApiError:
+    """A request whose deadline has passed: asked again, it would be late again."""
+    return ApiError(504, message, code="deadline_exceeded", headers=NO_RETRY)
+
+
 def api_error(error: TtsError) -> ApiError:
     """A client's view of an error of ours.
 
@@ -124,12 +129,9 @@ def api_error(error: TtsError) -> ApiError:
         case ContentBlocked():
             return bad_request(str(error), code="content_filter")
         case DeadlineExceeded():
-            return ApiError(
-                504,
+            return too_late(
                 "The search found no answer within its deadline. Give it more time (tts.deadline_s "
-                "and the client's own), or a smaller n.",
-                code="deadline_exceeded",
-                headers=NO_RETRY,
+                "and the client's own), or a smaller n."
             )
         case EndpointTimeout():
             return ApiError(504, "An engine did not answer in time.", code="engine_timeout")

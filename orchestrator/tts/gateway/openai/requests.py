@@ -1,4 +1,9 @@
-"""The requests as typed structures. Pure."""
+"""The requests as typed structures, and how they are read. Pure.
+
+Half support is worse than none: a client that asks for scores of its prompt and gets none goes on
+with what is wrong. So a field that nothing here can honour is refused unless it asks for what
+happens anyway. Fields that nobody knows are ignored, and named to the client.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,7 @@ from msgspec import Meta, Struct
 from tts.endpoints.base import Shaping
 
 from .errors import MOST_QUOTED, bad_request, quoted
-from .fields import split_fields
-from .formats import ResponseFormat, StructuredOutputs
-from .messages import ChatMessage
-from .tools import NamedTool, Tool
+from .messages import ChatMessage, NamedTool, Tool
 
 PLAIN = Shaping()
 TOKEN_ID = re.compile("[0-9]{1,10}")
@@ -37,6 +39,45 @@ TopLogProbs = Annotated[int, Meta(ge=0, le=20)]
 Stop = Annotated[str, Meta(min_length=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 """A token id as engines have it, int32."""
+
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+    "tools": ([],),  # of texts; chats have tools
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),  # says nothing without tools
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
+    "prompt_logprobs": (),
+    "echo": (False,),
+    "suffix": ("",),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "truncate_prompt_tokens": (),
+    "guided_grammar": (),
+    "chat_template": (),
+    "documents": (),
+}
+"""Fields of OpenAI's and vLLM's requests, and the values with which they change nothing."""
+WITHOUT_EFFECT = frozenset(
+    {
+        "store",
+        "metadata",
+        "user",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "service_tier",
+        "max_tool_calls",  # of tools that a provider runs
+    }
+)
+"""Fields that need nothing of us: they tell a provider who asks, or what it may charge."""
 
 
 class StreamOptions(Struct):
@@ -61,6 +102,30 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     best chain so far as reasoning, or nothing."""
     parameters: dict[str, Any] = {}
     """Parameters of the strategy, by the names of docs/reference/strategies.md."""
+
+
+class JsonSchema(Struct):
+    """A schema by OpenAI's name for it."""
+
+    schema: dict[str, Any] | bool | None = None
+    name: str = ""
+    strict: bool | None = None
+    """Whether the answer must obey all of it, or what of it can be held to."""
+
+
+class ResponseFormat(Struct):
+    """OpenAI's `response_format`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Struct, forbid_unknown_fields=True):
+    """vLLM's `structured_outputs`: one of three."""
+
+    json: dict[str, Any] | bool | str | None = None
+    regex: str | None = None
+    choice: Annotated[list[str], Meta(min_length=1)] | None = None
 
 
 class Request(Struct, kw_only=True):
@@ -212,7 +277,7 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
         raise bad_request(f"The body is not JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise bad_request("The body is no JSON object.")
-    said, ignored = split_fields(fields, _fields(kind))
+    said, ignored = _split_fields(fields, _fields(kind))
     try:
         return msgspec.convert(said, kind), ignored
     except msgspec.ValidationError:
@@ -226,6 +291,41 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
         raise bad_request(f"The request is not valid: {message}.", param) from None
     except RecursionError:
         raise bad_request("The request is not valid: it is nested too deeply.") from None
+
+
+def _split_fields(
+    fields: dict[str, Any], known: frozenset[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields that say something, and the names of those that are ignored.
+
+    A literal `extra_body`, which belongs into OpenAI's Python client and is sent as it stands by
+    others, is read as part of the request. Raises ApiError for a field that cannot be honoured.
+    """
+    extra = fields.get("extra_body")
+    if isinstance(extra, dict):
+        fields = {**fields, **extra}
+    said: dict[str, Any] = {}
+    ignored = []
+    for name, value in fields.items():
+        if value is None or name == "extra_body":
+            continue
+        if name in known:
+            said[name] = value
+        elif name in NEUTRAL_VALUES:
+            _require_neutral(name, value)
+        elif name not in WITHOUT_EFFECT:
+            ignored.append(name)
+    return said, ignored
+
+
+def _require_neutral(name: str, value: Any) -> None:
+    neutral = NEUTRAL_VALUES[name]
+    if value in neutral:
+        return
+    allowed = f"; it may only be {' or '.join(map(repr, neutral))}" if neutral else ""
+    raise bad_request(
+        f"{name} is not supported here{allowed}. Leave it out.", name, "unsupported_parameter"
+    )
 
 
 def _with_integers(value: Any) -> Any:

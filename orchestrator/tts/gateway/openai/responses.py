@@ -10,10 +10,25 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from .errors import ApiError, bad_request, quoted
-from .formats import JsonSchema, ResponseFormat
-from .messages import CalledFunction, ChatMessage, ToolCall
-from .requests import MAX_TOOLS, ChatRequest, Count, Request, TopLogProbs
-from .tools import Function, FunctionName, Name, NamedTool, Tool
+from .messages import (
+    CalledFunction,
+    ChatMessage,
+    Function,
+    FunctionName,
+    Name,
+    NamedTool,
+    Tool,
+    ToolCall,
+)
+from .requests import (
+    MAX_TOOLS,
+    ChatRequest,
+    Count,
+    JsonSchema,
+    Request,
+    ResponseFormat,
+    TopLogProbs,
+)
 
 LOG_PROBS = "message.output_text.logprobs"
 """What `include` names to get log-probabilities."""

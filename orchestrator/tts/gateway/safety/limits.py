@@ -210,7 +210,7 @@ class Limiter:
 
     def admit(
         self,
-        key: str | None,
+        key: str,
         limits: KeyLimits,
         now_ns: int,
         *,
@@ -221,9 +221,9 @@ class Limiter:
         """Admit a request of the key with this id and charge it, or say why not.
 
         `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
-        key with a budget. Without a key there is no limit.
+        key with a budget.
         """
-        if key is None or limits == UNLIMITED:
+        if limits == UNLIMITED:
             return Admitted([])
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:

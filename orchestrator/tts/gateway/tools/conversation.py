@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..openai.errors import bad_request
-from ..openai.messages import ChatMessage, ToolCall
-from ..openai.tools import Tool
+from ..openai.messages import ChatMessage, Tool, ToolCall
 from .forced import plain_tools
 from .forms import OWN
 

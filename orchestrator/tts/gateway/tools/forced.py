@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,25 +13,18 @@ from tts.build.errors import ConfigError
 from tts.constraints.schema_check import checked_schema
 
 from ..openai.errors import bad_request
-from ..openai.tools import Tool
+from ..openai.messages import Tool
 from .forms import ToolForm
 
 MAX_CALLS = 8
 """Calls of one message: a model that may always begin another may not end."""
 
 
-@dataclass(frozen=True)
-class ForcedCall:
-    """How an output is made to be a call."""
+def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> tuple[str, str]:
+    """How one of the tools is called, or several times where calls are a list; raises ApiError.
 
-    prefix: str
-    """What the prompt ends with: the beginning of the call."""
-    schema: str
-    """What the rest of the call obeys."""
-
-
-def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> ForcedCall:
-    """How one of the tools is called, or several times where calls are a list; raises ApiError."""
+    The beginning of the call, with which the prompt ends, and the schema of what follows it.
+    """
     arguments = {f"tool{place}": _arguments(tool, place) for place, tool in enumerate(tools)}
     calls = [_call(form, tool, f"#/$defs/tool{place}") for place, tool in enumerate(tools)]
     schema: dict[str, Any] = {"anyOf": calls}
@@ -45,7 +37,7 @@ def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> Forc
         schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
     else:
         prefix = f"{form.opener}\n" if form.closer else ""
-    return ForcedCall(prefix, json.dumps({**schema, "$defs": arguments}))
+    return prefix, json.dumps({**schema, "$defs": arguments})
 
 
 def _call(form: ToolForm, tool: Tool, arguments: str) -> dict[str, Any]:
