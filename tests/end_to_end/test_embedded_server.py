@@ -1,6 +1,7 @@
 """Both kinds of server give the same trees, score by score, and go on with each other's runs."""
 
 import pytest
+from tests.amounts import amount
 from tests.end_to_end.commands import events, summary, wait_for_events
 
 pytestmark = pytest.mark.server
@@ -14,7 +15,7 @@ def scores(folder):
     }
 
 
-OPTIONS = ("demo", "--limit", 8, "--n", 8, "--seed", 3)
+OPTIONS = ("demo", "--limit", amount(4, 8), "--n", 8, "--seed", 3)
 
 
 def run(served, kind, folder, *more):

@@ -35,7 +35,7 @@ from tts.serving.server.start import start_server
 pytestmark = pytest.mark.server
 
 
-LIMIT = 6
+LIMIT = 4
 
 
 @pytest.fixture(scope="session")

@@ -129,7 +129,8 @@ async def main():
         results = await asyncio.gather(*short)
         solving.cancel()
         print(len(results), await session.score("Compute 1 + 1.", ["1 + 1 = 2"]))
-    print("tasks left:", len(asyncio.all_tasks()) - 1)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    print("tasks left:", len(left), *left)
 
 
 for _ in range(2):  # each in an event loop of its own
@@ -145,5 +146,5 @@ def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert err == ""
-    assert out.count("tasks left: 0") == 2
+    assert out.count("tasks left: 0") == 2, out
     assert tts.leftovers() == []
