@@ -163,9 +163,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     state, tools, site = (tmp_path / name for name in ("state", "bin", "site"))
     state.mkdir()
     tools.mkdir()
+    python = f"exec {sys.executable} -S"  # without site-packages, which it does not need
     for tool in TOOLS:
         script = tools / tool
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} {STANDIN}/toolchain.py {tool} "$@"\n')
+        script.write_text(f'#!/bin/sh\n{python} {STANDIN}/toolchain.py {tool} "$@"\n')
         script.chmod(0o755)
     shutil.copytree(STANDIN / "site", site, ignore=shutil.ignore_patterns("__pycache__"))
     install_version(site, "1.2.1")

@@ -16,6 +16,7 @@ from tts.build import chat_template, worker_process
 from tts.build.chat_template import TemplateFailed, render
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
+from tts.build.worker_process import WorkerProcess
 from tts.prompting.chat import chat_prompt
 
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -31,6 +32,18 @@ HOSTILE = {
     "a division": "{{ 1 / 0 }}",
     "a reach for the interpreter": "{{ messages.__class__.__mro__[1].__subclasses__() }}",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _impatient():
+    """A worker that gives up after a part of the time that a user's template has."""
+    worker = WorkerProcess(
+        "tts.build.chat_template", "renders", cpu_s=0.6, memory_mb=chat_template._MEMORY_MB
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_template, "_WORKER", worker)
+        yield
+    worker.reap()
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)

@@ -16,6 +16,7 @@ from tts.build import paths, tokenizer_check
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
 from tts.build.tokenizer_worker import MOST_TOKENS
+from tts.build.worker_process import WorkerProcess
 
 PADDING = {
     "strategy": {"Fixed": 100_000_000},
@@ -95,6 +96,17 @@ def test_what_is_no_id_is_refused(tmp_path: Path, token: Any) -> None:
 DOUBLING = [{"type": "Replace", "pattern": {"String": "1"}, "content": "11"}] * 40
 
 
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are tried in less memory, which is full sooner."""
+    started = partial(tokenizer_check.WorkerProcess, memory_mb=400)
+
+    def start(module: str, does: str, *, cpu_s: float, memory_mb: int) -> WorkerProcess:
+        return started(module, does, cpu_s=cpu_s)
+
+    monkeypatch.setattr(tokenizer_check, "WorkerProcess", start)
+
+
 @pytest.mark.parametrize(
     "normalizer",
     [
@@ -104,9 +116,9 @@ DOUBLING = [{"type": "Replace", "pattern": {"String": "1"}, "content": "11"}] * 
     ids=["in front", "doubling"],
 )
 def test_a_text_that_grows_without_bounds_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, normalizer: dict[str, Any]
+    tmp_path: Path, little_memory: None, normalizer: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(tokenizer_check, "_MEMORY_GIB", 1)
+    load(tmp_path, parts())  # for which it is enough
     with pytest.raises(CheckpointError, match="cannot be used: "):
         load(tmp_path, parts(normalizer=normalizer))
 
@@ -132,15 +144,7 @@ def try_with(monkeypatch: pytest.MonkeyPatch, folder: Path, change: str) -> None
     monkeypatch.setattr(tokenizer_check, "WorkerProcess", lambda module, *a, **k: start(*a, **k))
 
 
-def test_a_file_that_fills_the_memory_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limited = partial(tokenizer_check.WorkerProcess, memory_mb=400)
-    monkeypatch.setattr(
-        tokenizer_check,
-        "WorkerProcess",
-        lambda module, does, *, cpu_s, memory_mb: limited(module, does, cpu_s=cpu_s),
-    )
+def test_a_file_that_fills_the_memory_is_a_sentence(tmp_path: Path, little_memory: None) -> None:
     (tmp_path / "tokenizer.json").write_text(f"[{'[],' * 10_000_000}[]]")
     with pytest.raises(CheckpointError, match=r"cannot be used: (it needs more|reading it ended)"):
         Tokenizer(tmp_path)

@@ -84,7 +84,7 @@ def test_the_script_in_the_container_stands_alone() -> None:
     ("arguments", "problem"),
     [
         ("8", "'8' belongs to no flag"),
-        ("--quite_new 8", "--quite_new is not a flag of trtllm-build 1.2.1"),
+        ("--quite_new 8", "--quite_new is not a flag of trtllm-build"),
         ("--max_batch_size 8 --max_batch_size 9", "--max_batch_size is given twice"),
         ("--max_batch_size ", "--max_batch_size: is empty"),
         ("--max_batch_size 8 9", "--max_batch_size: takes one value, but has 2"),

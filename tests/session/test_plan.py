@@ -1,6 +1,7 @@
 """What is asked for: questions as problems, strategies by name, object or function, the plan."""
 
 import functools
+import re
 
 import pytest
 from hypothesis import given
@@ -157,6 +158,9 @@ def test_a_plan_is_the_same_as_what_it_has_written_and_as_nothing_else(tiny_depl
     for change in ({"seed": 1}, {"schedule": "lockstep"}, {"endpoints": {"verifier": "r"}}):
         with pytest.raises(RunError, match="cannot be continued"):
             check_same(config(tiny_deployment, **change).to_json(), written, tmp_path)
+    for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
+        with pytest.raises(RunError, match=f"its {name} was {re.escape(repr(old))}"):
+            check_same(written, {**written, name: old}, tmp_path)
 
 
 def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from tts.build.tensorrt.contract import TENSORRT_LLM, Flag, build_flags
+CONTRACT = Path(__file__).parents[3] / "build/tts/build/tensorrt/contract/trtllm_build.json"
+DEFAULTS: dict[str, Any] = {
+    "default": None, "choices": None, "aliases": (), "deprecated": False, "still_needed": "",
+    "explicit": False, "least": None, "power_of_two": False,
+}  # fmt: skip
+Flag = SimpleNamespace
+
+
+@cache
+def build_flags() -> dict[str, Flag]:
+    """The contract's flags without pydantic, whose import takes longer than all of a tool."""
+    flags = json.loads(CONTRACT.read_bytes())["flags"]
+    return {name: SimpleNamespace(**DEFAULTS | flag) for name, flag in flags.items()}
 
 
 def check_build_arguments(arguments: Sequence[str]) -> list[str]:
@@ -30,7 +47,7 @@ def check_build_arguments(arguments: Sequence[str]) -> list[str]:
         if name in flags:
             problems += (f"{name}: {problem}" for problem in _value_problems(flags[name], found))
         else:
-            problems.append(f"{name} is not a flag of trtllm-build {TENSORRT_LLM}")
+            problems.append(f"{name} is not a flag of trtllm-build")
     problems += (f"{n} is missing" for n, flag in flags.items() if flag.explicit and n not in given)
     given_one = {name: found[0] for name, found in given.items() if len(found) == 1}
     return problems + _conflicts(given_one)

@@ -11,8 +11,6 @@ TTS_STANDIN_STATE is a folder for what it notes; misbehaviour.json there tells i
     {"api": {CALL: {"without": [NAME], "needs": [NAME]}}}   other signatures
 """
 
-import argparse
-import csv
 import json
 import os
 import signal
@@ -23,7 +21,6 @@ from pathlib import Path
 STATE = Path(os.environ["TTS_STANDIN_STATE"])
 BIN = Path(os.environ["TTS_STANDIN_BIN"])
 SITE = os.environ["TTS_STANDIN_SITE"]
-SOURCE = Path(__file__).parents[3] / "build"
 VALUED = {"--name", "--gpus", "--user", "--network", "--mount", "--env"}
 SWITCHES = {"--rm", "--init"}
 
@@ -102,6 +99,8 @@ def docker(arguments):
 
 
 def mount(value):
+    import csv
+
     (fields,) = csv.reader([value])
     given = dict(field.partition("=")[::2] for field in fields)
     if given["type"] != "bind" or given["src"] != given["dst"]:
@@ -131,10 +130,7 @@ def python3(arguments):
 
 
 def trtllm_build(arguments):
-    sys.path.insert(0, str(SOURCE))
-    from build_arguments import check_build_arguments
-
-    from tts.build.tensorrt.contract import build_flags
+    from build_arguments import build_flags, check_build_arguments
 
     if arguments == ["--help"]:
         print(wrong().get("help") or help_text(build_flags()))
@@ -182,6 +178,8 @@ def trtllm_build(arguments):
 
 def help_text(flags):
     """As argparse writes it, for flags as trtllm-build declares them."""
+    import argparse
+
     parser = argparse.ArgumentParser("trtllm-build")
     for name, flag in flags.items():
         if name == wrong().get("help_without"):
