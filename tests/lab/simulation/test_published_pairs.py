@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.lab.simulation.scenarios import scenario
 from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
 from tts.build.errors import CheckpointError, ConfigError
@@ -11,9 +12,7 @@ from tts.build.spec import load_deployment
 from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.engines.simulated import GPUS
 from tts.lab.simulation.published_pairs import SIMULATED, shapes_of, simulated_deployment
-from tts.lab.simulation.scenario import Scenario, simulate
-from tts.lab.simulation.workload import typical
-from tts.strategies.catalog import find_strategy
+from tts.lab.simulation.scenario import simulate
 
 LARGE_GENERATOR = {
     "generator": "Llama-3.1-8B-Instruct",
@@ -21,32 +20,23 @@ LARGE_GENERATOR = {
 }
 
 
-def scenario(gpu="h100", gpus=2, **pair):
-    deployment = simulated_deployment(gpu, gpus, **pair)
-    parameters = find_strategy("beam-search").configure({"n": 8}, context=4096)
-    return Scenario(deployment, "time-sliced", typical(), parameters, problems=6, in_flight=3)
-
-
 def test_the_pair_that_is_simulated_without_a_word():
     deployment = simulated_deployment("h100", 1)
-    assert shapes_of(deployment) == {
-        "generator": LLAMA_1B,
-        "verifier": LLAMA_8B_VERIFIER,
-    }
+    assert shapes_of(deployment) == {"generator": LLAMA_1B, "verifier": LLAMA_8B_VERIFIER}
     left = 0.9 * GPUS["h100"].memory - 2.47e9 - 15.01e9
     tokens = deployment.verifier.kv_cache.tokens
     assert tokens * LLAMA_8B_VERIFIER.kv_bytes == pytest.approx(left / 2, rel=0.01)
 
 
 def test_a_pair_in_which_the_generator_is_the_bottleneck():
-    usual, turned = (simulate(scenario(**pair), "decoupled") for pair in ({}, LARGE_GENERATOR))
+    usual, turned = (simulate(scenario(pair=pair), "decoupled") for pair in ({}, LARGE_GENERATOR))
     assert turned.digest == usual.digest
     shares = [each.verifier.busy_s / each.generator.busy_s for each in (usual, turned)]
     assert shares[1] < 0.25 * shares[0]
 
 
 def test_fp8_is_faster_and_has_room_for_more():
-    bf16, fp8 = (scenario(gpus=1, precision=precision) for precision in ("bf16", "fp8"))
+    bf16, fp8 = (scenario(gpus=1, pair={"precision": precision}) for precision in ("bf16", "fp8"))
     for role, engine in fp8.deployment.engines().items():
         assert engine.kv_cache.tokens > 2 * bf16.deployment.engines()[role].kv_cache.tokens
     walls = [simulate(each, "decoupled").wall_s for each in (bf16, fp8)]

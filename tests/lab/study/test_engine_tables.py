@@ -10,7 +10,6 @@ from tests.lab.study.results import CELLS, results_of
 from tests.runs.logs import SESSION, log_bytes
 
 from tts.build.spec import load_deployment
-from tts.lab.study.cells import BASE
 from tts.lab.study.engine_tables import (
     MOST_STEPS,
     SCALES,
@@ -65,9 +64,6 @@ def test_a_pool_that_does_not_hold_the_largest_request_has_no_row():
     hits, _ = caches_by_split(DEMO, MEMORY, {"verifier": curve(2, 150)})
     assert all(row["blocks"] >= 150 for row in hits.rows)
     assert len(hits.rows) < 36
-
-
-def test_a_run_without_lookups_has_no_table():
     assert caches_by_split(DEMO, MEMORY, {"generator": curve_of_uses([])}) == []
 
 
@@ -82,14 +78,14 @@ def run_with_steps(folder, steps):
 
 
 def step(t, used, scheduled=1, tokens=10):
-    return EngineStep(
-        t=t,
-        scheduled=scheduled,
-        context_tokens=tokens,
-        generated_tokens=0,
-        blocks=100,
-        blocks_used=used,
-    )
+    engine = {"scheduled": scheduled, "context_tokens": tokens, "generated_tokens": 0}
+    return EngineStep(t=t, **engine, blocks=100, blocks_used=used)
+
+
+def utilisation(run):
+    (base,) = results_of({}, cells=CELLS[:1]).values()
+    runs = tuple(replace(each, folder=run) for each in base.runs)
+    return batch_utilisation([replace(base, runs=runs)], DEMO)
 
 
 def test_the_most_blocks_in_use_are_seen_however_many_steps_there_are(tmp_path):
@@ -98,22 +94,19 @@ def test_the_most_blocks_in_use_are_seen_however_many_steps_there_are(tmp_path):
     table = kv_blocks("generator", [("as deployed", run)])
     assert len(table.rows) <= MOST_STEPS
     assert max(row["blocks in use"] for row in table.rows) == 96
-    assert {row["most in use"] for row in table.rows} == {96}
-    assert {row["pool"] for row in table.rows} == {100}
+    assert {(row["most in use"], row["pool"]) for row in table.rows} == {(96, 100)}
 
 
 def test_an_engine_that_tells_nothing_has_no_table(tmp_path):
     run = run_with_steps(tmp_path / "run", [])
     assert kv_blocks("generator", [("as deployed", run)]) is None
-    results = results_of({}, cells=CELLS[:1])
-    assert batch_utilisation([_with_folder(results[BASE], run)], DEMO) is None
+    assert utilisation(run) is None
 
 
 def test_utilisation_is_the_mean_of_steps_that_had_something_to_do(tmp_path):
     steps = [step(1.0, 5, 32, 64), step(2.0, 0, 0, 0), step(3.0, 5, 16, 192)]
     run = run_with_steps(tmp_path / "run", steps)
-    results = results_of({}, cells=CELLS[:1])
-    (row,) = batch_utilisation([_with_folder(results[BASE], run)], DEMO).rows
+    (row,) = utilisation(run).rows
     assert (row["engine"], row["steps"], row["requests per step"]) == ("generator", 4, 24)
     assert row["batch utilisation"] == pytest.approx(24 / 64)
     assert row["of max_num_tokens"] == pytest.approx(128 / 256)
@@ -125,7 +118,3 @@ def test_parts_hold_every_step_once_in_order(count, most):
     assert len(found) <= most
     assert [each for _, part in found for each in part] == list(range(count))
     assert all(part[0] == begin for begin, part in found)
-
-
-def _with_folder(result, folder):
-    return replace(result, runs=tuple(replace(run, folder=folder) for run in result.runs))
