@@ -41,7 +41,6 @@ TINY = Form(
     in_flight=(),
     n_factors=(),
     load_s=0.05,
-    n=4,
 )
 
 
