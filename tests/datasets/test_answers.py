@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.grading.sync import SyncGrader
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
 from tts.datasets.answers import LETTERS, read_answer, read_choice, with_letters
 from tts.datasets.load import load_problems
-from tts.grading import Grader
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,13 @@ def test_choices_are_lettered_in_the_question_however_they_are_written(write, ce
     ],
 )
 def test_choices_that_cannot_be_asked_are_refused(write, choices, complaint):
+    file = write({"question": "?", "choices": choices, "answer": "4"})
     with pytest.raises(DatasetError, match=complaint):
-        load_problems(
-            write({"question": "?", "choices": choices, "answer": "4"}),
-            columns={"choices": "choices"},
-        )
+        load_problems(file, columns={"choices": "choices"})
 
 
 def test_letters_are_graded_as_models_write_them():
-    with Grader(workers=1) as grader:
+    with SyncGrader(workers=1) as grader:
         for letter in "ABCDEFGH":
             other = "A" if letter != "A" else "B"
             for form in ("{}", "({})", r"\text{{{}}}", r"\text{{({})}}", r"\mathrm{{{}}}", "{}."):

@@ -2,8 +2,9 @@
 
 import psutil
 import pytest
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, Outcome, extract_answer
+from tts.grading import Outcome, extract_answer
 
 # Measured with math-verify 0.9.0: 280 of 287. What remains are mostly matters of taste: does a list
 # have an order (g0331, g0337), is 0.0304 another spelling of 3.04 (g0353, g0354), how far may
@@ -40,7 +41,7 @@ def test_agreement_on_answer_pairs_and_on_completions_with_a_box(
     cases = shared_lines("grader_cases_dev.jsonl")
     cases = [case for case in cases if case["kind"] == kind and is_plain(case)]
     cases = [case for case in cases if answers(case)[0] is not None]
-    with Grader(cpu_s=10) as grader:
+    with SyncGrader(cpu_s=10) as grader:
         wrong = [c["id"] for c in cases if grader.equal_sync(*answers(c)).equal != c["equal"]]
     agreement = 1 - len(wrong) / len(cases)
     print(f"{kind}: {agreement:.2%} of {len(cases)}, not {wrong}")
@@ -54,7 +55,7 @@ def build(line, field):
 
 @pytest.mark.slow
 def test_hostile_inputs(shared_lines):
-    with Grader(cpu_s=1) as grader:
+    with SyncGrader(cpu_s=1) as grader:
         for line in shared_lines("hostile_inputs.jsonl"):
             prediction, reference = build(line, "prediction"), build(line, "reference")
             verdict = grader.equal_sync(extract_answer(prediction) or prediction, reference)
@@ -84,5 +85,5 @@ HOSTILE = [
 
 @pytest.mark.slow
 def test_hostile_inputs_of_our_own():
-    with Grader(cpu_s=0.5) as grader:
+    with SyncGrader(cpu_s=0.5) as grader:
         assert not any(grader.equal_sync(answer, r"\sqrt{5}").equal for answer in HOSTILE)

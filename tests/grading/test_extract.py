@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, boxed_answer, extract_answer, extract_gsm8k_answer
+from tts.grading import boxed_answer, extract_answer, extract_gsm8k_answer
 from tts.grading.extract import stated_answer
 
 
@@ -200,7 +201,7 @@ def test_math_verify_finds_the_same(text, answer):
 def test_answers_that_real_completions_state_without_their_boxes(shared_lines):
     """A completion says the same in words as in its box, or states nothing in words."""
     stated, otherwise = 0, []
-    with Grader(workers=1, cpu_s=10) as grader:
+    with SyncGrader(workers=1, cpu_s=10) as grader:
         for trace in shared_lines("traces_dev.jsonl"):
             text, boxed = trace["text"], boxed_answer(trace["text"])
             if boxed is None:

@@ -1,6 +1,7 @@
 import pytest
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, Reason
+from tts.grading import Reason
 from tts.grading.readings import is_decimal_comma, is_same_choice, may_be_same_time
 
 
@@ -87,7 +88,7 @@ def test_only_a_decimal_comma_of_the_reference_is_a_decimal_point(answer, refere
     ],
 )
 def test_times_choices_and_decimal_commas_need_no_worker(answer, reference, equal, reason):
-    with Grader() as grader:
+    with SyncGrader() as grader:
         verdict = grader.equal_sync(answer, reference)
         assert (verdict.equal, verdict.reason) == (equal, reason)
         assert grader.worker_pids() == []
@@ -95,5 +96,5 @@ def test_times_choices_and_decimal_commas_need_no_worker(answer, reference, equa
 
 def test_a_comma_keeps_its_other_readings():
     pairs = ("1.22", "1,220"), ("1220", "1,220"), ("22, 1", "1,22")
-    with Grader(workers=1, cpu_s=10) as grader:
+    with SyncGrader(workers=1, cpu_s=10) as grader:
         assert [grader.equal_sync(*pair).equal for pair in pairs] == [False, True, True]
