@@ -168,31 +168,21 @@ def code_as(role, name="OUTSIDE/own_code.py"):
     return config(sources={role: source}, functions={role: "own_code.score"})
 
 
+LINKED = (
+    *(".lock", EVENTS, "run.json", "summary.json", "problems.jsonl", "report.html", "trace.json"),
+    *(".report.html.{pid}", ".trace.json.{pid}", ".summary.json.{pid}"),
+    *("engine-steps", "engine-steps/generator.jsonl", "figures", "figures/accuracy.csv"),
+)
+PIPES = (
+    *(".lock", EVENTS, "run.json", "summary.json", "problems.jsonl"),
+    "engine-steps/generator.jsonl",
+)
 CASES = {
-    "lock-link": link(".lock"),
-    "log-link": link(EVENTS),
-    "config-link": link("run.json"),
-    "summary-link": link("summary.json"),
-    "problems-link": link("problems.jsonl"),
-    "page-link": link("report.html"),
-    "trace-link": link("trace.json"),
-    "new-page-link": link(".report.html.{pid}"),
-    "new-trace-link": link(".trace.json.{pid}"),
-    "new-summary-link": link(".summary.json.{pid}"),
-    "steps-link": link("engine-steps"),
-    "one-step-link": link("engine-steps/generator.jsonl"),
-    "figures-link": link("figures"),
-    "figure-link": link("figures/accuracy.csv"),
-    "log-hard-link": hard_link(EVENTS),
-    "lock-hard-link": hard_link(".lock"),
+    **{f"{name}-link": link(name) for name in LINKED},
+    **{f"{name}-hard-link": hard_link(name) for name in (EVENTS, ".lock")},
+    **{f"{name}-pipe": pipe(name) for name in PIPES},
     "folder-link": moved,
     "circle": circle,
-    "lock-pipe": pipe(".lock"),
-    "log-pipe": pipe(EVENTS),
-    "config-pipe": pipe("run.json"),
-    "summary-pipe": pipe("summary.json"),
-    "problems-pipe": pipe("problems.jsonl"),
-    "steps-pipe": pipe("engine-steps/generator.jsonl"),
     "verifier": code_as("verifier"),
     "strategy": code_as("strategy"),
     "other-role": code_as("; touch OUTSIDE/was-here"),
@@ -222,8 +212,8 @@ CASES = {
     "time-first": session("0001-01-01T00:00:00+14:00"),
 }
 USUAL = {
-    *("lock-link", "log-link", "new-page-link", "steps-link", "figures-link", "folder-link"),
-    *("config-pipe", "verifier", "strategy-escape", "deep-log"),
+    *(".lock-link", f"{EVENTS}-link", ".report.html.{pid}-link", "engine-steps-link"),
+    *("figures-link", "folder-link", "run.json-pipe", "verifier", "strategy-escape", "deep-log"),
 }
 """The others take minutes."""
 MEMBERS = ["../x", "/etc", ".", "..", "a/b", "\0", "a\nb", LONG, ESCAPE, "", "link"]
