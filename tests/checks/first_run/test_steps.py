@@ -1,6 +1,7 @@
 """A first run from the machine to the report, on stand-ins of docker, nvidia-smi and the server."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -218,7 +219,7 @@ def test_another_gpu_or_driver_and_what_is_missing_are_told(machine, gpu, docker
         assert line in output
 
 
-def test_missing_checkpoints_come_with_their_download(machine):
+def test_missing_checkpoints_come_with_their_download(machine, tmp_path):
     machine.has_gpu()
     code, output, report = doctor(name="llama-1b-prm-8b-h100-bf16")
     assert code == 1
@@ -226,6 +227,12 @@ def test_missing_checkpoints_come_with_their_download(machine):
     assert "hf download meta-llama/Llama-3.2-1B-Instruct" in output
     assert report
     assert "Solve the following math problem" not in report
+    own = (paths.deployments_dir() / "demo-gpu.yaml").read_text()
+    file = tmp_path / "own.yaml"
+    file.write_text(re.sub(r"checkpoint: \S+", "checkpoint: nowhere", own))
+    _, output, _ = doctor(str(file), "--first-run")
+    assert "wrong     checkpoints: without nowhere" in output
+    assert "Download them, or set `checkpoint` to where they are." in output
 
 
 @pytest.mark.parametrize(
