@@ -75,7 +75,10 @@ def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(write):
         ('{"problem": "x", "answer": ' + "9" * 5000 + "}", "line 2 cannot be read: it holds a num"),
         (r'{"problem": "\ud800", "answer": "2"}', r"line 2 cannot be read: it holds half of a sur"),
         ('{"problem": "x", "problem": "y", "answer": "2"}', "the field 'problem' is given twice"),
-        ({"problem": "x", "answer": "2", "id": "set:1"}, "'set:1' was used in line 1 already"),
+        (
+            {"problem": "x", "answer": "2", "id": "set:1"},
+            "set.jsonl, line 1 already; ids must be unique",
+        ),
     ],
 )
 def test_a_bad_line_is_named_even_beyond_the_limit(write, line, complaint):
