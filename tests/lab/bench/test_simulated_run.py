@@ -197,6 +197,8 @@ def test_advice_in_words(best, said):
 def test_placements_are_simulated_with_their_own_servers_and_pools():
     deployment = load_deployment("llama-8b-prm-8b-2xh100-bf16")
     fits, _ = placed(deployment, 2)
+    sizes = [placed_scenario(fits[0], concurrency, n=4).problems for concurrency in (1, 8, 40, 99)]
+    assert sizes == [8, 16, 64, 99]
     for each in fits:
         scenario = placed_scenario(each, 4, n=4)
         assert scenario.servers == each.placement.servers

@@ -99,6 +99,13 @@ def test_a_simulation_repeats_itself_exactly(schedule):
     assert replace(first, real_s=0) == replace(second, real_s=0)
 
 
+def test_guesses_are_counted_and_those_that_were_of_use():
+    always, off = (simulate(scenario(speculation=each), "decoupled") for each in ("always", "off"))
+    assert 0 < always.used < always.speculated
+    assert always.hit_rate == always.used / always.speculated
+    assert (off.speculated, off.used, off.hit_rate) == (0, 0, None)
+
+
 def test_the_garbage_collector_is_as_it_was_after_a_simulation():
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()
