@@ -174,6 +174,17 @@ def test_a_chain_has_a_key_and_parentheses_only_where_they_are_needed():
     assert text == "Compute ((37 + 58) * 4 - 96) / 2."
 
 
+def test_the_problems_of_a_seed_are_what_they_were():
+    """Results are compared across versions."""
+    first, second = demo.demo_problems(2, seed=0)
+    assert (first.id, first.level, first.answer) == ("demo-059ed453c7b28113", 1, "4")
+    assert first.question == "Start with 17. Subtract 15. Multiply by 2. What is the result?"
+    assert (second.id, second.question) == (
+        "demo-fe9a4197c6043c86",
+        "Compute (96 + 2) / 49 + 95 - 69.",
+    )
+
+
 def test_no_duplicates():
     problems = demo.demo_problems(600, seed=5)
     assert len({p.id for p in problems}) == len({p.question for p in problems}) == 600

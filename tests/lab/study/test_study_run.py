@@ -15,10 +15,11 @@ from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import study_plan, study_run
 from tts.lab.study.cells import QUICK, Form
-from tts.lab.study.folder import StudyConfig, create_study, load_file, run_folder
+from tts.lab.study.folder import StudyConfig, create_study, load_file, pilot_folder, run_folder
 from tts.lab.study.kv_memory import divided
 from tts.lab.study.measure import measure
-from tts.lab.study.study_plan import limits_digest
+from tts.lab.study.results import RunResult
+from tts.lab.study.study_plan import limits_digest, seconds_of
 from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
@@ -108,6 +109,17 @@ def test_every_cell_is_run_in_every_round_on_its_own_engines(scene, tmp_path):
     for step in steps:
         summary = read_summary(run_folder(study.folder, step))
         assert (summary.schedule, summary.problems) == (step.cell.schedule, 2)
+        read = RunResult.read(run_folder(study.folder, step))
+        assert (read.problems, read.wall_s) == (2, pytest.approx(summary.wall_s, abs=1e-3))
+        assert (read.generated_tokens, read.tree_digest) == (
+            summary.generated_tokens,
+            summary.tree_digest,
+        )
+        assert 0 <= read.cached_scores < read.scores
+        assert len(read.latencies_s) == len(read.right) == 2
+    pilot = read_summary(pilot_folder(study.folder))
+    assert study.unit_s == pilot.wall_s / (4 * 16)
+    assert seconds_of(study, steps).keys() == {step.cell.name for step in steps}
     assert len({problem.id for each in rounds for problem in each}) == 4
     load = read_json(load_file(study.folder), "no load")
     assert load["engines"].keys() == {"generator", "verifier"}
