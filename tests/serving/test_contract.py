@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.bundled import TENSORRT
-from tests.checks.faults.of_repository import CORRUPTIONS, corrupted
 from tests.conftest import write_tokenizer
+from tests.serving.corruptions import CORRUPTIONS, corrupted
 from tests.serving.facts import unexpected
 from tritonclient.grpc import model_config_pb2 as triton
 

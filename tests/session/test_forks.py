@@ -7,11 +7,11 @@ import sys
 
 import pytest
 from tests.forks import said_in_a_fork
+from tests.grading.sync import SyncGrader
 
 from tts.build.errors import ForkError
 from tts.build.owner import Owner, require_unforked
 from tts.endpoints.triton import TritonConnection
-from tts.grading import Grader
 from tts.session import Session
 
 QUESTION = "Compute 2 + 2."
@@ -96,7 +96,7 @@ def _ended(coroutine):
 
 
 def test_a_grader_says_so_and_decides_what_needs_no_worker():
-    with Grader(workers=1) as grader:
+    with SyncGrader(workers=1) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
         assert "This grader was opened in process" in refused(
             lambda: grader.equal_sync("1/3", r"\frac13")

@@ -14,7 +14,7 @@ import msgspec
 from tts.build.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
-from tts.datasets.load import load_dataset, problems_of_run
+from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
 from tts.problem import Problem
@@ -215,7 +215,7 @@ def problems_of(
     """
     digest = None
     if config.keeps_problems:  # those of a program's run
-        loaded = problems_of_run(folder or Path(), config)
+        loaded = kept_problems(folder or Path())
     else:
         options = DatasetOptions.of_config(config)
         dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)

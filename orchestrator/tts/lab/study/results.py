@@ -100,8 +100,6 @@ class RunResult:
     wall_s: float
     problems: int
     generated_tokens: int
-    verifier_tokens: int
-    """Tokens of the prompts of its verifier requests."""
     useful_tokens: int
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
@@ -131,7 +129,6 @@ class RunResult:
             measures.wall_s,
             len(measures.problems),
             measures.generated_tokens,
-            work.verifier_tokens,
             measures.useful_tokens,
             measures.goodput,
             tuple(measures.latencies_s),
