@@ -11,8 +11,11 @@ from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering
 SEARCH = ("--strategy", "beam-search", "--n", "4", "--set", "num_iterations=2")
 RUN = ("--limit", "3", "--set", "max_tokens=8", *SEARCH)
 PRM = """
+from prm_of_a_neighbour import long
+
+
 def score(question, steps):
-    return 1 / (1 + len(steps[-1]))
+    return 1 / (1 + long(steps[-1]))
 
 
 def batch(chains):
@@ -82,6 +85,7 @@ def deployment(url, tmp_path):
     file = tmp_path / "far.yaml"
     file.write_text(yaml.safe_dump(data))
     (tmp_path / "prm.py").write_text(PRM)
+    (tmp_path / "prm_of_a_neighbour.py").write_text("long = len")
     (tmp_path / "search_of_mine.py").write_text(STRATEGY)
     return file
 
@@ -106,6 +110,7 @@ def test_solve_bench_and_resume(tts, deployment, tmp_path):
     run = tmp_path / "run"
     code, said = tts("bench", deployment, *RUN, "--out", run)
     assert code == 0, said
+    assert "beam-search, n=4" in said, "the table"
     digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 0, said
