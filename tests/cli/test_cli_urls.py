@@ -110,7 +110,7 @@ def test_solve_bench_and_resume(tts, deployment, tmp_path):
     run = tmp_path / "run"
     code, said = tts("bench", deployment, *RUN, "--out", run)
     assert code == 0, said
-    assert "beam-search, n=4" in said, "the table"
+    assert "deployment far, dataset demo: 3 problems" in said, "the table"
     digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 0, said
