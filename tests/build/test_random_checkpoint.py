@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.test_cli import tts
+from tests.cli.runner import tts
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import TtsError
@@ -88,11 +88,9 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_the_command_makes_one_and_says_what_it_is(tmp_path: Path) -> None:
-    code, out, err = tts("random-checkpoint", tmp_path / "model", "--params", "1M", home=tmp_path)
-    assert code == 0, err
-    assert "parameters, LlamaForCausalLM" in out + err
+    done = tts("random-checkpoint", tmp_path / "model", "--params", "1M")
+    assert done.code == 0, done.err
+    assert "parameters, LlamaForCausalLM" in done.said
     assert open_checkpoint(tmp_path / "model").num_parameters == pytest.approx(1e6, rel=0.1)
-    code, _, err = tts("random-checkpoint", tmp_path / "other", "--params", "1Q", home=tmp_path)
-    assert (code, "'1Q' is not a size" in err) == (2, True)
-    code, _, err = tts("random-checkpoint", tmp_path / "other", home=tmp_path)
-    assert (code, "give one of the two" in err) == (2, True)
+    for size in (["--params", "1Q"], []):
+        assert tts("random-checkpoint", tmp_path / "other", *size).code == 2

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.replay.recordings import Endless, ReplayGenerator, ReplayVerifier
 
-from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.prompting import Models
@@ -95,16 +94,14 @@ def test_problems_come_back_from_a_run_folder_with_their_conversations(tmp_path_
     assert load_problems(str(folder / PROBLEMS))[0] == problems[0]
 
 
-def test_a_rewards_function_reads_the_turns_in_front_of_the_question(tiny_deployment, endpoints):
+def test_a_rewards_function_reads_the_turns_in_front_of_the_question(opened):
     read = set()
 
     def reward(question, steps):
         read.add(question)
         return 0.5
 
-    with Session.open(
-        tiny_deployment, generator=endpoints["generator"], verifier=reward
-    ) as session:
+    with opened(verifier=reward) as session:
         session.solve(CONVERSATION, n=4)
         assert read == {SHOWN}
         assert session.score(CONVERSATION, ["one", "two"]) == [0.5, 0.5]
@@ -157,28 +154,3 @@ def test_equal_questions_after_different_conversations_are_not_compared(session,
         list(session.solve_many([asked], n=4, out=tmp_path / name))
         seen.append(Measures.of(read_events(tmp_path / name)).problems["1"].question)
     assert seen[0] == seen[2] != seen[1]
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (CONVERSATION[:-1], "ends with a message of the role 'assistant': a search answers the"),
-        ([CONVERSATION[0]], "ends with a message of the role 'system'"),
-        ([], "no question"),
-        ([{"role": "user"}], "no question"),
-        ([QUESTION, "Compute 4 + 4."], "no question"),
-        ([CONVERSATION, "4"], "no question"),
-        ([{"role": "user", "content": " "}], "is empty"),
-        ([{"role": "tool", "content": "x"}, CONVERSATION[-1]], "role 'tool'; there are system"),
-        ([{"role": "user", "content": "\ud800"}, CONVERSATION[-1]], "half of a surrogate"),
-        (Problem("p", QUESTION, history=[HISTORY[0]]), "must be a tuple"),
-        (Problem("p", QUESTION, history=("Be brief.",)), "must be a tuple"),
-        (Problem("p", QUESTION, history=(Turn("user", 5),)), "which is no text"),
-        ([{"role": "user", "content": "7 " * 400}, CONVERSATION[-1]], "tokens long for the gen"),
-    ],
-    ids=str,
-)
-def test_what_is_no_conversation_with_a_question_is_refused(session, endpoints, asked, said):
-    with pytest.raises(DatasetError, match=said):
-        session.solve(asked, n=4)
-    assert not endpoints["generator"].calls.generated

@@ -141,13 +141,12 @@ def run_solve(
     refuse_begun(folder)
     results: list[Result] = []
     _carry_out(
-        plan,
+        replace(plan, on_step=on_step),
         folder,
         observer,
         endpoints,
         question,
         saved="What there is of the tree is logged",
-        on_step=on_step,
         on_result=results.append,
     )
     (result,) = results
@@ -304,7 +303,6 @@ def carry_out_all(
     *,
     repair: bool = False,
     saved: str | None = None,
-    on_step: Callable[[Step], None] | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """Make or continue runs one after the other: of each, by title, the plan and its folder.
@@ -328,7 +326,7 @@ def carry_out_all(
                 for title, run in runs.items():
                     if len(runs) > 1 and run.left:
                         observer.say(title)
-                    await campaign.run(run, title, on_step=on_step, on_result=on_result)
+                    await campaign.run(run, title, on_result)
                     finished += 1
 
         def done() -> str | None:
