@@ -2,11 +2,11 @@
 
 import pytest
 from rich.console import Console
-from tests.runs.logs import SESSION, expansion, idle, scoring, solved, started
+from tests.runs.logs import SESSION, solved
 from tests.runs.runs import row_of, write_run
 
-from tts.reports.terminal import accuracy_cell, print_report, tables
-from tts.runs.compare import compare, read_rows
+from tts.reports.terminal import accuracy_cell, tables
+from tts.runs.compare import read_rows
 from tts.strategies.catalog import find_strategy
 
 
@@ -23,26 +23,6 @@ def shown(renderable):
 )
 def test_accuracy_comes_with_its_interval(share, problems, cell):
     assert accuracy_cell(share, problems) == cell
-
-
-def test_one_run_is_told_in_the_terminal_by_the_readings_of_its_figures(tmp_path, capsys):
-    events = [
-        SESSION,
-        started("a", 0.0),
-        expansion([0], 0.0, 4.0, tokens=10, problem="a"),
-        scoring([0], 6.0, 8.0, load=40, problem="a"),
-        idle("verifier", 0.0, 6.0, "dependency"),
-        solved("a", 8.0),
-    ]
-    print_report(compare([write_run(tmp_path / "run", events)]))
-    text = capsys.readouterr().out
-    for part in (
-        "completions per problem: 0.0 of n=4",
-        "Time per problem: Of 1 problems: 8 s in the median",
-        "In flight on the verifier: On average ",
-        "Idle time by cause: The generator had nothing in flight for 0.0% of the run",
-    ):
-        assert part in text
 
 
 def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):

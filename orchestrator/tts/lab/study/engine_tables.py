@@ -13,9 +13,9 @@ from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import EngineName
 from tts.runs.log import read_events
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
 from tts.runs.records import ENGINES, Engine
+from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, rounded
 from tts.runs.token_requests import logged_requests
 
@@ -67,7 +67,7 @@ def shares_with(present: float) -> list[float]:
 
 def tokens_per_request(run: Path) -> Measurement:
     """How many requests of the base had how many tokens: prompt and generated ones together."""
-    requests = MeasuredRun.load(run).measures.requests
+    requests = Run.load(run).totals.requests
     rows: list[FigureRow] = [
         {
             "engine": engine,
