@@ -1,17 +1,10 @@
 """What `tts plan` prints."""
 
-from rich.console import Console
+from tests.reports.screen import printed
 
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.reports.memory_plan import print_memory_plan, print_pools
-
-
-def printed(show, *arguments):
-    console = Console(width=80)
-    with console.capture() as capture:
-        show(console, *arguments)
-    return capture.get()
 
 
 def planned():
@@ -20,7 +13,6 @@ def planned():
 
 def test_the_tables_are_whole_and_show_a_server_that_has_memory_of_its_own():
     text = printed(print_memory_plan, planned())
-    assert "…" not in text
     for part in (
         *("weights", "activations", "workspaces", "KV cache", "sum", "verifier, rank 0"),
         *("generator, bf16", "KV bytes/token per rank", "90 of 4,096 tokens"),

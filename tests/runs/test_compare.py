@@ -14,13 +14,14 @@ from tests.runs.logs import SESSION, expansion
 from tests.runs.logs import solved as plain_solved
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
-from tts.build.errors import RunError
+from tts.build.errors import RunDamaged, RunError
 from tts.lab.bench.group_run import members_of
 from tts.reports.figures.comparison import trees_figure
 from tts.reports.terminal import tables
 from tts.runs.checks import write_summary
 from tts.runs.compare import (
     best_of,
+    compare,
     in_order,
     joined_curves,
     label,
@@ -31,7 +32,7 @@ from tts.runs.compare import (
 from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
-from tts.runs.groups import Member, create_group, expand_groups, group_config
+from tts.runs.groups import Member, create_group, expand_groups, group_config, write_comparison
 from tts.runs.log import RunLog
 from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
 from tts.runs.run import Run
@@ -166,6 +167,10 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]
+    assert compare([tmp_path]).unfinished == {str(tmp_path): unfinished}
+    write_comparison(tmp_path, {})
+    with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of beam-search"):
+        compare([tmp_path])
     assert "best-of-n and weighted-best-of-n are one run under 2 votes." in printed(rows)
     (single,), nothing = read_rows(tmp_path / "best-of-n")
     assert (single.strategy, nothing) == ("best-of-n", [])
@@ -227,8 +232,11 @@ def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
         (run("token", "e", (1, 5, 3)), ("b",), "token 1: 2 in one, 5 in x"),
     ):
         pair = pair_of(one, other)
-        (drawn,) = trees_figure({"x": pair}, "one").rows
+        figure = trees_figure({"x": pair}, "one")
+        (drawn,) = figure.rows
         assert pair.trees.differ == differ
+        told = "1 of 2 trees of x differ" if differ else "the trees of x are the same"
+        assert figure.reading == f"Asked for the same as one: {told}."
         assert (drawn["trees"], drawn["differ"]) == (2, len(differ))
         where = "at problem b, step 0.1, " if pair.trees.first else ""
         assert drawn["the first parts"] == (first and where + first)

@@ -22,7 +22,7 @@ def test_a_recorded_run_is_whole():
 
 @pytest.mark.parametrize("field", [{"vote": "most"}, {"from_tomorrow": [1]}])
 def test_a_rule_of_voting_or_a_field_that_is_none_is_refused_by_name(tmp_path, field):
-    with pytest.raises(RunError, match=r"most|from_tomorrow"):
+    with pytest.raises(RunError, match=r"no rule of voting|from_tomorrow"):
         parse_config({**WHOLE, **field}, tmp_path / CONFIG)
 
 

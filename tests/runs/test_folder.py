@@ -1,5 +1,6 @@
 """The files of a run folder."""
 
+import errno
 import os
 
 import pytest
@@ -10,6 +11,7 @@ from tts.build.errors import RunError
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.runs.checks import read_summary_fields, write_summary
+from tts.runs.files import write_whole
 from tts.runs.folder import (
     CONFIG,
     PROBLEMS,
@@ -129,3 +131,16 @@ def test_tables_of_a_group_that_cannot_be_written_name_its_folder(tmp_path):
     (tmp_path / COMPARISON).mkdir()
     with pytest.raises(RunError, match=f"The run folder {tmp_path} cannot be written: Is a dir"):
         write_comparison(tmp_path, {})
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    write_whole(file, "old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, "new")
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["old"]

@@ -97,13 +97,8 @@ def changed(tmp_path):
     ("fields", "complaint"),
     [
         ({"accuracy": ...}, "missing required field `accuracy`"),
-        ({"accuracy": "high"}, "got `str` - at `$.accuracy`"),
         ({"accuracy": 2}, "at `$.accuracy`"),
-        ({"wall_s": None}, "at `$.wall_s`"),
-        ({"mean_in_flight": {}}, "missing required field `generator` - at `$.mean_in_flight`"),
         ({"accuracy_by_rule": {"luck": 1.0}}, "'luck'"),
-        ({"parameters": {"n": []}}, "at `$.parameters[...]`"),
-        ({"latency_s": ...}, "missing required field `latency_s`"),
         ({"speculation": {"sent": 1, "used": 0, "cancelled": {}, "hit_rate": None}}, "hit_rate"),
         ({"idle_s": {}}, "`idle_s` lacks an engine"),
         ({"idle_s": {"verifier": {}}}, "`idle_s` lacks an engine"),

@@ -315,9 +315,9 @@ def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
 
     def value_of(measures: Measures) -> MeasureValue:
         accuracy = measures.accuracy(measures.vote)
-        return (
-            None if accuracy is None else round(wilson(accuracy, len(measures.judged()))[place], 4)
-        )
+        if accuracy is None:
+            return None
+        return round(wilson(accuracy, len(measures.judged()))[place], 4)
 
     return value_of
 

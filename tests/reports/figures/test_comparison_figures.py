@@ -197,7 +197,10 @@ def test_many_problems_are_thinned_and_the_figure_says_so():
     assert (len(drawn.rows), len(drawn.notes)) == (MOST_ROWS, 1)
     assert {row["right in"] for row in drawn.rows} == {"both", "only this run"}
     assert found["disagreements-1"].rows[0]["right in"] == "other"
-    assert found["accuracy-differences"].rows[0]["points"] == pytest.approx(33.33)
+    (gained,) = found["accuracy-differences"].rows
+    assert gained["points"] == pytest.approx(33.33)
+    counts = [gained[name] for name in ("only the baseline", "only this run", "both", "problems")]
+    assert counts == [0, MOST_ROWS * 2 // 3, MOST_ROWS * 4 // 3, 2 * MOST_ROWS]
 
 
 def test_a_comparison_of_folders_names_them(tmp_path):

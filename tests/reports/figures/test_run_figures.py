@@ -1,10 +1,7 @@
 """The figures of a run: whole, small, and honest about what a log says."""
 
-import random
-
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.amounts import amount
 from tests.reports.figures.checks import check_all
@@ -93,13 +90,6 @@ def test_readings_carry_the_numbers_of_the_run():
     assert "calibration" in found
 
 
-def test_a_rule_that_is_new_here_is_shown_by_its_name():
-    log = [SESSION, started("a", 0.0), solved("a", 1.0, correct={"best": True, "unheard": True})]
-    rules = next(figure for figure in figures(log, vote="unheard") if "rule" in figure.name)
-    assert [row["rule"] for row in rules.rows] == ["best score", "unheard", "any (pass@n)"]
-    assert "Chosen by the unheard" in rules.reading
-
-
 def test_a_kind_has_its_colour_in_every_run():
     kinds = ("main", "eager", "cached")
     alone, all_of_them = (colour(names, kinds).to_dict() for names in (["cached"], kinds))
@@ -136,18 +126,6 @@ def test_the_calibration_says_how_many_bins_are_off():
     ]
     sizes = [layer["encoding"].get("size", {}).get("field") for layer in figure.chart["layer"]]
     assert "completions" in sizes
-
-
-@settings(max_examples=amount(7, 25))
-@given(st.integers(0, 2**32))
-def test_a_calibrated_verifier_is_hardly_ever_called_uncalibrated(seed):
-    """Drawn with the probability of their scores, bins are off as often as intervals allow."""
-    draw = random.Random(seed)
-    bins = []
-    for score in (0.05, 0.35, 0.55, 0.75, 0.95):
-        right = sum(draw.random() < score for _ in range(200))
-        bins.append((score, right, 200 - right))
-    assert sum(row["within the noise"] for row in calibration_of(*bins).rows) >= 3
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """Which page a folder gets, and what `tts report` says of it."""
 
 import os
-import sys
 
 import pytest
 import typer
 from tests.reports.page.runs import write_run
 from typer.testing import CliRunner
 
-from tts.build.errors import ConfigError, RunError
+from tts.build.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
@@ -92,18 +91,6 @@ def test_a_folder_that_cannot_be_written_has_its_tables_and_a_sentence(runs, mon
     assert "66.7%" in done.stdout
     assert "cannot be written: Permission denied" in done.stderr.replace("\n", " ")
     assert isinstance(tts("report", runs[0], "--open").exception, RunError)
-
-
-def test_a_configuration_that_lacks_something_is_said_by_name(runs):
-    (runs[0] / "run.json").write_text("{}")
-    write_summary(runs[0], read_json(runs[0] / SUMMARY, ""))
-    with pytest.raises(RunError, match=r"run\.json cannot be used"):
-        report_of(runs[:1])
-
-
-def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert isinstance(tts("report", runs[0], "--format", "png").exception, ConfigError)
 
 
 def test_the_page_has_the_command_line_that_asked_for_the_run(runs):

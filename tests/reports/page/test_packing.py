@@ -29,6 +29,7 @@ def test_a_tree_comes_out_as_it_went_in(text, answer):
         expansion((0,), 8.5, 9.0, problem="p", thoughts=texts(text, length=3)),
         expansion((0, 1), 9.0, 9.5, "speculative", problem="p", thoughts=texts(text, stop="end")),
         scoring((0,), 9.5, 10.0, problem="p", score=0.0),
+        scoring((0, 1), 9.5, 10.0, problem="p", score=1 / 3),
         solved(
             "p",
             11.25,
@@ -63,7 +64,7 @@ def test_a_tree_comes_out_as_it_went_in(text, answer):
         "completions": [{"path": "0", "score": 0.25, "group": 0}],
         "thoughts": [
             {**step, "score": 0.0, "scored": 2000, "fate": "completed", "decided": 3250},
-            {**ahead, "fate": "unused", "speculative": True},
+            {**ahead, "score": 0.3333, "scored": 2000, "fate": "unused", "speculative": True},
         ],
         "cancelled": [{"path": "", "work": "prefetch", "why": "slot", "sent": 0, "done": 125}],
     }

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.driver.scripted_run import Run
 from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring, solved, started, texts, used
+from tests.runs.replay.recordings import words_of
 
-from tts.build.tokenizer import Tokenizer
-from tts.reports.page.trees import thoughts_of, tree_digest
+from tts.reports.page.trees import tree_digest, tree_thoughts
 from tts.runs.events import LoggedCompletion
 from tts.runs.state import all_problems
 from tts.search import (
@@ -30,14 +30,6 @@ CONFIGS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def words(tokenizer_folder):
-    tokenizer = Tokenizer(tokenizer_folder)
-    return [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")], tokenizer.encode(
-        "\n\n"
-    )
-
-
 def generated(node, sent, done, kind="main", stop="step"):
     thoughts = texts("step\n\n", stop=stop, length=2)
     return expansion(node, sent, done, kind, thoughts=thoughts)
@@ -50,18 +42,17 @@ def scored(node, at, score, *, cached=False):
 def only_tree(*events):
     """A log's one problem, and the thoughts of its tree by path."""
     (problem,) = all_problems([SESSION, started("a", 1.0), *events])
-    return problem, {record.path: record for record in thoughts_of(problem)}
+    return problem, {record.path: record for record in tree_thoughts(problem)}
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
 @settings(max_examples=3)
 @given(jitter=st.integers(0, 99), speculation=st.sampled_from(["off", "always"]))
 def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
-    tiny_deployment, words, config, jitter, speculation
+    tiny_deployment, config, jitter, speculation
 ):
-    run = Run(
-        tiny_deployment, words, config, "decoupled", jitter=jitter, speculation=speculation
-    ).go()
+    words, policy = words_of(tiny_deployment), {"jitter": jitter, "speculation": speculation}
+    run = Run(tiny_deployment, words, config, "decoupled", **policy).go()
     now = max(event.t for event in run.events)
     ends = [
         solved(
@@ -78,7 +69,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
     assert [problem.id for problem in problems] == list(run.searches)
     for problem in problems:
         grown = run.searches[problem.id].result().tree
-        mine = {record.path: record for record in thoughts_of(problem) if record.fate is not None}
+        mine = {record.path: record for record in tree_thoughts(problem) if record.fate is not None}
         written = {node.path: node for node in grown if node.path in mine}
         missing = [node for node in grown if node.path not in mine]
         assert all(not node.thought.token_ids for node in missing)  # their context was full
@@ -152,6 +143,6 @@ def test_a_problem_that_was_interrupted_goes_on_after_what_was_before():
 @given(LOGS)
 def test_any_log_has_trees(events):
     for problem in all_problems(events):
-        thoughts = thoughts_of(problem)
+        thoughts = tree_thoughts(problem)
         assert len(thoughts) == len({record.path for record in thoughts})
         assert all((record.fate is None) == (record.used is None) for record in thoughts)

@@ -53,16 +53,17 @@ def by_rule(run: Run) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
     judged = run.totals.judged()
     seen = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULE_NAMES if rule in seen] + sorted(seen - RULE_NAMES.keys())
+    rules = [rule for rule in RULE_NAMES if rule in seen]
     if not rules:
         return None
-    rows = [_share_row("rule", _named(rule), [p.right(rule) for p in judged]) for rule in rules]
+    rows = [_share_row("rule", RULE_NAMES[rule], [p.right(rule) for p in judged]) for rule in rules]
     rows.append(_share_row("rule", "any (pass@n)", [bool(p.any_correct) for p in judged]))
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
-        f"Chosen by the {_named(run.config.vote)}, {percent(run.accuracy)} of the answers are "
-        f"right; a right one is among the completions of {_share(rows[-1])} of the problems.",
+        f"Chosen by the {RULE_NAMES.get(run.config.vote, '')}, {percent(run.accuracy)} of the "
+        f"answers are right; a right one is among the completions of {_share(rows[-1])} of the "
+        "problems.",
         rows,
         _shares_spec("rule", [str(row["rule"]) for row in rows]),
         notes=["Bars are 95% intervals (Wilson); all rules choose among the same completions."],
@@ -210,10 +211,6 @@ def _calibration_spec() -> Spec:
         dots.encode(x=x, y=y("share right"), size=full),
     )
     return spec(drawn, 240)
-
-
-def _named(rule: str) -> str:
-    return RULE_NAMES.get(rule, rule)
 
 
 def _share_row(column: str, name: str, right: list[bool]) -> TableRow:

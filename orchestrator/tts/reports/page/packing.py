@@ -14,7 +14,7 @@ from tts.runs.state import ProblemState
 from tts.search import NodePath
 
 from ..decisions import reason
-from .trees import ThoughtRecord, thoughts_of
+from .trees import ThoughtRecord, tree_thoughts
 
 _LEVEL = 4  # of gzip: half the time of the usual 6
 
@@ -31,7 +31,7 @@ class PackedTree:
 
 def pack(problem: ProblemState, vote: str) -> PackedTree:
     """A problem and its tree as a page holds them; `vote` is the rule that chooses answers."""
-    solved, thoughts, began = problem.solution, thoughts_of(problem), problem.first_started or 0.0
+    solved, thoughts, began = problem.solution, tree_thoughts(problem), problem.first_started or 0.0
     seconds = None if problem.ended is None else round(problem.ended - began, 3)
     entry = {
         "id": problem.id,

@@ -36,7 +36,7 @@ class ThoughtRecord:
     """When the log first shows its fate; None while it is open."""
 
 
-def thoughts_of(problem: ProblemState) -> list[ThoughtRecord]:
+def tree_thoughts(problem: ProblemState) -> list[ThoughtRecord]:
     """The thoughts of a problem's tree, in the order in which they were written."""
     nodes = _thoughts(problem)
     _settle(problem, nodes)
