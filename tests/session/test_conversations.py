@@ -11,12 +11,12 @@ from tests.runs.replay.recordings import Endless, ReplayGenerator, ReplayVerifie
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.prompting import Models
-from tts.reports.page.trees import problem_trees
 from tts.runs.config import read_run_config
 from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
 from tts.runs.replay import read_recording
+from tts.runs.state import all_problems
 from tts.runs.token_requests import logged_requests
 from tts.session import Run, Session
 
@@ -137,7 +137,7 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     with Session.open(tiny_deployment, **replayed) as again:
         for result in again.solve_many(problems, n=4, seed=1):
             assert result.tree_digest == results[result.problem.id].tree_digest
-    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted")}
+    trees = {tree.id: tree for tree in all_problems(read_events(folder))}
     assert trees["1"].question == SHOWN
     assert trees["2"].question == QUESTION
     resumed = list(session.solve_many(asked, n=4, seed=1, out=folder, resume=True))

@@ -14,7 +14,6 @@ from tts.reports.figures.run import figures_of, warning_of
 from tts.reports.figures.work import token_use
 from tts.reports.terminal import limit_lines
 from tts.runs.folder import read_config
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.summary import read_summary
 from tts.session import Run, Session
 
@@ -69,7 +68,7 @@ def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(se
     assert summary.unanswered == 6
     assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
     assert summary.waste.lost_tokens > 0
-    (figure,) = figures_of(MeasuredRun.load(tmp_path), [token_use])
+    (figure,) = figures_of(Run.load(tmp_path), [token_use])
     assert "beyond the budget" in figure.reading
     assert figure.rows[-1]["count"] == summary.waste.lost_tokens
     assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"

@@ -18,10 +18,9 @@ from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
-from tts.runs.groups import read_group
+from tts.runs.groups import expand_groups, read_group
 from tts.runs.lock import locked
 from tts.runs.log import ChecksumChain, read_events
-from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
