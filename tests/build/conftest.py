@@ -132,29 +132,35 @@ def edit_config(llama: Path) -> Callable[..., Path]:
     return edit
 
 
+def pair(target: str, checkpoint: str | Path, gpu: str = "h100", **fields: Any) -> Deployment:
+    """A deployment of one checkpoint in both roles.
+
+    `container` and `launcher` are those of the block tensorrt; other fields are both engines'.
+    """
+    options = {name: fields.pop(name) for name in ("container", "launcher") if name in fields}
+    engine = {
+        "checkpoint": checkpoint,
+        "precision": "fp32" if target == "openvino" else "bf16",
+        "max_batch_size": 4 if target == "openvino" else 8,
+        "max_num_tokens": 64 if target == "openvino" else 256,
+        "max_seq_len": 128,
+        "kv_cache": {"tokens": 1024},
+    } | fields
+    return Deployment.model_validate(
+        {
+            "name": "test",
+            "target": target,
+            "tensorrt": None if target == "openvino" else {"gpu": gpu} | options,
+            "generator": engine | {"in_flight_requests": 4},
+            "verifier": engine | {"in_flight_tokens": 1024},
+        }
+    )
+
+
 @pytest.fixture
-def deployment(llama: Path) -> Callable[..., Deployment]:
-    """A deployment of `llama` in both roles; keywords override fields of both engines."""
-
-    def make(target: str = "openvino", **fields: Any) -> Deployment:
-        engine = {
-            "checkpoint": llama,
-            "precision": "fp32",
-            "max_batch_size": 4,
-            "max_num_tokens": 64,
-            "max_seq_len": 128,
-            "kv_cache": {"tokens": 1024},
-        } | fields
-        return Deployment.model_validate(
-            {
-                "name": "test",
-                "target": target,
-                "generator": engine | {"in_flight_requests": 4},
-                "verifier": engine | {"in_flight_tokens": 1024},
-            }
-        )
-
-    return make
+def deployment(llama: Path) -> Deploy:
+    """A deployment of `llama` for a CPU; keywords override fields of both engines."""
+    return lambda **fields: pair("openvino", **({"checkpoint": llama} | fields))
 
 
 @pytest.fixture
@@ -173,8 +179,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TTS_STANDIN_STATE", str(state))
     monkeypatch.setenv("TTS_STANDIN_BIN", str(tools))
     monkeypatch.setenv("TTS_STANDIN_SITE", str(site))
-    api = Path(contract.__file__).parent / "contract" / "python_api.json"
-    monkeypatch.setenv("TTS_STANDIN_CONTRACT", str(api))
+    monkeypatch.setenv("TTS_STANDIN_API", str(STANDIN / "python_api.json"))
     monkeypatch.delenv(contract.version_variable(), raising=False)
     return state
 
@@ -193,23 +198,7 @@ def misbehave(state: Path) -> Misbehave:
 def deploy(llama: Path, state: Path) -> Deploy:
     """A deployment of `llama` for a GPU; keywords override fields of both engines."""
 
-    def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployment:
-        engine = {
-            "checkpoint": llama,
-            "precision": "bf16",
-            "max_batch_size": 8,
-            "max_num_tokens": 256,
-            "max_seq_len": 128,
-            "kv_cache": {"tokens": 1024},
-        } | fields
-        return Deployment.model_validate(
-            {
-                "name": "test",
-                "target": "tensorrt",
-                "tensorrt": {"gpu": gpu, "container": container},
-                "generator": engine | {"in_flight_requests": 4},
-                "verifier": engine | {"in_flight_tokens": 1024},
-            }
-        )
+    def make(gpu: str = "h100", **fields: Any) -> Deployment:
+        return pair("tensorrt", llama, gpu, **fields)
 
     return make

@@ -1,6 +1,7 @@
 """Building for TensorRT-LLM with the stand-in toolchain: what is built, kept and built again."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_inside_the_container_no_docker_is_started(
     (state.parent / "bin" / "docker").unlink()
     place = {"gpus": [[2, 1]], "tensor_parallel": 2}
     assert build(deploy(tensorrt=place)).status == "built"
-    assert [call[0] for call in calls(state, "trtllm-build")] == ["--help", "--checkpoint_dir"]
+    assert [call[0] for call in calls(state, "trtllm-build")] == ["--checkpoint_dir"]
     log = (paths.built_dir("test") / "generator-build.log").read_text()
     assert "$ env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,1" in log
 
@@ -103,6 +104,15 @@ def test_every_precision_on_two_gpus(deploy: Deploy, state: Path, precision: str
     assert config["logits_dtype"] == "float32"
     online = [call for call in calls(state, "docker") if option_of(call, "--network") is None]
     assert len(online) == (1 if precision in ("fp8", "int4_awq") else 0)  # downloads its set
+
+
+def test_experts_on_two_gpus(deploy: Deploy, edit_config: Callable[..., Path]) -> None:
+    """What the conversion then calls is refused by the stand-in if Qwen's class does not take it."""
+    edit_config(architectures=["Qwen3MoeForCausalLM"], num_experts=2, num_experts_per_tok=1)
+    place = {"tensor_parallel": 2, "expert_parallel": 2}
+    config = json.loads((build(deploy(tensorrt=place)).folder / "config.json").read_text())
+    mapping = config["pretrained_config"]["mapping"]
+    assert (mapping["moe_ep_size"], mapping["moe_tp_size"]) == (2, 1)
 
 
 def test_calibration_from_a_local_folder(deploy: Deploy, state: Path, tmp_path: Path) -> None:
