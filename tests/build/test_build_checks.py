@@ -37,21 +37,6 @@ def test_nothing_is_built_when_one_checkpoint_is_wrong(
     assert not (home / "built" / "test" / "generator").exists()
 
 
-def test_label_that_is_not_one_token(deployment: Deploy) -> None:
-    data = deployment().model_dump()
-    data["verifier"]["labels"] = {"positive": "w7 w8", "negative": "-"}
-    with pytest.raises(CheckpointError, match=r"labels\.positive: 'w7 w8' is 2 tokens") as caught:
-        build(Deployment.model_validate(data))
-    assert "Set verifier.labels.positive in the deployment file" in str(caught.value.hint)
-
-
-def test_labels_that_are_the_same_token(deployment: Deploy) -> None:
-    data = deployment().model_dump()
-    data["verifier"]["labels"] = {"positive": "good", "negative": "bad"}  # both <unk>
-    with pytest.raises(CheckpointError, match="'good', 'bad' are the same token 0"):
-        build(Deployment.model_validate(data))
-
-
 def test_sequences_longer_than_the_model(deployment: Deploy) -> None:
     with pytest.raises(ConfigError, match=r"generator\.max_seq_len is 1024.*embeddings 512"):
         build(deployment(max_seq_len=1024))
@@ -60,19 +45,39 @@ def test_sequences_longer_than_the_model(deployment: Deploy) -> None:
         require_current(deployment(max_seq_len=1024))
 
 
-def test_tokenizer_larger_than_the_embedding(deployment: Deploy, llama: Path) -> None:
+def verifier(**fields: Any) -> dict[str, Any]:
+    return {"verifier": fields}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            verifier(labels={"positive": "w7 w8", "negative": "-"}),
+            r"labels\.positive: 'w7 w8' is 2 tokens",
+        ),
+        (
+            verifier(labels={"positive": "good", "negative": "bad"}),  # both <unk>
+            "'good', 'bad' are the same token 0",
+        ),
+        ({"vocab": 10}, "ids up to 137, but the model's vocab_size is 128"),
+        ({"eos_token_id": [2, 128]}, "eos_token_id 128 is outside"),
+    ],
+)
+def test_a_tokenizer_that_does_not_go_with_the_model_or_its_labels(
+    deployment: Deploy, llama: Path, change: dict[str, Any], message: str
+) -> None:
     file = llama / "tokenizer.json"
-    data = json.loads(file.read_text())
-    data["model"]["vocab"] |= {f"more{index}": 128 + index for index in range(10)}
-    file.write_text(json.dumps(data))
-    with pytest.raises(CheckpointError, match="ids up to 137, but the model's vocab_size is 128"):
-        build(deployment())
-
-
-def test_end_token_outside_the_vocabulary(deployment: Deploy, llama: Path) -> None:
-    (llama / "generation_config.json").write_text('{"eos_token_id": [2, 500]}')
-    with pytest.raises(CheckpointError, match="eos_token_id 500 is outside"):
-        build(deployment())
+    tokenizer = json.loads(file.read_text())
+    more = range(128, 128 + change.get("vocab", 0))
+    tokenizer["model"]["vocab"] |= {f"more{index}": index for index in more}
+    file.write_text(json.dumps(tokenizer))
+    ends = {"eos_token_id": change.get("eos_token_id", 2)}
+    (llama / "generation_config.json").write_text(json.dumps(ends))
+    data = deployment().model_dump()
+    data["verifier"] |= change.get("verifier", {})
+    with pytest.raises(CheckpointError, match=message):
+        build(Deployment.model_validate(data))
 
 
 def test_bf16_is_refused_where_the_cpu_cannot_serve_it(

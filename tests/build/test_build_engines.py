@@ -43,6 +43,7 @@ def test_builds_verifies_and_describes_both_engines(deployment: Deploy, home: Pa
         "tokenizer.json",
     }
     assert leftovers(home) == []
+    assert "verifier: judges with a language head, read at the labels" in said
 
 
 def test_unchanged_engines_are_not_touched(deployment: Deploy) -> None:

@@ -4,15 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from tests.conftest import CHAT_TEMPLATE, write_tokenizer
-from tests.forks import said_in_a_fork
 from tests.interrupts import InterruptedAt
 
-from tts.build import chat_template, worker_process
+from tts.build import worker_process
 from tts.build.chat_template import TemplateFailed, render
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
@@ -61,34 +59,11 @@ def test_a_template_renders_under_a_limit_of_the_user_s_own():
     assert done.stdout == "2\n", done.stderr
 
 
-def test_threads_get_their_own_texts():
-    texts: dict[int, str] = {}
-
-    def ask(n: int) -> None:
-        texts[n] = render(PLAIN, {"messages": [{"content": str(n)}]})
-
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert texts == {n: str(n) for n in range(8)}
-
-
 def with_template(folder: Path, source: str) -> Tokenizer:
     write_tokenizer(folder)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": source}))
     return Tokenizer(folder)
-
-
-def test_a_template_that_drops_the_question_is_refused(tmp_path: Path):
-    messages = [{"role": "user", "content": " Compute 1 + 1. "}]
-    kept = with_template(tmp_path / "kept", "{{ messages[0].content | trim }}")
-    assert kept.decode(chat_prompt(kept, messages)) == "Compute 1 + 1."
-    dropped = with_template(tmp_path / "dropped", "Say 42.")
-    with pytest.raises(CheckpointError, match="would not see the question"):
-        chat_prompt(dropped, messages)
 
 
 def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
@@ -119,23 +94,6 @@ def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path
         assert text == f"two of {place}Yes.And then?"
         place += 2
     assert place > 20
-
-
-def test_a_fork_renders_its_own_conversations_and_the_parent_goes_on():
-    source = "{{ messages[0].content }}"
-
-    def say(text: str) -> str:
-        return render(source, {"messages": [{"content": text}]})
-
-    def say_in_child() -> str:
-        try:
-            return say("child")
-        finally:
-            chat_template._WORKER.reap()
-
-    assert say("parent") == "parent"
-    assert said_in_a_fork(say_in_child) == "child"
-    assert say("parent again") == "parent again"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tts.build.spec import Labels, Template, VerifierSpec
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.dialogue import VerifierDialogue, label_ids, verifier_dialogue
 from tts.build.verifiers.lines import Lines
-from tts.build.verifiers.running_text import QWEN_SYSTEM, RunningText
+from tts.build.verifiers.running_text import RunningText
 
 KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
 CHAT = (
@@ -29,8 +29,8 @@ CHAT = (
 SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
 QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<extra_0>"]
 QWEN_CHAT = (
-    "<|im_start|>system\nSYSTEM<|im_end|>\n<|im_start|>user\nQUESTION<|im_end|>\n"
-    "<|im_start|>assistant\n"
+    "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}."
+    "<|im_end|>\n<|im_start|>user\nQUESTION<|im_end|>\n<|im_start|>assistant\n"
 )
 CORPUS = [
     "## Step 1: 37 + 58 = 95. ки",
@@ -253,17 +253,6 @@ def test_a_custom_dialogue_may_spell_out_a_chat_template(
     assert ours == theirs
 
 
-def test_the_demo_verifier_spelled_out(load: Callable[[str], Tokenizer]) -> None:
-    tokenizer = load("demo-verifier")
-    form = custom(
-        tokenizer,
-        "<|begin_of_text|><|user|>{question} ",
-        "<|eot_id|><|assistant|>",
-        "{label}<|eot_id|><|user|>",
-    )
-    assert form == rlhflow(tokenizer)
-
-
 @pytest.mark.parametrize("kind", ["sentencepiece", "sentencepiece-legacy"])
 def test_sentencepiece_encodes_a_piece_alone_otherwise(
     load: Callable[[str], Tokenizer], kind: str
@@ -324,20 +313,6 @@ def test_a_chat_template_that_rlhflow_cannot_use(
     assert "custom" in str(caught.value.hint)
 
 
-def test_qwen_math_prm_is_the_chat_of_its_model_card(load: Callable[[str], Tokenizer]) -> None:
-    tokenizer = load("gpt")
-    form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
-    steps = ["So 37 + 58 = 95.", "And 95 - 3 = 92.\n\\[ 92 \\]", "The answer is \\(\\boxed{92}\\)."]
-    question = "What is 37 + 58 - 3?"
-    system = "Please reason step by step, and put your final answer within \\boxed{}."
-    for count in (1, 2, 3):
-        text = (
-            f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
-            "<|im_start|>assistant\n" + "<extra_0>".join(steps[:count]) + "<extra_0>"
-        )
-        assert dialogue(form, question, steps[:count]).tolist() == tokenizer.encode(text)
-
-
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
@@ -346,7 +321,7 @@ def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
     tokenizer = load("gpt")
     form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
     ids = dialogue(form, question, steps).tolist()
-    chat = QWEN_CHAT.replace("SYSTEM", QWEN_SYSTEM).replace("QUESTION", question)
+    chat = QWEN_CHAT.replace("QUESTION", question)
     whole = tokenizer.encode(chat + "".join(f"{step}<extra_0>" for step in steps) + "<|im_end|>\n")
     (marker,) = tokenizer.encode("<extra_0>")
     assert ids[-1] == marker, "the score is read at the marker"

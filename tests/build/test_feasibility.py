@@ -26,22 +26,25 @@ def changed(**fields: Any) -> ModelConfig:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "fields"),
+    ("gpu", "fields", "why"),
     [
-        ("a100-80g", {"precision": "fp8"}),
-        ("b200", {"precision": "int8"}),
-        ("h100", {"tensorrt": {"tensor_parallel": 3}}),
-        ("h100", {"tensorrt": {"pipeline_parallel": 17}}),
-        ("h100", {"tensorrt": {"tensor_parallel": 2, "expert_parallel": 2}}),
+        ("a100-80g", {"precision": "fp8"}, "fp8 needs compute capability 8.9"),
+        ("b200", {"precision": "int8"}, "refuses weight-only int8 and int4"),
+        ("h100", {"tensorrt": {"tensor_parallel": 3}}, "the model's 32 attention heads"),
+        ("h100", {"tensorrt": {"pipeline_parallel": 17}}, "the model has 16 layers"),
+        ("h100", {"tensorrt": {"tensor_parallel": 2, "expert_parallel": 2}}, "has no experts"),
     ],
 )
-def test_the_plan_and_the_build_refuse_with_one_sentence(gpu: str, fields: dict[str, Any]) -> None:
+def test_the_plan_and_the_build_refuse_with_one_sentence(
+    gpu: str, fields: dict[str, Any], why: str
+) -> None:
     wanted = deployment(gpu, fields)
     with pytest.raises(ConfigError) as planned:
         plan_memory(wanted)
     with pytest.raises(ConfigError) as built:
         check_engine(wanted, "generator", LLAMA)
     assert str(planned.value) == str(built.value)
+    assert why in planned.value.message
 
 
 @pytest.mark.parametrize(

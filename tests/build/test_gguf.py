@@ -18,8 +18,6 @@ from tts.build import paths
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import CheckpointError
 from tts.build.gguf.folder import checkpoint_folder
-from tts.build.openvino.export import export_model, save_model
-from tts.build.openvino.verify import verify_engine
 from tts.build.resolve import resolve_models, with_made_folders
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
@@ -77,14 +75,6 @@ def test_quantised_values_are_those_of_the_file(source: Any, tmp_path: Path, kin
             exact = gguf.dequantize(gguf.quantize(values, stored), stored)
         close = 2**-8 if kind == "BF16" else 2**-11
         np.testing.assert_allclose(after[name].astype(np.float32), exact, rtol=close, atol=1e-7)
-
-
-def test_transformers_computes_the_same(source: Any, tmp_path: Path) -> None:
-    folder = imported(gguf_of(source(), tmp_path / "model.gguf", "Q4_1"))
-    engine = tmp_path / "engine"
-    engine.mkdir()
-    save_model(export_model(open_checkpoint(folder), "fp32"), engine)
-    verify_engine(engine, open_checkpoint(folder), "fp32")
 
 
 def test_llama_3_scaling_is_found_again(source: Any, tmp_path: Path) -> None:

@@ -114,84 +114,81 @@ def test_an_engine_gives_the_scores_of_token_classification_models(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("architecture", PUBLISHED)
-def test_a_head_is_exported_in_every_precision(
-    published: Any, tmp_path: Path, architecture: str, precision: Any
-) -> None:
-    checkpoint = open_checkpoint(published(architecture))
-    save_model(export_model(checkpoint, precision), tmp_path)
-    result = verify_engine(tmp_path, checkpoint, precision)
-    assert result.export_error < 1e-4
-    assert result.largest_logit > 0.1
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("architecture", PUBLISHED)
-def test_the_weight_file_of_a_headed_verifier_has_the_planned_size(
+def test_a_head_is_exported_in_every_precision_in_the_planned_size(
     published: Any, tmp_path: Path, deployment: Deploy, architecture: str, precision: Any
 ) -> None:
     pair = deployed(deployment, published(architecture), precision=precision)
     checkpoint = EngineInputs(pair, "verifier").checkpoint
     save_model(export_model(checkpoint, precision), tmp_path)
+    result = verify_engine(tmp_path, checkpoint, precision)
+    assert result.export_error < 1e-4
+    assert result.largest_logit > 0.1
     planned = engine_memory(checkpoint.config, pair.verifier, "verifier").file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 
 
-@pytest.mark.parametrize("architecture", PUBLISHED)
+@pytest.mark.parametrize(
+    ("architecture", "kind"), [(PUBLISHED[0], "classification"), (PUBLISHED[1], "value")]
+)
 def test_a_build_says_which_head_it_found(
-    published: Any, deployment: Deploy, architecture: str
+    published: Any, deployment: Deploy, architecture: str, kind: str
 ) -> None:
     said: list[str] = []
-    pair = deployed(deployment, published(architecture))
+    pair = deployed(deployment, published(architecture), head=kind)
     reports = build(pair, roles=["verifier"], say=said.append, verify=True)
-    kind = "classification" if "Process" in architecture else "value"
     assert any(f"verifier: judges with a {kind} head (" in line for line in said)
     config = read_engine_config(reports[0].folder)
     assert (config.output_vocab_size, config.label_token_ids) == (2, (0, 1))
     assert reports[0].verification is not None
 
 
-def test_a_build_says_that_labels_are_read(deployment: Deploy) -> None:
-    said: list[str] = []
-    build(deployment(), say=said.append)
-    assert "verifier: judges with a language head, read at the labels" in said
-
-
-def test_the_stated_head_may_be_the_one_that_is_there(published: Any, deployment: Deploy) -> None:
-    for architecture, kind in zip(PUBLISHED, ("classification", "value"), strict=True):
-        pair = deployed(deployment, published(architecture), head=kind)
-        assert EngineInputs(pair, "verifier").checkpoint.config.head is not None
+PROCESS, VALUE = PUBLISHED
+OTHER_LABELS = {"positive": "w7", "negative": "w8"}
+SHOWN = TEMPLATE | {"turn": "{label} w8"}
 
 
 @pytest.mark.parametrize(
-    ("architecture", "stated", "found"),
+    ("architecture", "fields", "message"),
     [
-        ("Qwen2ForProcessRewardModel", "labels", "a classification head (score.0, ReLU, score.2)"),
-        ("Qwen2ForProcessRewardModel", "value", "a classification head"),
-        ("Qwen2ForPrmModel", "classification", "a value head (v_head.summary)"),
+        (PROCESS, {"head": "labels"}, r"'labels', .* classification head \(score.0, ReLU, score.2"),
+        (PROCESS, {"head": "value"}, "'value', .* a classification head"),
+        (VALUE, {"head": "classification"}, r"'classification', .* a value head \(v_head.summary"),
+        (None, {"head": "classification"}, "'classification'.*language head"),
+        (VALUE, {"labels": OTHER_LABELS}, r"verifier\.labels are given, .* by a value head"),
+        (VALUE, {"template": SHOWN}, r"verifier\.template\.turn begins with \{label\}"),
+        *(
+            (PROCESS, {"format": name, "template": None}, rf"format is '{name}'.*classification")
+            for name in ("rlhflow", "math-shepherd")
+        ),
+        *(
+            (None, {"format": name, "template": None}, rf"format is '{name}'.* with labels")
+            for name in ("qwen2.5-math-prm", "skywork-o1-prm")
+        ),
     ],
 )
-def test_a_head_that_the_checkpoint_does_not_have_is_refused(
-    published: Any, deployment: Deploy, architecture: str, stated: str, found: str
+def test_what_does_not_go_with_a_head_or_asks_for_one_is_refused(
+    published: Any, llama: Path, deployment: Deploy, architecture: Any, fields: Any, message: str
 ) -> None:
-    pair = deployed(deployment, published(architecture), head=stated)
-    with pytest.raises(CheckpointError) as caught:
-        _ = EngineInputs(pair, "verifier").checkpoint
-    assert f"verifier.head is {stated!r}" in caught.value.message
-    assert found in caught.value.message
+    folder = published(architecture) if architecture else llama
+    with pytest.raises(CheckpointError, match=message):
+        build(deployed(deployment, folder, **fields))
 
 
-def test_a_causal_model_has_no_classification_head(llama: Path, deployment: Deploy) -> None:
-    pair = deployed(deployment, llama, head="classification")
-    with pytest.raises(CheckpointError, match=r"'classification'.*language head"):
-        _ = EngineInputs(pair, "verifier").checkpoint
+def rewritten(folder: Path, **fields: Any) -> Path:
+    """Change fields of config.json; ... removes one."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text()) | fields
+    file.write_text(json.dumps({k: v for k, v in config.items() if v is not ...}))
+    return folder
 
 
-def test_labels_for_a_headed_verifier_are_refused(published: Any, deployment: Deploy) -> None:
-    folder = published("Qwen2ForPrmModel")
-    pair = deployed(deployment, folder, labels={"positive": "w7", "negative": "w8"})
-    with pytest.raises(CheckpointError, match=r"verifier\.labels are given, .* by a value head"):
-        build(pair)
+def test_a_head_that_is_not_in_the_weights_is_refused_by_its_tensor(
+    published: Any, deployment: Deploy
+) -> None:
+    folder = rewritten(published(VALUE), architectures=[PROCESS])
+    with pytest.raises(CheckpointError, match=r"no tensor 'score\.0\.weight'"):
+        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
 
 
 def test_a_headed_checkpoint_does_not_generate(published: Any, deployment: Deploy) -> None:
@@ -207,10 +204,8 @@ def test_a_headed_checkpoint_does_not_generate(published: Any, deployment: Deplo
 def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
     published: Any, deployment: Deploy
 ) -> None:
-    folder = published("Qwen2ForPrmModel", tie_word_embeddings=False)
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForCausalLM"]}
-    file.write_text(json.dumps(config))
+    folder = published(VALUE, tie_word_embeddings=False)
+    rewritten(folder, architectures=["Qwen2ForCausalLM"])
     with pytest.raises(CheckpointError, match=r"language head and a value head \(v_head") as caught:
         _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
     assert "verifier.head" in str(caught.value.hint)
@@ -220,53 +215,13 @@ def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
     assert labels.config.head is None
 
 
-def test_a_head_that_is_not_in_the_weights_is_refused_by_its_tensor(
-    published: Any, deployment: Deploy
-) -> None:
-    folder = published("Qwen2ForPrmModel")
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForProcessRewardModel"]}
-    file.write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"no tensor 'score\.0\.weight'"):
-        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
-
-
 @pytest.mark.parametrize(
     "fields", [{"num_labels": 3}, {"id2label": {"0": "a", "1": "b", "2": "c"}}]
 )
 def test_more_than_two_classes_are_refused(published: Any, fields: dict[str, Any]) -> None:
-    folder = published("Qwen2ForProcessRewardModel")
-    file = folder / "config.json"
-    config = {k: v for k, v in json.loads(file.read_text()).items() if k != "id2label"}
-    file.write_text(json.dumps(config | fields))
+    folder = rewritten(published(PROCESS), **({"id2label": ...} | fields))
     with pytest.raises(CheckpointError, match="num_labels is 3; supported: 2 classes"):
         read_model_config(folder)
-
-
-@pytest.mark.parametrize("name", ["rlhflow", "math-shepherd"])
-def test_a_head_is_not_read_in_a_dialogue_of_labels(
-    published: Any, deployment: Deploy, name: str
-) -> None:
-    folder = published("Qwen2ForProcessRewardModel")
-    pair = deployed(deployment, folder, format=name, template=None)
-    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.*classification"):
-        build(pair)
-
-
-@pytest.mark.parametrize("name", ["qwen2.5-math-prm", "skywork-o1-prm"])
-def test_labels_are_not_read_in_a_dialogue_of_heads(
-    llama: Path, deployment: Deploy, name: str
-) -> None:
-    pair = deployed(deployment, llama, format=name, template=None)
-    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.* with labels"):
-        build(pair)
-
-
-def test_a_dialogue_for_a_head_shows_no_labels(published: Any, deployment: Deploy) -> None:
-    folder = published("Qwen2ForPrmModel")
-    pair = deployed(deployment, folder, template=TEMPLATE | {"turn": "{label} w8"})
-    with pytest.raises(CheckpointError, match=r"verifier\.template\.turn begins with \{label\}"):
-        build(pair)
 
 
 def for_a_gpu(pair: Deployment, target: str) -> Deployment:
@@ -288,11 +243,7 @@ def for_a_gpu(pair: Deployment, target: str) -> Deployment:
 def test_a_head_is_refused_for_a_gpu_with_the_reason(
     published: Any, deployment: Deploy, platform: str, architecture: str, reason: str
 ) -> None:
-    folder = published(architecture)
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    del config["auto_map"]
-    file.write_text(json.dumps(config))
+    folder = rewritten(published(architecture), auto_map=...)
     pair = for_a_gpu(deployed(deployment, folder), platform)
     for refused in (lambda: build(pair, roles=["verifier"]), lambda: plan_memory(pair)):
         with pytest.raises(ConfigError, match=rf"verifier judges with a .* head .*{reason}"):
@@ -335,7 +286,10 @@ def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
     published: Any, deployment: Deploy, state: Path, home: Path
 ) -> None:
     said: list[str] = []
-    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
+    pair = for_a_gpu(deployed(deployment, published(VALUE)), "tensorrt")
+    lines = preview_build(pair)
+    assert "# judges with a value head (v_head.summary)" in lines
+    assert any("written again as a causal model: " in line for line in lines)
     (report,) = build(pair, roles=["verifier"], say=said.append, verify=None)
     assert report.status == "built"
     assert "verifier: judges with a value head (v_head.summary)" in said
@@ -345,15 +299,6 @@ def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
     assert not work.exists(), "the copy is not kept"
     config = target.engine_config(EngineInputs(pair, "verifier"), report.folder)
     assert config.label_token_ids == (0, 1)
-
-
-def test_the_commands_of_a_headed_build_say_what_is_written_first(
-    published: Any, deployment: Deploy, state: Path
-) -> None:
-    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
-    lines = preview_build(pair)
-    assert "# judges with a value head (v_head.summary)" in lines
-    assert any("written again as a causal model: " in line for line in lines)
 
 
 def test_the_bias_of_a_head_is_added_where_the_score_is_computed(

@@ -129,16 +129,6 @@ def test_a_block_costs_its_keys_and_values_and_nothing_else(
     assert replace(large, kv_cache=0) == replace(small, kv_cache=0)
 
 
-def test_bf16_takes_half_of_fp32_and_int8_the_least_for_weights() -> None:
-    fp32, bf16, int8 = (
-        engine_memory(llama_1b(), spec_of("generator", p), "generator")
-        for p in ("fp32", "bf16", "int8")
-    )
-    assert (fp32.copies, fp32.kv_cache) == (2 * bf16.copies, 2 * bf16.kv_cache)
-    assert int8.copies < 0.6 * bf16.copies
-    assert int8.kv_cache == fp32.kv_cache
-
-
 def test_a_pair_is_its_engines_and_its_server() -> None:
     plan = plan_host_memory(load_deployment("demo"))
     assert plan.needed == SERVER + sum(engine.needed for engine in plan.engines.values())

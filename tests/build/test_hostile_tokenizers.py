@@ -60,16 +60,10 @@ def load(folder: Path, file: dict[str, Any]) -> Tokenizer:
     return Tokenizer(folder)
 
 
-def test_truncation_is_not_obeyed(tmp_path: Path) -> None:
-    assert load(tmp_path, parts(truncation=TRUNCATION)).encode("abab") == [0, 1, 0, 1]
-
-
-def test_padding_is_not_obeyed(tmp_path: Path) -> None:
-    assert load(tmp_path, parts(padding=PADDING)).encode("ab") == [0, 1]
-
-
-def test_what_is_written_of_a_tokenizer_has_neither(tmp_path: Path) -> None:
-    written = load(tmp_path, parts(padding=PADDING, truncation=TRUNCATION)).specification
+def test_neither_truncation_nor_padding_is_obeyed_or_written(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, parts(padding=PADDING, truncation=TRUNCATION))
+    assert tokenizer.encode("abab") == [0, 1, 0, 1]
+    written = tokenizer.specification
     assert (written["padding"], written["truncation"]) == (None, None)
 
 

@@ -107,7 +107,7 @@ def test_every_precision_on_two_gpus(deploy: Deploy, state: Path, precision: str
 
 
 def test_experts_on_two_gpus(deploy: Deploy, edit_config: Callable[..., Path]) -> None:
-    """What the conversion then calls is refused by the stand-in if Qwen's class does not take it."""
+    """The stand-in refuses an argument that Qwen's class does not take."""
     edit_config(architectures=["Qwen3MoeForCausalLM"], num_experts=2, num_experts_per_tok=1)
     place = {"tensor_parallel": 2, "expert_parallel": 2}
     config = json.loads((build(deploy(tensorrt=place)).folder / "config.json").read_text())

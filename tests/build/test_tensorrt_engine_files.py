@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.build.stand_in_build import Deploy, Misbehave, build, conversions, nothing_half_built

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Deployment, RemoteVerifier, VerifierRole, VerifierSpec, load_deployment
+from tts.build.spec import RemoteVerifier, VerifierRole, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
 from tts.build.verifiers.likelihood import STEP_END, Continuation, last_step
@@ -220,32 +220,21 @@ def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
 
 @settings(max_examples=40)
 @given(question=texts, steps=paths_of_steps)
-def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
-    form = continued(tokenizer)
-    ids = form.first(question, steps[0])
-    for step in steps[1:]:
-        longer = form.extend(ids, step)
-        assert longer[: len(ids)].tolist() == ids.tolist()
-        ids = longer
-    assert ids.dtype == np.int32
-    assert form.extend(ids, "") is ids
-
-
-@settings(max_examples=40)
-@given(question=texts, steps=paths_of_steps)
 def test_the_last_step_of_each_part_of_a_path_is_found_again(
     tokenizer: Tokenizer, question: str, steps: list[str]
 ) -> None:
     form = continued(tokenizer)
     chat = tokenizer.chat([{"role": "user", "content": question}], generation_prompt=True)
     ids = form.first(question, "")
+    assert ids.dtype == np.int32
     assert last_step(ids, form.vocab_size)[1].tolist() == []
     assert ids.tolist() == tokenizer.encode(chat)
     end = len(ids)
     for step in steps:
-        ids = form.extend(ids, step)
+        longer = form.extend(ids, step)
+        assert longer[: len(ids)].tolist() == ids.tolist()
+        assert form.extend(longer, "") is longer
+        ids = longer
         tokens, places = last_step(ids, form.vocab_size)
         assert places[0] >= end
         assert places.tolist() == list(range(places[0], places[-1] + 1))
@@ -324,10 +313,3 @@ def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer: Tokenizer) -> No
     labels = {"positive": "+", "negative": "-"}
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
-
-
-def test_a_deployment_may_hold_the_text_of_its_prompt(tmp_path: Path) -> None:
-    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT)
-    deployment = load_deployment(file)
-    assert isinstance(deployment, Deployment)
-    assert deployment.verifier.prompt == PROMPT
