@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from hypothesis import assume
 from hypothesis import strategies as st
 from tests.build.conftest import pair
 
-from tts.build.model_config import ModelConfig
-from tts.build.spec import PRECISIONS, Deployment, Gpu
+from tts.build.spec import PRECISIONS, Gpu
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Workspace
 from tts.build.tensorrt.model_shape import shape_of
@@ -18,17 +17,17 @@ WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.ca
 PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"
 
 
-def make(gpu: str = "h100", **fields: Any) -> Deployment:
+def make(gpu="h100", **fields):
     sizes = {"max_batch_size": 64, "max_num_tokens": 1024, "kv_cache": {"tokens": 8192}}
     return pair("tensorrt", PRM, gpu, **(sizes | fields))
 
 
-def model(**fields: Any) -> ModelConfig:
+def model(**fields):
     return replace(shape_of(Path(PRM), "tensorrt"), **fields)
 
 
 @st.composite
-def deployments(draw: Any) -> Deployment:
+def deployments(draw):
     gpu = draw(st.sampled_from(get_args(Gpu)))
     precision = draw(st.sampled_from(PRECISIONS["tensorrt"]))
     assume(contract.precision_problem(gpu, precision) is None)

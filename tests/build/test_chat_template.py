@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tests.conftest import CHAT_TEMPLATE, write_tokenizer
@@ -32,7 +31,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source: str):
+def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source):
     with pytest.raises(TemplateFailed) as error:
         render(source, {"messages": []})
     assert str(error.value)
@@ -59,26 +58,26 @@ def test_a_template_renders_under_a_limit_of_the_user_s_own():
     assert done.stdout == "2\n", done.stderr
 
 
-def with_template(folder: Path, source: str) -> Tokenizer:
+def with_template(folder, source):
     write_tokenizer(folder)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": source}))
     return Tokenizer(folder)
 
 
-def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
+def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path):
     tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
     with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):
         tokenizer.chat([{"role": "user", "content": "Hi"}], generation_prompt=True)
 
 
-def conversation(*contents: str) -> list[dict[str, str]]:
+def conversation(*contents):
     """Turns of user and assistant, which end with the user's."""
     roles = ("user", "assistant")
     return [{"role": roles[n % 2], "content": text} for n, text in enumerate(contents)]
 
 
-def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path: Path):
+def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path):
     """Both end with the same question, so a check of that alone would see no difference."""
     tokenizer = with_template(tmp_path / "checkpoint", CHAT_TEMPLATE)
     cut, place = True, 0
@@ -109,7 +108,7 @@ def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path
         ("{% for m in messages[:3] %}{{ m.content }}{% endfor %}", "the last message.*question"),
     ],
 )
-def test_a_template_that_loses_any_message_is_refused(tmp_path: Path, source: str, said: str):
+def test_a_template_that_loses_any_message_is_refused(tmp_path, source, said):
     system = {"role": "system", "content": "Be brief."}
     tokenizer = with_template(tmp_path / "checkpoint", source)
     with pytest.raises(CheckpointError, match=said):
@@ -126,7 +125,7 @@ def test_a_template_that_loses_any_message_is_refused(tmp_path: Path, source: st
         "{% for m in messages %}{{ m.content.split('</think>')[-1] | trim }}{% endfor %}",
     ],
 )
-def test_what_published_templates_do_to_a_conversation_is_no_loss(tmp_path: Path, source: str):
+def test_what_published_templates_do_to_a_conversation_is_no_loss(tmp_path, source):
     system = {"role": "system", "content": "Be brief."}
     tokenizer = with_template(tmp_path / "checkpoint", source)
     turns = conversation("Compute 1.", "<think>Hm.</think>\n\nIt is 1.", "And 2?")

@@ -1,8 +1,6 @@
 """What target llmapi asks of TensorRT-LLM's Python API, against the facts; and its versions."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,11 +17,11 @@ from tts.build.llmapi.version import (
     seeded_sampler,
     with_first_cache_manager,
 )
-from tts.build.spec import PRECISIONS, EngineSpec
+from tts.build.spec import PRECISIONS
 
 
 @st.composite
-def engines(draw: st.DrawFn) -> EngineSpec:
+def engines(draw):
     fields = {
         "precision": draw(st.sampled_from(PRECISIONS["llmapi"])),
         "max_batch_size": draw(st.integers(1, 4096)),
@@ -47,7 +45,7 @@ def engines(draw: st.DrawFn) -> EngineSpec:
 TYPES = {"int": int, "float": float, "bool": bool, "str": str, "object": dict}
 
 
-def check(given: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+def check(given, facts):
     """Every argument exists and has a value of its kind, and none that must be given is missing."""
     assert given.keys() <= facts.keys()
     assert {name for name, fact in facts.items() if not fact.get("optional")} <= given.keys()
@@ -65,15 +63,15 @@ def check(given: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
 
 
 @given(engines())
-def test_every_engine_asks_for_arguments_that_exist(spec: EngineSpec):
+def test_every_engine_asks_for_arguments_that_exist(spec):
     arguments = llm_arguments(spec)
     check(arguments, FACTS["arguments"])
     assert json.loads(json.dumps(arguments)) == arguments
 
 
 @given(engines())
-def test_the_pool_holds_whole_blocks_and_no_more_than_was_given(spec: EngineSpec):
-    cache: Any = llm_arguments(spec)["kv_cache_config"]
+def test_the_pool_holds_whole_blocks_and_no_more_than_was_given(spec):
+    cache = llm_arguments(spec)["kv_cache_config"]
     assert cache["max_tokens"] % cache["tokens_per_block"] == 0
     assert 0 <= spec.kv_cache.tokens - cache["max_tokens"] < cache["tokens_per_block"]
 
@@ -105,7 +103,7 @@ VERSIONS = ["1.2.0rc6", "1.2.0", "1.2.1", "1.3.0rc2", "1.3.0rc24", "1.3.0rc25", 
         (["nightly"], "is not read as a version"),
     ],
 )
-def test_an_older_version_is_refused(versions: list[str], said: str):
+def test_an_older_version_is_refused(versions, said):
     for version in versions:
         assert said in str(check_version(version))
 

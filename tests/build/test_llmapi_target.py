@@ -1,9 +1,6 @@
 """Target llmapi: checks, and a manifest; nothing is compiled."""
 
 import importlib.metadata
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -14,21 +11,20 @@ from tts.build.builder import build_engines, preview_build, require_current
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.llmapi import target as llmapi
 from tts.build.manifest import read_manifest
-from tts.build.spec import Deployment
 
 
 @pytest.fixture
-def deploy_llmapi(llama: Path) -> Callable[..., Deployment]:
+def deploy_llmapi(llama):
     return lambda **fields: pair("llmapi", llama, **fields)
 
 
-def build(deployment: Deployment, **options: Any) -> list[str]:
-    said: list[str] = []
+def build(deployment, **options):
+    said = []
     build_engines(deployment, say=said.append, **options)
     return said
 
 
-def test_building_checks_and_records(deploy_llmapi: Any, edit_config: Callable[..., Path]):
+def test_building_checks_and_records(deploy_llmapi, edit_config):
     deployment = deploy_llmapi()
     said = build(deployment)
     assert [line for line in said if "TensorRT-LLM is not installed here" in line]
@@ -37,7 +33,6 @@ def test_building_checks_and_records(deploy_llmapi: Any, edit_config: Callable[.
     assert configs["verifier"].output_vocab_size == 2
     assert configs["verifier"].label_token_ids == (3, 4)
     manifest = read_manifest(paths.engine_dir("test", "verifier"))
-    assert manifest is not None
     assert manifest.settings["target"] == "llmapi"
     assert set(manifest.engine_files) == {"config.json"}
     assert build(deployment)[-2:] == ["generator: unchanged", "verifier: unchanged"]
@@ -66,13 +61,7 @@ def test_building_checks_and_records(deploy_llmapi: Any, edit_config: Callable[.
     ],
 )
 def test_what_cannot_be_served_is_refused(
-    deploy_llmapi: Any,
-    edit_config: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    fields: dict[str, Any],
-    config: dict[str, Any],
-    kind: type[Exception],
-    said: str,
+    deploy_llmapi, edit_config, monkeypatch, fields, config, kind, said
 ):
     edit_config(**config)
     if version := fields.pop("version", None):
@@ -83,13 +72,13 @@ def test_what_cannot_be_served_is_refused(
     assert not paths.engine_dir("test", "generator").exists()
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def installed(monkeypatch, version):
     real = importlib.metadata.version
     there = {llmapi.PACKAGE: version}
     monkeypatch.setattr(importlib.metadata, "version", lambda name: there.get(name) or real(name))
 
 
-def test_an_installed_version_is_named(deploy_llmapi: Any, monkeypatch: pytest.MonkeyPatch):
+def test_an_installed_version_is_named(deploy_llmapi, monkeypatch):
     installed(monkeypatch, "1.3.0rc26")
     assert any("1.3.0rc26 is installed here" in line for line in build(deploy_llmapi()))
 
@@ -104,16 +93,12 @@ def test_an_installed_version_is_named(deploy_llmapi: Any, monkeypatch: pytest.M
         ({"threads": 2}, "threads applies to target openvino only"),
     ],
 )
-def test_a_file_that_says_what_the_target_lacks_is_refused(
-    deploy_llmapi: Any, fields: dict[str, Any], said: str
-):
+def test_a_file_that_says_what_the_target_lacks_is_refused(deploy_llmapi, fields, said):
     with pytest.raises(ValidationError, match=said):
         deploy_llmapi(**fields)
 
 
-def test_the_preview_names_what_is_loaded_and_writes_nothing(
-    deploy_llmapi: Any, home: Path, llama: Path
-):
+def test_the_preview_names_what_is_loaded_and_writes_nothing(deploy_llmapi, home, llama):
     lines = preview_build(deploy_llmapi())
     assert all(line.startswith("#") for line in lines)
     assert str(llama) in lines[0]

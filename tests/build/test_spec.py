@@ -2,9 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,14 +17,12 @@ from tts.build.spec import (
     load_deployment,
 )
 
-Load = Callable[..., Deployment]
-
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Load demo.yaml with fields changed: load({"generator.precision": "int8"}); ... removes."""
 
-    def change(fields: dict[str, Any]) -> Deployment:
+    def change(fields):
         data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
         for path, value in fields.items():
             *folders, last = path.split(".")
@@ -44,7 +40,7 @@ def load(tmp_path: Path) -> Load:
     return change
 
 
-def test_bundled_demo_loads_without_its_checkpoints() -> None:
+def test_bundled_demo_loads_without_its_checkpoints():
     assert "demo" in bundled_deployments()
     demo = load_deployment("demo")
     assert demo.target == "openvino"
@@ -54,7 +50,7 @@ def test_bundled_demo_loads_without_its_checkpoints() -> None:
         assert spec.checkpoint.parent.name == "checkpoints"
 
 
-def test_checkpoints_are_relative_to_the_file(load: Load, tmp_path: Path) -> None:
+def test_checkpoints_are_relative_to_the_file(load, tmp_path):
     demo = load({"generator.checkpoint": "model", "verifier.checkpoint": "/models/prm"})
     assert demo.generator.checkpoint == tmp_path / "model"
     assert demo.verifier.checkpoint == Path("/models/prm")
@@ -63,13 +59,13 @@ def test_checkpoints_are_relative_to_the_file(load: Load, tmp_path: Path) -> Non
 TEMPLATE = {"head": "{question} ", "answer": " ки", "turn": "\n"}
 
 
-def custom(**changes: Any) -> dict[str, Any]:
+def custom(**changes):
     """A verifier of format custom whose template is changed; ... removes."""
     template = {name: text for name, text in (TEMPLATE | changes).items() if text is not ...}
     return {"verifier.format": "custom", "verifier.template": template}
 
 
-TENSORRT: dict[str, Any] = {
+TENSORRT = {
     "target": "tensorrt",
     "generator.precision": "bf16",
     "verifier.precision": "fp8",
@@ -77,11 +73,11 @@ TENSORRT: dict[str, Any] = {
 }
 
 
-def placed(**fields: Any) -> dict[str, Any]:
+def placed(**fields):
     return {**TENSORRT, "generator.tensorrt": fields}
 
 
-WRONG: list[tuple[dict[str, Any], list[str]]] = [
+WRONG = [
     # unknown, missing and mistyped fields
     ({"generator.max_batch": 3}, ["generator.max_batch = 3: unknown", "max_batch_size, max_num"]),
     ({"generator.kv_cache.token": 3}, ["kv_cache.token = 3: unknown", "block_size, tokens, reuse"]),
@@ -169,18 +165,17 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-def test_every_format_loads(load: Load) -> None:
+def test_every_format_loads(load):
     assert load({}).verifier.format == "rlhflow"
     assert load({"verifier.format": "math-shepherd"}).verifier.step_tag is None
     tag = {"verifier.format": "math-shepherd", "verifier.step_tag": "<step>"}
     assert load(tag).verifier.step_tag == "<step>"
     template = load(custom(turn="{label}\n")).verifier.template
-    assert template is not None
     assert (template.head, template.turn) == ("{question} ", "{label}\n")
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG, ids=lambda value: str(value)[:50])
-def test_mistakes_are_explained(load: Load, fields: dict[str, Any], words: list[str]) -> None:
+def test_mistakes_are_explained(load, fields, words):
     with pytest.raises(ConfigError, match=r"changed\.yaml is not a valid deployment") as caught:
         load(fields)
     lines = caught.value.message.splitlines()
@@ -189,11 +184,10 @@ def test_mistakes_are_explained(load: Load, fields: dict[str, Any], words: list[
         assert word in lines[1]
 
 
-def test_target_tensorrt(load: Load) -> None:
+def test_target_tensorrt(load):
     deployment = load(placed(tensor_parallel=2, gpus=[[0, 1], [2, 3]]))
     assert deployment.generator.placement.replicas == ((0, 1), (2, 3))
     assert deployment.verifier.placement.replicas == ((0,),)
-    assert deployment.tensorrt is not None
     assert deployment.tensorrt.container == "26.07"
 
 
@@ -207,7 +201,7 @@ def test_target_tensorrt(load: Load) -> None:
         (b"\xff\xfe\x00", "Cannot read the deployment file"),
     ],
 )
-def test_files_that_are_no_deployment(tmp_path: Path, text: str | bytes, problem: str) -> None:
+def test_files_that_are_no_deployment(tmp_path, text, problem):
     file = tmp_path / "wrong.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError, match=problem) as caught:
@@ -215,7 +209,7 @@ def test_files_that_are_no_deployment(tmp_path: Path, text: str | bytes, problem
     assert "wrong.yaml" in caught.value.message
 
 
-def test_parameters_of_strategies_are_scalars_and_no_business_of_the_engines(load: Load) -> None:
+def test_parameters_of_strategies_are_scalars_and_no_business_of_the_engines(load):
     block = {"anything": {"n": 8, "temperature": 0.5, "how": "min", "early": True}}
     with_block = load({"strategies": block})
     assert with_block.strategies == block
@@ -238,9 +232,7 @@ def test_parameters_of_strategies_are_scalars_and_no_business_of_the_engines(loa
         ("huge.yaml", "at most 1,000,000 are read"),
     ],
 )
-def test_what_cannot_be_a_deployment_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, complaint: str
-) -> None:
+def test_what_cannot_be_a_deployment_file_is_refused(tmp_path, monkeypatch, name, complaint):
     monkeypatch.chdir(tmp_path)
     with Path("huge.yaml").open("wb") as file:
         file.truncate(10**12)
@@ -248,10 +240,10 @@ def test_what_cannot_be_a_deployment_file_is_refused(
         load_deployment(name)
 
 
-_watched: list[str] | None = None
+_watched = None
 
 
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+def _watch(event, arguments):
     acts = event.startswith(("socket.", "subprocess.", "shutil.", "os.mkdir", "os.re", "os.exec"))
     writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     # a module that is imported for the first time is compiled
@@ -265,9 +257,7 @@ sys.addaudithook(_watch)  # none can be taken away again
 @pytest.mark.parametrize(
     "name", [*bundled_deployments(), "demo with a GGUF file", "vllm-openai with names of the hub"]
 )
-def test_reading_a_deployment_has_no_other_effect(
-    name: str, tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_reading_a_deployment_has_no_other_effect(name, tmp_path, home, capfd):
     bundled, _, changed = name.partition(" ")
     data = yaml.safe_load((paths.deployments_dir() / f"{bundled}.yaml").read_text())
     if changed:
@@ -289,7 +279,7 @@ def test_reading_a_deployment_has_no_other_effect(
     assert not home.exists()
 
 
-def test_many_and_long_mistakes_are_cut_short(tmp_path: Path) -> None:
+def test_many_and_long_mistakes_are_cut_short(tmp_path):
     file = tmp_path / "d.yaml"
     file.write_text("".join(f"field{i}: {'x' * 1000}\n" for i in range(100)))
     with pytest.raises(ConfigError, match="and 84 more") as caught:
@@ -297,7 +287,7 @@ def test_many_and_long_mistakes_are_cut_short(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 10_000
 
 
-def test_a_deployment_knows_what_the_user_named_it(tmp_path: Path) -> None:
+def test_a_deployment_knows_what_the_user_named_it(tmp_path):
     text = (paths.deployments_dir() / "demo.yaml").read_text()
     file = tmp_path / "my file.yaml"
     file.write_text(text)

@@ -5,7 +5,7 @@ import itertools
 import json
 import shlex
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Deployment, Gpu, TensorRTSpec
+from tts.build.spec import Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps
 from tts.build.tensorrt.engine_memory import ranks_of
@@ -23,7 +23,7 @@ from tts.build.tensorrt.toolchain import docker_command, shell_text
 
 
 @given(deployments(), st.sampled_from(["generator", "verifier"]))
-def test_commands_of_any_deployment_fit_the_facts(deployment: Deployment, role: Any) -> None:
+def test_commands_of_any_deployment_fit_the_facts(deployment, role):
     made = steps(deployment, role, model(), WORK)
     compile_step = made[-1]
     assert compile_step.command[0] == "trtllm-build"
@@ -43,7 +43,7 @@ def test_commands_of_any_deployment_fit_the_facts(deployment: Deployment, role: 
         _mounted(step)
 
 
-def _flags(step: BuildStep) -> dict[str, str]:
+def _flags(step):
     """The value of each flag; empty for a switch."""
     words = [*step.command[1:], "--"]
     return {
@@ -53,7 +53,7 @@ def _flags(step: BuildStep) -> dict[str, str]:
     }
 
 
-def _mounted(step: BuildStep) -> None:
+def _mounted(step):
     """Every path of a command lies in what the step is given, outputs in what it may write."""
     for word, before in zip(step.command[2:], step.command[1:], strict=False):
         if word.startswith("/"):
@@ -62,9 +62,7 @@ def _mounted(step: BuildStep) -> None:
 
 
 @given(deployments(), st.sampled_from(["generator", "verifier"]))
-def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
-    deployment: Deployment, role: Any
-) -> None:
+def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(deployment, role):
     spec = deployment.engines()[role]
     _, conversion, _ = steps(deployment, role, model(), WORK)
     shares = spec.placement.tensor_parallel if "--split-embedding" in conversion.command else 1
@@ -75,24 +73,20 @@ def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
 
 
 @pytest.mark.parametrize(
-    ("more", "problem"),
+    ("arguments", "problem"),
     [
-        ("8", "takes no value, but has '8'"),
+        ("8", "'8' belongs to no flag"),
         ("--quite_new 8", "--quite_new is not a flag of trtllm-build 1.2.1"),
-        ("--workers 9", "--workers is given twice"),
-        ("--max_lora_rank 8 9", "takes one value, but has 2"),
-        ("--max_lora_rank eight", "'eight' is not a whole number"),
-        ("--max_lora_rank -1", "'-1' is not a whole number"),
+        ("--workers 8 --workers 9", "--workers is given twice"),
+        ("--workers 8 9", "takes one value, but has 2"),
+        ("--workers eight", "'eight' is not a whole number"),
         ("--paged_kv_cache enable", "is deprecated"),
         ("--gather_all_token_logits yes", "takes no value"),
-        ("--max_draft_len=", "is not a flag"),
+        ("--workers 8", "--max_seq_len is missing"),
     ],
 )
-def test_the_stand_in_refuses_what_the_builder_would(more: str, problem: str) -> None:
-    arguments = [*steps(make(), "verifier", model(), WORK)[-1].command[1:], *more.split()]
-    arguments.remove("--gather_generation_logits")
-    arguments.insert(len(arguments) - len(more.split()), "--gather_generation_logits")
-    assert any(problem in found for found in check_build_arguments(arguments))
+def test_the_stand_in_refuses_what_the_builder_would(arguments, problem):
+    assert any(problem in found for found in check_build_arguments(arguments.split()))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +102,7 @@ def test_the_stand_in_refuses_what_the_builder_would(more: str, problem: str) ->
         ({"--logits_dtype": "int8"}, "'int8' is none of float16, float32"),
     ],
 )
-def test_combinations_that_the_builder_would_change(change: dict[str, str], problem: str) -> None:
+def test_combinations_that_the_builder_would_change(change, problem):
     values = dict(
         zip(*[iter(steps(make(), "generator", model(), WORK)[-1].command[1:])] * 2, strict=True)
     )
@@ -116,7 +110,7 @@ def test_combinations_that_the_builder_would_change(change: dict[str, str], prob
     assert any(problem in found for found in check_build_arguments(arguments))
 
 
-def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
+def test_roles_are_tuned_for_decoding_and_for_prefill():
     deployment = make()
     generator = build_values("generator", deployment.generator, model())
     verifier = build_values("verifier", deployment.verifier, model())
@@ -162,9 +156,7 @@ def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
         ("int4_awq", "auto", "float16", "float16", ("W4A16_AWQ", None), False),
     ],
 )
-def test_precisions(
-    precision: str, kv: str, stored: str, dtype: str, algorithms: Any, fp8_attention: bool
-) -> None:
+def test_precisions(precision, kv, stored, dtype, algorithms, fp8_attention):
     spec = make(precision=precision, tensorrt={"kv_precision": kv}).generator
     expected = expected_engine("generator", spec, model(dtype=stored))
     assert (expected["quant_algo"], expected["kv_cache_quant_algo"]) == algorithms
@@ -188,16 +180,16 @@ def test_precisions(
         ),
     ],
 )
-def test_what_cannot_be_built_is_refused(fields: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_built_is_refused(fields, reason):
     with pytest.raises(ConfigError, match=reason):
         steps(make(**fields), "generator", model(), WORK)
 
 
-def test_one_block_in_a_step_is_enough() -> None:
+def test_one_block_in_a_step_is_enough():
     assert steps(make(max_num_tokens=32), "generator", model(), WORK)
 
 
-def test_experts_are_split_as_asked() -> None:
+def test_experts_are_split_as_asked():
     mixtral = shape_of(Path("Mixtral-8x7B-Instruct-v0.1"), "tensorrt")
     place = {"tensor_parallel": 4, "expert_parallel": 2}
     _, conversion, compilation = steps(make(tensorrt=place), "generator", mixtral, WORK)
@@ -209,7 +201,7 @@ def test_experts_are_split_as_asked() -> None:
         steps(make(precision="fp8", tensorrt=place), "generator", mixtral, WORK)
 
 
-def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path):
     config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     for target in ("tensorrt", "llmapi"):
@@ -217,7 +209,7 @@ def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
             shape_of(tmp_path, target)
 
 
-def test_containers_and_gpus_of_the_spec_are_known() -> None:
+def test_containers_and_gpus_of_the_spec_are_known():
     tags = get_args(TensorRTSpec.model_fields["container"].annotation)
     assert tuple(contract.containers()) == tags
     for gpu in get_args(Gpu):
@@ -226,12 +218,12 @@ def test_containers_and_gpus_of_the_spec_are_known() -> None:
     assert {c.tensorrt_llm for c in contract.containers().values()} == {contract.TENSORRT_LLM}
 
 
-def test_the_script_in_the_container_stands_alone() -> None:
+def test_the_script_in_the_container_stands_alone():
     imported = [n for n in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(n, ast.ImportFrom)]
     assert not any(node.level or (node.module or "").startswith("tts") for node in imported)
 
 
-def test_docker_mounts_what_a_checkpoint_links_to(tmp_path: Path) -> None:
+def test_docker_mounts_what_a_checkpoint_links_to(tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snap, shot"
     blobs.mkdir()
     snapshot.mkdir()

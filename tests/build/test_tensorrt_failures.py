@@ -5,13 +5,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.build.stand_in_build import (
-    Deploy,
-    Misbehave,
     build,
     calls,
     conversions,
@@ -47,15 +43,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("step", "line", "sentence"), FAILURES)
-def test_a_failed_step_is_one_clear_sentence(
-    deploy: Deploy,
-    misbehave: Misbehave,
-    home: Path,
-    state: Path,
-    step: str,
-    line: str,
-    sentence: str,
-) -> None:
+def test_a_failed_step_is_one_clear_sentence(deploy, misbehave, home, state, step, line, sentence):
     status = 137 if "killed" in sentence else 1
     misbehave(at=step, say=f"noise before\n{line}\nnoise after", status=status)
     with pytest.raises(BuildError) as caught:
@@ -71,9 +59,7 @@ def test_a_failed_step_is_one_clear_sentence(
 
 
 @pytest.mark.parametrize("step", ["check", "convert", "compile"])
-def test_after_a_failed_step_a_build_goes_on(
-    deploy: Deploy, misbehave: Misbehave, state: Path, step: str
-) -> None:
+def test_after_a_failed_step_a_build_goes_on(deploy, misbehave, state, step):
     misbehave(at=step, say="something new")
     with pytest.raises(BuildError):
         build(deploy())
@@ -83,7 +69,7 @@ def test_after_a_failed_step_a_build_goes_on(
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
-def raised(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+def raised(request):
     """A signal that is raised where the command is; background jobs inherit an ignored SIGINT."""
     before = signal.signal(request.param, signal.default_int_handler)
     yield request.param
@@ -92,19 +78,13 @@ def raised(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_ctrl_c_ends_the_step_and_leaves_nothing(
-    raised: signal.Signals,
-    deploy: Deploy,
-    misbehave: Misbehave,
-    state: Path,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    inside: bool,
-) -> None:
+    raised, deploy, misbehave, state, home, monkeypatch, inside
+):
     if inside:
         monkeypatch.setenv(contract.version_variable(), "26.07")
     misbehave(at="compile", hang=True)
 
-    def interrupt() -> None:
+    def interrupt():
         for _ in range(500):
             if (state / "hanging").exists():
                 os.kill(os.getpid(), raised)
@@ -124,11 +104,9 @@ def test_ctrl_c_ends_the_step_and_leaves_nothing(
     assert conversions(state) == 1
 
 
-def test_where_mpi_wants_a_network_the_steps_get_dockers_own(
-    deploy: Deploy, state: Path, home: Path, misbehave: Misbehave
-) -> None:
+def test_where_mpi_wants_a_network_the_steps_get_dockers_own(deploy, state, home, misbehave):
     misbehave(isolated=MPI)
-    said: list[str] = []
+    said = []
     assert build(deploy(), say=said.append).status == "built"
     steps_run = [
         (str(option_of(call, "--name")).rpartition("-")[2], option_of(call, "--network") == "none")
@@ -149,9 +127,7 @@ def test_where_mpi_wants_a_network_the_steps_get_dockers_own(
         ({"at": "check", "say": MPI}, 2),
     ],
 )
-def test_only_for_mpi_a_step_is_tried_again_and_only_once(
-    deploy: Deploy, state: Path, misbehave: Misbehave, how: dict[str, str], tries: int
-) -> None:
+def test_only_for_mpi_a_step_is_tried_again_and_only_once(deploy, state, misbehave, how, tries):
     misbehave(**how)
     with pytest.raises(BuildError):
         build(deploy())

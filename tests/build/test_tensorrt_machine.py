@@ -1,13 +1,9 @@
 """A machine or container that cannot build is refused before anything runs."""
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.build.stand_in_build import (
-    Deploy,
-    Misbehave,
     build,
     calls,
     conversions,
@@ -34,14 +30,8 @@ from tts.build.tensorrt import contract
     ],
 )
 def test_the_machine_is_checked_before_anything_is_run(
-    deploy: Deploy,
-    misbehave: Misbehave,
-    state: Path,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    how: dict[str, Any],
-    sentence: str,
-) -> None:
+    deploy, misbehave, state, home, monkeypatch, how, sentence
+):
     misbehave(**how)
     if missing := how.get("missing"):
         (state.parent / "bin" / missing).unlink()
@@ -67,9 +57,7 @@ def test_the_machine_is_checked_before_anything_is_run(
         ({"version": None}, "There is no TensorRT-LLM in this container"),
     ],
 )
-def test_the_container_is_checked_before_hours_are_spent(
-    deploy: Deploy, misbehave: Misbehave, state: Path, how: dict[str, Any], sentence: str
-) -> None:
+def test_the_container_is_checked_before_hours_are_spent(deploy, misbehave, state, how, sentence):
     misbehave(**how)
     if missing := how.get("missing"):
         (state.parent / "bin" / missing).unlink()

@@ -15,8 +15,7 @@ from ..errors import CheckpointError, ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
-from .feasibility import check_parallelism, check_precision
-from .heads import require_convertible
+from .feasibility import check_feasible
 
 RECIPE_VERSION = 1
 """Raised when these commands change so that existing engines must be built again."""
@@ -209,8 +208,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     """Refuse what TensorRT-LLM would refuse hours later, or change with a warning only."""
     spec = deployment.engines()[role]
     where = f"Deployment {deployment.name!r}: {role}"
-    require_convertible(deployment, role, model)
-    check_precision(deployment, role, _gpu(deployment))
+    check_feasible(deployment, role, model)
     if model.architecture not in contract.model_classes():
         raise ConfigError(
             f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
@@ -224,7 +222,6 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
             "max_seq_len.",
             hint=f"Or lower {role}.kv_cache.block_size.",
         )
-    check_parallelism(deployment, role, model)
     if spec.placement.expert_parallel > 1 and is_calibrated(spec):
         raise ConfigError(
             f"{where}.tensorrt.expert_parallel is {spec.placement.expert_parallel} with precision "
