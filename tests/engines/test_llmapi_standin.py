@@ -1,6 +1,5 @@
-"""The stand-in of TensorRT-LLM has the names, parameters and defaults of the facts."""
+"""The stand-in of TensorRT-LLM has the names and parameters of the facts."""
 
-import dataclasses
 import importlib
 import inspect
 import sys
@@ -19,16 +18,6 @@ def standin() -> Iterator[ModuleType]:
         patch.syspath_prepend(str(SITE))
         yield importlib.import_module("tensorrt_llm")
     del sys.modules["tensorrt_llm"]  # or others would find it installed
-
-
-def test_sampling_params(standin: ModuleType):
-    fields = {field.name: field.default for field in dataclasses.fields(standin.SamplingParams)}
-    assert fields == FACTS["sampling_params"]
-
-
-def test_completion_output(standin: ModuleType):
-    fields = [field.name for field in dataclasses.fields(standin.CompletionOutput)]
-    assert fields == FACTS["completion_output"]
 
 
 def test_request_output(standin: ModuleType):
