@@ -57,7 +57,9 @@ def prm_score():
     return model
 
 
-def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(monkeypatch):
+async def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(
+    monkeypatch,
+):
     class Client:
         @classmethod
         async def open(cls, opening, *, on_statistics, on_death):
@@ -73,20 +75,17 @@ def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answ
     opened = []
     monkeypatch.setattr(embedded, "EngineClient", Client)
 
-    async def go():
-        engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
-        await engine.open()
-        for deaths in (1, 2):
-            opened[-1]("was killed", None)
-            while len(opened) == deaths:
-                await asyncio.sleep(0)
-            engine.check()
+    engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
+    await engine.open()
+    for deaths in (1, 2):
         opened[-1]("was killed", None)
-        with pytest.raises(ServerError, match="generator has died 3 times without an answer"):
-            engine.check()
-        await engine.aclose()
-
-    asyncio.run(asyncio.wait_for(go(), 20))
+        while len(opened) == deaths:
+            await asyncio.sleep(0)
+        engine.check()
+    opened[-1]("was killed", None)
+    with pytest.raises(ServerError, match="generator has died 3 times without an answer"):
+        engine.check()
+    await engine.aclose()
     assert len(opened) == 3
 
 
