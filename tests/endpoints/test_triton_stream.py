@@ -111,6 +111,15 @@ async def streaming(most_rows=1, most_streams=1):
     await streams.wait_closed()
 
 
+@asynccontextmanager
+async def one_sample():
+    """A sample whose tokens come as they are written, its call and its number."""
+    async with streaming() as (streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        yield sample, call, call.numbers[0]
+
+
 def lost():
     empty = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, empty, empty, "connection lost")
@@ -150,24 +159,10 @@ async def test_whole_answers_in_any_order_find_their_requests():
         assert all(answer.final for answer in answers), "its first answer is its last"
 
 
-async def test_a_whole_answer_without_tokens_fails_its_request_alone():
-    async with streaming() as (streams, calls):
-        one, other = await send(streams, 2)
-        (call,) = calls
-        call.answer(call.numbers[0], model_name="generator")
-        call.tokens(call.numbers[1], [7], final=True)
-        assert (await other.next()).ids == [7]
-        with pytest.raises(EndpointError, match="model generator holds no output"):
-            await one.next()
-
-
 async def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
+    async with one_sample() as (sample, call, number):
         waiting = asyncio.ensure_future(sample.next())
         await settle()
-        (call,) = calls
-        (number,) = call.numbers
         call.tokens(number, [7], final=False, log_probs=[-0.5])
         first = await waiting
         assert (first.ids, first.log_probs, first.final) == ([7], [-0.5], False)
@@ -180,11 +175,9 @@ async def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited
 
 
 async def test_the_tensors_of_an_answer_come_in_any_order():
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
+    async with one_sample() as (sample, call, number):
         call.answer(
-            call.numbers[0],
+            number,
             outputs=[{"name": "sequence_length"}, {"name": "output_ids"}],
             raw_output_contents=[np.int32(1).tobytes(), np.int32(7).tobytes()],
             parameters={"triton_final_response": {"bool_param": True}},
@@ -193,11 +186,9 @@ async def test_the_tensors_of_an_answer_come_in_any_order():
 
 
 async def test_a_last_answer_may_hold_nothing():
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        call.tokens(call.numbers[0], [7], final=False)
-        call.answer(call.numbers[0], parameters={"triton_final_response": {"bool_param": True}})
+    async with one_sample() as (sample, call, number):
+        call.tokens(number, [7], final=False)
+        call.answer(number, parameters={"triton_final_response": {"bool_param": True}})
         await settle()
         new = await sample.next()
         assert (new.ids, new.final) == ([7], True)
@@ -224,27 +215,21 @@ async def test_cancelling_stops_the_request_and_nothing_else(whole):
         assert len(call.written) == 3
 
 
-async def test_a_request_that_is_given_up_is_stopped():
-    async with streaming() as (streams, calls):
-        late, other = await send(streams, 2)
-        (call,) = calls
-        late.cancel()
-        await settle()
-        assert call.numbers == [call.numbers[0], call.numbers[1], call.numbers[0]]
-        assert "stop" in tensors(call.written[2])
-        call.tokens(call.numbers[1], [3], final=True)
-        await settle()
-        assert (await other.next()).ids == [3], "it was answered before"
-
-
-async def test_an_error_fails_its_request_alone():
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ({"model_name": "generator"}, EndpointError, "model generator holds no output"),
+        ({"error": "[refused] top_k is -1"}, ErrorAnswer, "top_k is -1"),
+    ],
+)
+async def test_an_error_or_an_answer_without_tokens_fails_its_request_alone(answer, kind, words):
     async with streaming() as (streams, calls):
         one, other = await send(streams, 2)
         (call,) = calls
-        call.answer(call.numbers[0], "[refused] top_k is -1")
+        call.answer(call.numbers[0], **answer)
         call.tokens(call.numbers[1], [3], final=True)
         assert (await other.next()).ids == [3]
-        with pytest.raises(ErrorAnswer, match="top_k is -1"):
+        with pytest.raises(kind, match=words):
             await one.next()
 
 
@@ -300,10 +285,7 @@ async def test_under_load_several_tokens_are_handed_over_together_and_the_last_w
     monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
     monkeypatch.setattr(triton_stream, "LONGEST_WAIT_S", 1000.0)
 
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        (number,) = call.numbers
+    async with one_sample() as (sample, call, number):
         call.tokens(number, [1], final=False)
         assert (await sample.next()).ids == [1]  # the first waits for nothing
         reading = asyncio.ensure_future(sample.next())
@@ -316,13 +298,12 @@ async def test_under_load_several_tokens_are_handed_over_together_and_the_last_w
         assert (await reading).ids == [2, 3, 4]
 
 
-async def test_however_many_run_a_token_waits_for_others_for_a_time_only(monkeypatch):
-    monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
-
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
-        for token in (1, 2):
-            calls[0].tokens(calls[0].numbers[0], [token], final=False)
+@pytest.mark.parametrize("piece_s", [1000.0, 0.02])  # of one alone, longer than the shortest wait
+async def test_a_token_waits_for_others_for_a_time_only(monkeypatch, piece_s):
+    monkeypatch.setattr(triton_stream, "PIECE_S", piece_s)
+    async with one_sample() as (sample, call, number):
+        for token in (1, 2, 3):
+            call.tokens(number, [token], final=False)
             assert (await asyncio.wait_for(sample.next(), 30)).ids == [token]
 
 
@@ -346,17 +327,6 @@ async def test_samples_start_on_idle_streams_and_share_the_least_busy_one():
         assert [len(call.written) for call in calls] == [2, 2, 1, 1]
         assert not streams.broken
         assert not first[0].final
-
-
-async def test_one_sample_alone_waits_no_longer_than_its_piece_for_the_next_token(monkeypatch):
-    monkeypatch.setattr(triton_stream, "PIECE_S", 0.02)  # longer than the shortest wait
-
-    async with streaming() as (streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        for token in (1, 2, 3):
-            call.tokens(call.numbers[0], [token], final=False)
-            assert (await sample.next()).ids == [token]
 
 
 ROWS = RequestTemplate("generator", scalars=["request_output_len"], outputs=["output_ids"])

@@ -21,7 +21,13 @@ from tts.engines.generate_request import (
     rows_of,
 )
 from tts.engines.prefix_guard import prefix_hashes
-from tts.engines.responses import Response, response_tensors, row_tensors
+from tts.engines.responses import (
+    Response,
+    failure_of,
+    response_tensors,
+    row_tensors,
+    unavailable,
+)
 
 GENERATOR = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
@@ -197,6 +203,16 @@ def test_a_guide_arrives():
     assert request.guide == wire.Guide(wire.JSON_SCHEMA, "{}")
 
 
+def test_the_greatest_and_the_least_of_each_number_are_accepted():
+    for sign, bounds in (
+        (1, {"min_p": 1.0, "runtime_top_p": 1.0, "runtime_top_k": 1024, "end_id": 99, "seed": 0}),
+        (-1, {"min_p": 0.0, "temperature": 0.0, "end_id": 0, "min_tokens": 0, "output": 1}),
+    ):
+        penalties = {"presence_penalty": 2.0 * sign, "frequency_penalty": 2.0 * sign}
+        parse_request(tensors(**bounds, **penalties), GENERATOR)
+    parse_request(tensors(repetition_penalty=10.0, min_tokens=5), GENERATOR)
+
+
 @pytest.mark.parametrize("id_", [100, -1, 2**32 + 5, 7 * 2**32 + 5])
 def test_ids_of_a_request_made_here_are_checked_in_all_their_bits(id_):
     with pytest.raises(RequestError, match=f"the id {id_};"):
@@ -351,6 +367,21 @@ def test_log_probs_and_logits_have_their_shapes():
     logits = Response([1], label_logits=(-0.1, -2.0), finish_reason="length")
     out = response_tensors(GenerateRequest(PROMPT, 1), logits)
     assert out["generation_logits"].shape == (1, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("response", "failure"),
+    [
+        (Response([7], finish_reason="stop"), None),
+        (Response([]), None),
+        (Response([7], finish_reason="cancelled"), wire.Failure.CANCELLED),
+        (Response([], error="too long"), wire.Failure.REFUSED),
+        (unavailable("the engine has died"), wire.Failure.UNAVAILABLE),
+    ],
+)
+def test_a_response_without_an_answer_says_what_kind_of_failure_it_is(response, failure):
+    assert (failure_of(response) or (None,))[0] == failure
+    assert response.final == (failure is not None or response.finish_reason is not None)
 
 
 @pytest.mark.parametrize(

@@ -105,15 +105,6 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.wait({served.running})
 
 
-async def test_an_answer_comes_when_the_engine_has_finished():
-    async with serving() as served:
-        served.accept(1)
-        await served.reached(1)
-        assert served.responses[1] == []
-        served.llm.results[0].finish()
-        assert await served.last(1) == Response([5], finish_reason="length")
-
-
 async def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
     async with serving() as served:
         served.accept(1)

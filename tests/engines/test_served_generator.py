@@ -27,21 +27,6 @@ def test_a_request_gets_one_final_response(client):
     assert out["cum_log_probs"][0, 0] == pytest.approx(out["output_log_probs"].sum(), abs=1e-4)
 
 
-def test_the_prompt_is_returned_on_demand(client):
-    tokens, _ = client.generate(**sampled())
-    with_prompt, _ = client.generate(**sampled(exclude_input_in_output=False))
-    assert with_prompt == [*PROMPT, *tokens]
-
-
-def test_a_stop_word_ends_the_output(client):
-    tokens, _ = client.generate(**sampled(output=20))
-    for word in (tokens[6:7], tokens[6:8]):
-        table = wire.encode_stop_words([[1, 1, 1], word])[None]
-        stopped, _ = client.generate(**sampled(output=20, stop_words_list=table))
-        assert stopped == tokens[: len(stopped)]
-        assert stopped[-len(word) :] == word
-
-
 def test_the_output_may_be_empty(client):
     (first,), _ = client.generate(**sampled(output=1))
     assert client.generate(**sampled(output=1, end_id=first)) == ([], "")
@@ -246,23 +231,6 @@ def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_t
         after.append(resident())
     assert min(after[3:]) < after[1] + 50_000_000  # one text may be freed late; two are kept
     assert client.generate(**sampled())[1] == ""
-
-
-@pytest.mark.slow
-def test_long_lists_of_stop_words_are_not_kept_after_their_requests(client, server):
-    """A list takes 4 MB, and every client may send others."""
-    server_process = psutil.Process(server.state.server.pid)
-    (stub,) = (p for p in server_process.children() if "/generator/1/model.py" in p.cmdline()[1])
-
-    def send(lists):
-        for number in lists:
-            ids = np.random.default_rng(number).integers(1, 128, 60_000)
-            table = np.stack([ids, np.arange(1, 60_001)]).astype(np.int32)[None]
-            assert client.generate(**sampled(stop_words_list=table))[1] == ""
-        return sum(process.memory_info().rss for process in [stub, *stub.children()])
-
-    before = send(range(10))
-    assert send(range(10, 35)) < before + 60_000_000
 
 
 def test_a_stop_request_without_a_running_one_is_refused(client):

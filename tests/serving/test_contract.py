@@ -19,7 +19,7 @@ from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import KV_FRACTION
-from tts.serving.contract.facts import contract
+from tts.serving.contract import contract
 from tts.serving.repository import render as repository
 from tts.serving.repository.check import check_repository
 from tts.serving.repository.digest import deployment_digest

@@ -374,27 +374,19 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(folder)] + [str(p) for p in folder.rglob("*") if p.lstat().st_mode & 0o077]
 
 
-def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(echo: Echo):
+def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    """Shared memory from its first moment: who opens it before it is closed reads what comes."""
+    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
     with start_server(echo()) as running:
         socket_file = Path(running.addresses.socket)
         assert socket_file.is_socket()
-        assert open_to_others(socket_file.parent) == []
-        assert open_to_others(socket_file.parents[1]) == []
-        assert open_to_others(paths.server_dir("echo")) == []
+        for folder in (*socket_file.parents[:2], paths.server_dir("echo")):
+            assert open_to_others(folder) == []
         regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
-        assert len(regions) == 2
-        assert [region for region in regions if region.stat().st_mode & 0o077] == []
+        assert [region.stat().st_mode & 0o777 for region in regions] == [0o600] * 2
     assert not socket_file.parent.exists()
-
-
-def test_shared_memory_is_private_from_its_first_moment(
-    echo: Echo, monkeypatch: pytest.MonkeyPatch
-):
-    """Who opens it before it is closed reads what comes later."""
-    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
-    with start_server(echo()) as running:
-        regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
-        assert {region.stat().st_mode & 0o777 for region in regions} == {0o600}
 
 
 def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo):

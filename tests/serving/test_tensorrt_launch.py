@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -14,13 +13,11 @@ from pathlib import Path
 import pytest
 from tests.serving.conftest import wait_until
 from tests.serving.facts import LAUNCH, LAUNCH_FILE
-from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
-from tts.cli import app
 from tts.serving.command import container, guard
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
@@ -249,51 +246,6 @@ def test_the_placement_decides_what_launches_a_server(
         (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
     stand_ins.install("tritonserver")
     assert rule.items() <= planned_command(tensorrt(**fields)).variables.items()
-
-
-FILE = """\
-name: pair
-target: tensorrt
-tensorrt: {{gpu: h100}}
-generator: {{{engine}, in_flight_requests: 4}}
-verifier: {{{engine}, in_flight_tokens: 4096}}
-"""
-ENGINE = (
-    "checkpoint: Llama3.1-8B-PRM-Deepseek-Data, precision: bf16, max_batch_size: 4, "
-    "max_num_tokens: 512, max_seq_len: 1024, kv_cache: {tokens: 4096}"
-)
-
-
-def test_dry_run_prints_the_command_and_deploy_the_missing_engines(
-    stand_ins: StandIns, tensorrt: Make, tmp_path: Path
-):
-    file = tmp_path / "pair.yaml"
-    file.write_text(FILE.format(engine=ENGINE))
-    done = CliRunner().invoke(app, ["serve", str(file), "--dry-run"])
-    assert done.exit_code == 0, done.output
-    words = shlex.split(done.stdout)
-    assert words[:2] == ["docker", "run"]
-    assert "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in words
-    assert not paths.built_dir("pair").exists()
-    done = CliRunner().invoke(app, ["render", str(file)])
-    assert done.exit_code == 0, done.output
-    assert "model repository: " in done.stdout
-    assert f"generator and verifier. The repository expects them in\n{paths.built_dir('pair')}" in (
-        done.stderr
-    )
-    assert f"tts build-engines {file}" in done.stderr
-
-
-def test_a_deployment_that_changed_is_not_mistaken_for_the_one_served(
-    stand_ins: StandIns, built: Make
-):
-    stand_ins.install("docker")
-    with (
-        start_server(built()),
-        pytest.raises(ServerError, match="has changed since"),
-    ):
-        find_server(built(generator={"max_batch_size": 5}))
-    shutil.rmtree(paths.built_dir("pair"))
 
 
 def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

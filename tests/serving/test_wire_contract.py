@@ -9,13 +9,16 @@ import pytest
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
-from tts.build.spec import Deployment
+from tts.build.openvino import threads
+from tts.build.spec import Deployment, load_deployment
 from tts.engines import opening, wire
 from tts.engines.engine_messages import OPENING, decode_opening
-from tts.serving.contract.facts import contract
+from tts.serving.contract import contract
 from tts.serving.repository import model_configs
 from tts.serving.repository import render as repository
 from tts.serving.repository.render import parse_config, render_repository
+
+SHAPE = SimpleNamespace(vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9))
 
 
 @pytest.fixture
@@ -25,8 +28,7 @@ def configs(
     """The real repository's configurations, by model; the engines are not looked at."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     monkeypatch.setattr(repository, "require_current", lambda deployment: engines)
-    shape = SimpleNamespace(vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9))
-    monkeypatch.setattr(opening, "read_engine_config", lambda folder: shape)
+    monkeypatch.setattr(opening, "read_engine_config", lambda folder: SHAPE)
     folder = render_repository(make(), iteration_log=True)
     return {file.parent.name: parse_config(file) for file in folder.glob("*/config.pbtxt")}
 
@@ -94,5 +96,24 @@ def test_an_engine_gets_the_policies_of_the_deployment(
     assert given.engine_dir == paths.engine_dir("echo", role)
     assert given.limits.blocks * given.limits.block_size == spec.kv_cache.tokens
     assert given.limits.kv_reuse
+    assert given.statistics_s == model_configs.STATISTICS_S
     assert given.limits.decoupled == (model == wire.GENERATOR)
     assert given.iteration_log == model_configs.iteration_logs(make())[role]
+
+
+@pytest.mark.parametrize("stated", [None, 5])
+def test_an_engine_has_the_threads_that_its_deployment_states_or_that_are_left(monkeypatch, stated):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 16)
+    monkeypatch.setattr(threads, "LEAST_WEIGHTS", 1)
+    demo = load_deployment("demo")
+    verifier = demo.verifier.model_copy(update={"threads": stated})
+    demo = demo.model_copy(update={"verifier": verifier})
+    monkeypatch.setattr(opening, "read_engine_config", lambda folder: SHAPE)
+    configs = model_configs.model_configs(demo)
+    rendered = [
+        decode_opening(configs[name].parameters[OPENING].string_value).threads
+        for name in ("generator", "prm")
+    ]
+    assert rendered == list(threads.threads_of(demo).values())
+    assert sum(rendered) == 16
+    assert stated in (None, rendered[1])

@@ -27,6 +27,7 @@ from tts.build.errors import (
     ServerError,
 )
 from tts.endpoints.base import Shaping, stream_of
+from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 
@@ -52,6 +53,22 @@ async def test_a_server_says_what_it_can_do(kind):
         "honoured; log-probabilities of tokens, labels; grammars (grammar)",
     }
     assert known.describe() == says[kind]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "seeds NOT honoured; no probabilities; no grammars"),
+        ({"generates": False, "pooling": True, "context": 4096}, "context 4,096; scores of a head"),
+        (
+            {"seeds": True, "labels": "ids", "grammar": "ebnf"},
+            "seeds honoured one at a time, NOT with several in flight; "
+            "log-probabilities of labels; grammars (ebnf)",
+        ),
+    ],
+)
+def test_what_a_server_cannot_do_is_said_too(fields, says):
+    assert Capabilities("sglang", "m", **fields).describe() == f"SGLang serving m: {says}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,25 +220,19 @@ async def test_a_server_that_is_busy_is_asked_again(failure):
 
 
 async def failed(failure, *, streaming=True, **options):
-    """The error of a sample whose answer is this one, and how often it was asked for."""
+    """The error of a sample whose answer is this one."""
     stand_in = StandIn()
     async with opened(stand_in, **options) as (server, generator):
         stand_in.failures = [failure] * 50
         server.patience_s = 0.5
         with pytest.raises(EndpointError) as caught:
             [new async for new in stream_of(generator, replace(CALL, streaming=streaming))]
-        return caught.value, len(stand_in.asked)
-
-
-async def test_a_wait_longer_than_patience_is_not_begun():
-    error, asked = await failed(answer(429, Retry_After="3600"))
-    assert isinstance(error, EndpointUnavailable)
-    assert asked == 1
+        return caught.value
 
 
 async def test_a_key_is_sent_and_never_shown():
     key = "sk-secret"
-    error, _ = await failed(answer(401, f"the key {key} is wrong"), api_key=key)
+    error = await failed(answer(401, f"the key {key} is wrong"), api_key=key)
     assert key not in str(error)
     assert "the key *** is wrong" in error.message
     stand_in = StandIn()
@@ -263,7 +274,7 @@ def text(body):
 )
 async def test_an_answer_that_is_none_is_a_sentence(failure, words):
     with pytest.raises(EndpointError, match=words):
-        raise (await failed(failure, streaming=False))[0]
+        raise await failed(failure, streaming=False)
 
 
 REFUSED = 'data: {"error": {"message": "too long", "code": 400}}\n\n'
@@ -286,7 +297,7 @@ async def test_an_answer_that_refuses_or_does_not_end_is_read_no_further_than_th
     monkeypatch, failure, streaming, kind, words
 ):
     monkeypatch.setattr("tts.endpoints.openai.http_client.MOST_BYTES", 10_000)
-    error, _ = await failed(failure, streaming=streaming)
+    error = await failed(failure, streaming=streaming)
     assert type(error) is kind
     assert words in error.message
     assert len(error.message) < 450
@@ -298,9 +309,23 @@ class TextOnly(StandIn):
         return web.json_response({"error": {"message": words}}, status=500)
 
 
+def serving(models):
+    """Makes a server that says this of its models."""
+
+    def make():
+        stand_in = StandIn()
+        stand_in.said = stand_in.said | {"/v1/models": {"answer": models, "status": 200}}
+        return stand_in
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("stand_in", "options", "words"),
     [
+        (serving({"data": [{"id": "a"}, {"id": "b"}]}), {}, "serves 2 models: a, b"),
+        (serving({"data": [{"id": 7}, "b"]}), {}, "serves 0 models: none"),
+        (serving([]), {}, "no list of models"),
         (TextOnly, {"patience_s": 0}, r"gives no completions of token ids.*valid string"),
         (StandIn, {"model": "other"}, "does not serve 'other'; it serves: smollm2"),
     ],
