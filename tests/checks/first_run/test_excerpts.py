@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tts.build.spec import load_deployment
 from tts.checks.first_run.excerpts import MAX_COLUMNS, MAX_LINES, scrubbed, telling_lines
-from tts.serving.contract.facts import start_log_forms
+from tts.serving.contract import start_log_forms
 
 DEPLOYMENT = load_deployment("llama-1b-prm-8b-h100-bf16")
 PROMPT = DEPLOYMENT.generator.system_prompt or ""
