@@ -23,9 +23,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .base import StepConfig, check_width
-from .candidates import Candidate, Pool
 from .protocol import Search
 from .pruning import PruningSearch
+from .step_search import Candidate, Pool
 from .thought import Fate, NodePath, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf

@@ -21,9 +21,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .base import StepConfig, check_width
-from .candidates import Candidate, CandidateState, Pool
 from .protocol import Search
 from .pruning import PruningSearch
+from .step_search import Candidate, CandidateState, Pool
 from .thought import Fate, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
