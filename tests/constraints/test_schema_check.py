@@ -17,6 +17,7 @@ RIGHT = [
     {"properties": {"pattern": {"type": "string"}, "enum": {"minimum": 1}, "$ref": {}}},
     {"type": ["number", "null"], "exclusiveMinimum": -0.5, "maximum": 12.25},
     {"type": "string", "minLength": 2, "maxLength": 3},
+    {"type": "string", "maxLength": 0},
     {"type": "string", "format": "date"},
     {"enum": list(range(5000))},
     {"type": "integer", "minimum": 3, "maximum": 3},

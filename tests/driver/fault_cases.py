@@ -56,7 +56,7 @@ DRAWN = {
 
 LATE = "answered though cancelled"
 
-EXAMPLES = amount(4, 12)
+EXAMPLES = amount(8, 24)
 """Cases of each strategy, each under all four schedules."""
 
 WORDS = {
@@ -87,6 +87,7 @@ class Case:
     verifier_tokens: int
     problems_at_once: int | None
     speculation: str
+    prefetch: bool
     shared: bool
     verifier_step_tokens: int | None
     generator: Faults
@@ -100,17 +101,16 @@ class Case:
 
 def policy_of(case, schedule):
     """The one place where these tests build a policy."""
-    wanted = {
-        "schedule": schedule,
-        "generator_requests": case.generator_requests,
-        "verifier_tokens": case.verifier_tokens,
-        "problems": case.problems_at_once,
-        "speculation": case.speculation,
-        "shared": case.shared,
-        "verifier_step_tokens": case.verifier_step_tokens,
-    }
-    known = {field.name for field in dataclasses.fields(Policy)}
-    return Policy(**{name: value for name, value in wanted.items() if name in known})
+    return Policy(
+        schedule,
+        case.generator_requests,
+        case.verifier_tokens,
+        case.problems_at_once,
+        case.speculation,
+        case.prefetch,
+        case.shared,
+        case.verifier_step_tokens,
+    )
 
 
 @st.composite
@@ -154,6 +154,7 @@ def cases(draw, strategy):
         verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
         problems_at_once=draw(st.sampled_from([None, 1, 2])),
         speculation=draw(st.sampled_from(["off", "auto", "always"])),
+        prefetch=draw(st.booleans()),
         shared=draw(st.booleans()),
         verifier_step_tokens=draw(st.sampled_from([None, 1, 30, 512])),
         generator=draw(faults()),
@@ -323,6 +324,10 @@ def check(session):
     """The session ended well, and its trees are those of the plain client."""
     assert session.lost is None
     check_searches(session.world, session.searches)
+    if session.case.speculation == "off":
+        for event in session.events_of(events.StepGenerated):
+            asked = session.world.expected[event.problem].asked
+            assert any(isinstance(work, Expand) and work.node == event.node for work in asked)
 
 
 def check_searches(world, searches):
@@ -339,5 +344,9 @@ def check_searches(world, searches):
 
 
 def known(session):
-    """Keys of the answers that arrived: of the generator, of the verifier."""
-    return set(session.generator.answered), set(session.verifier.answered)
+    """Keys of the answers that arrived: of the generator, without prompts alone; of the verifier.
+
+    A prompt is computed with seed 0, which no node has here.
+    """
+    generated = {key for key in session.generator.answered if key[1] != 0}
+    return generated, set(session.verifier.answered)

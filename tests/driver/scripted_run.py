@@ -17,6 +17,19 @@ from tts.strategies.catalog import new_search
 PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
 
 
+class Hooked:
+    """An engine of which a test says what happens to a request: `hook(call, answer)`."""
+
+    def __init__(self, inner, hook):
+        self.inner, self.hook = inner, hook
+
+    async def generate(self, call):
+        return await self.hook(call, self.inner.generate)
+
+    async def score(self, call):
+        return await self.hook(call, self.inner.score)
+
+
 class Run:
     """One run and everything that can be seen of it."""
 
@@ -34,10 +47,9 @@ class Run:
     def new_search(self, problem):
         return new_search(self.config, lambda node: node_seed(1, problem.id, node))
 
-    def new_driver(self):
-        self.driver = Driver(
-            self.models, self.generator, self.verifier, self.policy, record=self.record
-        )
+    def new_driver(self, **options):
+        engines = self.generator, self.verifier
+        self.driver = Driver(self.models, *engines, self.policy, record=self.record, **options)
         return self.driver
 
     def record(self, record):

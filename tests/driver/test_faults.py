@@ -66,7 +66,7 @@ def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, stra
             return
 
         # every answer that arrived is in the log, and nothing is in it twice
-        answered = first.events_of(events.StepGenerated)
+        answered = first.events_of(events.StepGenerated | events.Prefetched)
         scored = [event for event in first.events_of(events.StepScored) if not event.cached]
         late = first.generator.seen[LATE] + first.verifier.seen[LATE]
         arrived = first.generator.answered.total() + first.verifier.answered.total()

@@ -123,11 +123,6 @@ advices = st.builds(
 configs = st.one_of(tree_configs, sample_configs, adaptive_configs, ab_mcts_configs, auto_configs)
 
 
-def most_completions(config) -> int:
-    """How many completions may come out."""
-    return config.n
-
-
 def candidates_per_depth(config) -> int:
     """How many candidates may be opened at one depth of the tree, at most."""
     return config.n * config.width if isinstance(config, MctsConfig) else config.n
