@@ -89,27 +89,35 @@ async def test_a_more_urgent_problem_starts_before_older_ones(
     assert [event.problem for event in run.events_of(events.ProblemStarted)] == order.split()
 
 
-async def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
-    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=3)
+ENDS = {"engine": EndpointUnavailable, "callback": ZeroDivisionError}
+"""What ends a problem early; else it is cancelled, after so many turns of the loop."""
+
+
+@pytest.mark.parametrize("end", [*ENDS, 0, 1, 5, 30, 80])
+async def test_a_problem_that_ends_early_leaves_the_others_alone(tiny_deployment, words, end):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=7)
     whole = await Run(tiny_deployment, words, CONFIG, "decoupled").solve()
+    prompt = Context.of(run.models, PROBLEMS[0]).prompt.tobytes()
 
-    bad = Context.of(run.models, PROBLEMS[1]).prompt.tobytes()
-
-    async def fail(call, answer):
-        if call.input_ids.tobytes().startswith(bad):
+    async def gone(call, answer):
+        if end == "engine" and call.input_ids.tobytes().startswith(prompt):
             raise EndpointUnavailable("gone")
         return await answer(call)
 
-    run.generator = Hooked(run.generator, fail)
+    run.generator = Hooked(run.generator, gone)
     async with run.new_driver():
-        submissions = [run.submit(problem) for problem in PROBLEMS]
-        outcomes = await asyncio.gather(*submissions, return_exceptions=True)
-    assert isinstance(outcomes.pop(1), EndpointUnavailable)
-    del submissions[1]
-    assert {each.problem.id: each.search.tree.digest() for each in submissions} == {
-        name: digest for name, digest in whole.digests.items() if name != "p1"
-    }
-    assert run.driver.in_flight == (0, 0)
+        doomed = run.submit(PROBLEMS[0], on_result=(lambda _: 1 / 0) if end == "callback" else None)
+        others = [run.submit(problem) for problem in PROBLEMS[1:]]
+        if end not in ENDS:
+            await turns(end)
+            doomed.cancel()
+        with pytest.raises(ENDS.get(end, asyncio.CancelledError)):
+            await doomed
+        for submission in others:
+            await submission
+            run.searches[submission.problem.id] = submission.search
+        assert run.driver.in_flight == (0, 0)
+    assert run.digests == {k: v for k, v in whole.digests.items() if k != "p0"}
 
 
 async def test_a_problem_that_comes_when_all_others_are_solved_is_solved_too(
@@ -137,24 +145,6 @@ async def test_a_problem_that_is_too_long_fails_alone_and_nobody_is_warned(tiny_
     assert solved.tree is other.search.tree
     gc.collect()
     assert complaints == []
-
-
-@pytest.mark.parametrize("moment", [0, 1, 5, 30, 80])
-async def test_a_cancelled_problem_leaves_nothing_on_the_engines(tiny_deployment, words, moment):
-    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=7)
-    whole = await Run(tiny_deployment, words, CONFIG, "decoupled").solve()
-
-    async with run.new_driver():
-        doomed, *others = [run.submit(problem) for problem in PROBLEMS]
-        await turns(moment)
-        doomed.cancel()
-        for submission in others:
-            await submission
-            run.searches[submission.problem.id] = submission.search
-        with pytest.raises(asyncio.CancelledError):
-            await doomed
-        assert run.driver.in_flight == (0, 0)
-    assert run.digests == {k: v for k, v in whole.digests.items() if k != "p0"}
 
 
 async def test_cancelling_whoever_waits_cancels_the_search(tiny_deployment, words):
@@ -201,28 +191,11 @@ async def test_a_deadline_ends_a_search_whether_it_runs_or_waits(tiny_deployment
         assert not first.done
 
 
-async def test_a_callback_that_fails_ends_its_own_problem_only(tiny_deployment, words):
-    run = Run(tiny_deployment, words, CONFIG, "decoupled")
-
-    def fail(_):
-        raise ZeroDivisionError("in the callback")
-
-    async with run.new_driver():
-        submissions = [run.submit(PROBLEMS[0], on_result=fail), run.submit(PROBLEMS[1])]
-        failed, solved = await asyncio.gather(*submissions, return_exceptions=True)
-    assert isinstance(failed, ZeroDivisionError)
-    assert solved.tree is submissions[1].search.tree
-
-
-def test_a_callback_hears_every_result_once(tiny_deployment, words):
+async def test_a_callback_hears_every_result_once(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled")
     heard = []
-
-    async def solve():
-        async with run.new_driver():
-            return await run.submit(PROBLEMS[0], on_result=heard.append)
-
-    tree = asyncio.run(solve()).tree
+    async with run.new_driver():
+        tree = (await run.submit(PROBLEMS[0], on_result=heard.append)).tree
     generated = [result.node for result in heard if isinstance(result, Generated)]
     scored = [result.node for result in heard if isinstance(result, Scored)]
     assert sorted(generated) == sorted(node.path for node in tree if node.thought)
@@ -231,11 +204,9 @@ def test_a_callback_hears_every_result_once(tiny_deployment, words):
 
 async def test_what_is_solved_leaves_memory(tiny_deployment, words):
     """Of many problems no search outlives its caller's interest in it."""
-    run = Run(
-        tiny_deployment, words, SampleSearchConfig(n=2, max_tokens=30), "decoupled", problems=3
-    )
+    config = SampleSearchConfig(n=2, max_tokens=30)
+    run = Run(tiny_deployment, words, config, "decoupled", problems=3)
     alive, most = weakref.WeakSet(), 0
-
     async with run.new_driver():
 
         async def one(problem):

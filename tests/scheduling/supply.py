@@ -50,10 +50,10 @@ def decide(scheduler, supply=NOTHING):
         if not (jobs := scheduler.take()):
             break
         sent += jobs
-    if cancelled := scheduler.overdrawn():
-        return cancelled, sent
+    cancelled = scheduler.overdrawn()
     guesses = [job for job in supply.guesses if job.kind is WorkKind.SPECULATIVE]
-    return [], sent + scheduler.take_guesses(guesses, taken=any(job.generates for job in sent))
+    taken = any(job.generates for job in sent)
+    return cancelled, sent + scheduler.take_guesses(guesses, taken=taken)
 
 
 def send(scheduler, supply=NOTHING):

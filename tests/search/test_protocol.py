@@ -34,8 +34,7 @@ def test_ask_tell_and_result_are_all_that_a_search_needs():
 
 @pytest.mark.parametrize("missing", ["ask", "tell", "result"])
 def test_a_search_without_one_of_them_cannot_be_made(missing):
-    methods = {name: getattr(Least, name) for name in ("ask", "tell", "result")}
-    del methods[missing]
+    methods = {name: getattr(Least, name) for name in ("ask", "tell", "result") if name != missing}
     with pytest.raises(TypeError, match=missing):
         type("Lacking", (Search,), methods)()
 
