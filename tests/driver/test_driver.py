@@ -5,14 +5,14 @@ from collections import Counter
 from typing import get_args
 
 import pytest
-from tests.driver.scripted_run import PROBLEMS, Hooked, Run
+from tests.driver.scripted_run import CONFIGS, PROBLEMS, Hooked, Run
 
 from tts.runs import events
 from tts.scheduling import ScheduleName, Scheduler
 from tts.search import BeamSearchConfig, SampleSearchConfig
 
 SCHEDULES = get_args(ScheduleName)
-CONFIG = BeamSearchConfig(n=8, beam_width=4, num_iterations=5)
+CONFIG = CONFIGS[0]
 
 
 def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
