@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 from examples.search_and_learn import BeamSearchConfig
-from tests.driver.scripted_run import Run
-from tests.driver.test_driver import CONFIGS
+from tests.driver.scripted_run import CONFIGS, Run
 
 from tts.build.errors import RunError
 from tts.prompting import Models

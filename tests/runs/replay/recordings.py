@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
 from tests.amounts import amount
-from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS
+from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run
 from tests.runs import runs
 from tests.runs.logs import log_bytes
 

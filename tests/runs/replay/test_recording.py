@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS, same_scores
+from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run, same_scores
 from tests.runs.logs import log_bytes
 from tests.runs.replay.recordings import FEW, load, record, replay
 from tests.runs.test_token_requests import SEMANTICS
