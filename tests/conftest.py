@@ -1,8 +1,10 @@
 """What many tests need: a tiny tokenizer, and a deployment that uses it."""
 
+import gc
 import json
 import os
 import signal
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         parts = [str(e) for e in entries if e.is_dir() or e.name.startswith("test_")]
         first = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         config.args = parts[first:] + parts[:first]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: looking for garbage in it takes longer than the rest."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def has_module_fixtures(item: pytest.Item) -> bool:

@@ -35,6 +35,7 @@ def test_the_programs_of_the_page_have_types(page: Path, tmp_path: Path, cache: 
     assert checked("\n".join(blocks), tmp_path, cache) == ""
 
 
+@pytest.mark.slow  # starts mypy anew, which checks the programs of examples anyway
 def test_the_names_of_the_top_have_types_and_a_slip_is_seen(tmp_path: Path, cache: Path) -> None:
     program = """
 import tts

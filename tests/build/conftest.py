@@ -3,18 +3,23 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tokenizers
-from tests.build.stand_in_build import STANDIN, TOOLS, Deploy, Misbehave, install_version
+from tests.build.stand_in_build import STANDIN, TOOLS, install_version
 
 from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.checks.prompts import APART
 
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
 VOCABULARY = 128
 CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
 SHAPE = {
@@ -32,10 +37,8 @@ SHAPE = {
     "pad_token_id": None,
 }
 
-Make = Callable[..., Path]
 
-
-def write_tokenizer(folder: Path, size: int = VOCABULARY) -> None:
+def write_tokenizer(folder, size=VOCABULARY):
     words = ["<unk>", "<bos>", "<eos>", "+", "-"]
     told_apart = {word for pair in APART for text in pair for word in text.split()}
     english = sorted(told_apart - set(words))
@@ -50,14 +53,14 @@ def write_tokenizer(folder: Path, size: int = VOCABULARY) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """Nothing that a test builds lands in the checkout."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
 @pytest.fixture(scope="session")
-def torch() -> Any:
+def torch():
     """PyTorch. The tests that ask for it share a process: it and transformers take seconds."""
     import torch
 
@@ -66,11 +69,11 @@ def torch() -> Any:
 
 
 @pytest.fixture(scope="session")
-def make_model(torch: Any) -> Callable[..., Any]:
+def make_model(torch):
     """Make a random transformers model: make_model("LlamaForCausalLM", seed=0, **config)."""
     import transformers
 
-    def make(architecture: str = "LlamaForCausalLM", seed: int = 0, **config: Any) -> Any:
+    def make(architecture="LlamaForCausalLM", seed=0, **config):
         torch.manual_seed(seed)
         kind = getattr(transformers, architecture)
         model = kind(kind.config_class(**(SHAPE | config))).eval()
@@ -84,18 +87,18 @@ def make_model(torch: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def make_checkpoint(tmp_path: Path, torch: Any, make_model: Callable[..., Any]) -> Make:
+def make_checkpoint(tmp_path, torch, make_model):
     """Save a random model: make_checkpoint("LlamaForCausalLM", name=..., shard=..., **config)."""
 
     def make(
-        architecture: str = "LlamaForCausalLM",
+        architecture="LlamaForCausalLM",
         *,
-        name: str = "checkpoint",
-        dtype: str = "float32",
-        shard: str = "1GB",
-        seed: int = 0,
-        **config: Any,
-    ) -> Path:
+        name="checkpoint",
+        dtype="float32",
+        shard="1GB",
+        seed=0,
+        **config,
+    ):
         model = make_model(architecture, seed, **config).to(getattr(torch, dtype))
         folder = tmp_path / name
         model.save_pretrained(folder, max_shard_size=shard)
@@ -106,7 +109,7 @@ def make_checkpoint(tmp_path: Path, torch: Any, make_model: Callable[..., Any]) 
 
 
 @pytest.fixture(scope="session")
-def saved_llama(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Any]) -> Path:
+def saved_llama(tmp_path_factory, make_model):
     folder = tmp_path_factory.mktemp("saved") / "llama"
     make_model().save_pretrained(folder)
     write_tokenizer(folder)
@@ -114,16 +117,16 @@ def saved_llama(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[.
 
 
 @pytest.fixture
-def llama(saved_llama: Path, tmp_path: Path) -> Path:
+def llama(saved_llama, tmp_path):
     """A small untied Llama checkpoint of the test's own."""
     return Path(shutil.copytree(saved_llama, tmp_path / "llama"))
 
 
 @pytest.fixture
-def edit_config(llama: Path) -> Callable[..., Path]:
+def edit_config(llama):
     """Change config.json of `llama`; a field set to ... is removed."""
 
-    def edit(**fields: Any) -> Path:
+    def edit(**fields):
         file = llama / "config.json"
         data = json.loads(file.read_text()) | fields
         file.write_text(json.dumps({k: v for k, v in data.items() if v is not ...}))
@@ -132,40 +135,47 @@ def edit_config(llama: Path) -> Callable[..., Path]:
     return edit
 
 
+def pair(target, checkpoint, gpu="h100", **fields):
+    """A deployment of one checkpoint in both roles.
+
+    `container` and `launcher` are those of the block tensorrt; other fields are both engines'.
+    """
+    options = {name: fields.pop(name) for name in ("container", "launcher") if name in fields}
+    engine = {
+        "checkpoint": checkpoint,
+        "precision": "fp32" if target == "openvino" else "bf16",
+        "max_batch_size": 4 if target == "openvino" else 8,
+        "max_num_tokens": 64 if target == "openvino" else 256,
+        "max_seq_len": 128,
+        "kv_cache": {"tokens": 1024},
+    } | fields
+    return Deployment.model_validate(
+        {
+            "name": "test",
+            "target": target,
+            "tensorrt": None if target == "openvino" else {"gpu": gpu} | options,
+            "generator": engine | {"in_flight_requests": 4},
+            "verifier": engine | {"in_flight_tokens": 1024},
+        }
+    )
+
+
 @pytest.fixture
-def deployment(llama: Path) -> Callable[..., Deployment]:
-    """A deployment of `llama` in both roles; keywords override fields of both engines."""
-
-    def make(target: str = "openvino", **fields: Any) -> Deployment:
-        engine = {
-            "checkpoint": llama,
-            "precision": "fp32",
-            "max_batch_size": 4,
-            "max_num_tokens": 64,
-            "max_seq_len": 128,
-            "kv_cache": {"tokens": 1024},
-        } | fields
-        return Deployment.model_validate(
-            {
-                "name": "test",
-                "target": target,
-                "generator": engine | {"in_flight_requests": 4},
-                "verifier": engine | {"in_flight_tokens": 1024},
-            }
-        )
-
-    return make
+def deployment(llama):
+    """A deployment of `llama` for a CPU; keywords override fields of both engines."""
+    return lambda **fields: pair("openvino", **({"checkpoint": llama} | fields))
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state(tmp_path, monkeypatch):
     """Put the stand-in toolchain first on PATH; the folder is where it notes what it was asked."""
     state, tools, site = (tmp_path / name for name in ("state", "bin", "site"))
     state.mkdir()
     tools.mkdir()
+    python = f"exec {sys.executable} -S"  # without site-packages, which it does not need
     for tool in TOOLS:
         script = tools / tool
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} {STANDIN}/toolchain.py {tool} "$@"\n')
+        script.write_text(f'#!/bin/sh\n{python} {STANDIN}/toolchain.py {tool} "$@"\n')
         script.chmod(0o755)
     shutil.copytree(STANDIN / "site", site, ignore=shutil.ignore_patterns("__pycache__"))
     install_version(site, "1.2.1")
@@ -173,43 +183,26 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TTS_STANDIN_STATE", str(state))
     monkeypatch.setenv("TTS_STANDIN_BIN", str(tools))
     monkeypatch.setenv("TTS_STANDIN_SITE", str(site))
-    api = Path(contract.__file__).parent / "contract" / "python_api.json"
-    monkeypatch.setenv("TTS_STANDIN_CONTRACT", str(api))
+    monkeypatch.setenv("TTS_STANDIN_API", str(STANDIN / "python_api.json"))
     monkeypatch.delenv(contract.version_variable(), raising=False)
     return state
 
 
 @pytest.fixture
-def misbehave(state: Path) -> Misbehave:
+def misbehave(state):
     """Tell the stand-in what to do wrong from now on; nothing: to behave."""
 
-    def tell(**how: Any) -> None:
+    def tell(**how):
         (state / "misbehaviour.json").write_text(json.dumps(how))
 
     return tell
 
 
 @pytest.fixture
-def deploy(llama: Path, state: Path) -> Deploy:
+def deploy(llama, state):
     """A deployment of `llama` for a GPU; keywords override fields of both engines."""
 
-    def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployment:
-        engine = {
-            "checkpoint": llama,
-            "precision": "bf16",
-            "max_batch_size": 8,
-            "max_num_tokens": 256,
-            "max_seq_len": 128,
-            "kv_cache": {"tokens": 1024},
-        } | fields
-        return Deployment.model_validate(
-            {
-                "name": "test",
-                "target": "tensorrt",
-                "tensorrt": {"gpu": gpu, "container": container},
-                "generator": engine | {"in_flight_requests": 4},
-                "verifier": engine | {"in_flight_tokens": 1024},
-            }
-        )
+    def make(gpu="h100", **fields):
+        return pair("tensorrt", llama, gpu, **fields)
 
     return make

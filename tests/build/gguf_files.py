@@ -1,8 +1,6 @@
 """GGUF files as llama.cpp's converter writes them, of tiny checkpoints."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -35,13 +33,9 @@ WORDS = ["he", "ll", "hell", "hello"]
 BYTES = sorted(ByteLevel.alphabet())
 TOKENS = [*SPECIAL, *BYTES, *WORDS]
 MERGES = ["h e", "l l", "he ll", "hell o"]
-Metadata = dict[str, Any]
-"""Changes of the metadata: a value, or None to leave a field out."""
 
 
-def gguf_of(
-    checkpoint: Path, file: Path, kind: str = "F32", tensors: Any = None, **changed: Any
-) -> Path:
+def gguf_of(checkpoint, file, kind="F32", tensors=None, **changed):
     """The GGUF file of a checkpoint saved by transformers, its matrices quantised as `kind`.
 
     `changed` is metadata in place of the converter's, with `__` for a dot; `tensors` more tensors.
@@ -72,7 +66,7 @@ def gguf_of(
     return file
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name):
     stem, _, suffix = name.rpartition(".")
     if stem.startswith("model.layers."):
         layer, _, part = stem.removeprefix("model.layers.").partition(".")
@@ -80,7 +74,7 @@ def gguf_name(name: str) -> str:
     return f"{NAMES[stem]}.{suffix}" if stem in NAMES else name
 
 
-def permuted(values: Any, name: str, config: dict[str, Any]) -> Any:
+def permuted(values, name, config):
     """Rows of Llama's queries and keys as llama.cpp's converter orders them."""
     part = name.split(".")[-2]
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(part)
@@ -90,7 +84,7 @@ def permuted(values: Any, name: str, config: dict[str, Any]) -> Any:
     return apart.swapaxes(1, 2).reshape(values.shape)
 
 
-def _model(arch: str, config: dict[str, Any]) -> Metadata:
+def _model(arch, config):
     rope = config.get("rope_parameters") or {}
     return {
         f"{arch}.context_length": config["max_position_embeddings"],
@@ -107,7 +101,7 @@ def _model(arch: str, config: dict[str, Any]) -> Metadata:
     }
 
 
-def _tokenizer() -> Metadata:
+def _tokenizer():
     unused = [f"[PAD{index}]" for index in range(2)]
     return {
         "tokenizer.ggml.model": "gpt2",
@@ -122,7 +116,7 @@ def _tokenizer() -> Metadata:
     }
 
 
-def _add(writer: Any, key: str, value: Any) -> None:
+def _add(writer, key, value):
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):

@@ -5,19 +5,17 @@ over transformers' own Qwen2 layers; see the sources in tts.build.verifiers.head
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import Qwen2Config, Qwen2Model
 
 
 class HeadedModel:
     """The layers and a head; `scores` gives a number in 0..1 for every token."""
 
-    def __init__(self, architecture: str, shape: dict[str, Any], seed: int = 0) -> None:
+    def __init__(self, architecture, shape, seed=0):
         torch.manual_seed(seed)
         self.architecture = architecture
         self.config = Qwen2Config(**shape)
@@ -35,12 +33,12 @@ class HeadedModel:
                     parameter.add_(0.1 * torch.randn_like(parameter))
 
     @torch.no_grad()
-    def scores(self, ids: Tensor) -> Tensor:
+    def scores(self, ids):
         """Token ids [rows, tokens] -> score at each token [rows, tokens]."""
-        out: Tensor = self.head(self.layers(ids).last_hidden_state)
+        out = self.head(self.layers(ids).last_hidden_state)
         return out.softmax(dim=-1)[..., 1] if self.two_classes else out[..., 0].sigmoid()
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder):
         """Write config.json, with an auto_map to code that must not be run, and the weights."""
         folder.mkdir()
         prefix = "score" if self.two_classes else "v_head.summary"

@@ -1,37 +1,49 @@
 """Building engines of target openvino, and what lies beside them."""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-from tts.build.builder import BuildReport, build_engines
-from tts.build.spec import Deployment
+import numpy as np
 
-Deploy = Callable[..., Deployment]
+from tts.build.builder import build_engines
+from tts.build.openvino.runtime import plugin_properties
 
 
-def build(deployment: Deployment, **options: Any) -> list[BuildReport]:
+def build(deployment, **options):
     """Build without comparison, unless it is asked for."""
     return build_engines(deployment, **({"verify": False, "say": print} | options))
 
 
-def leftovers(home: Path) -> list[str]:
+def leftovers(home):
     """Names of what lies beside the engines, the lock file apart."""
     names = {entry.name for entry in (home / "built" / "test").iterdir()}
     return sorted(names - {"generator", "verifier", ".build.lock"})
 
 
-def identity(report: BuildReport) -> tuple[int, int]:
+def identity(report):
     """Differs whenever the engine's weights have been written again."""
     status = (report.folder / "openvino_model.bin").stat()
     return status.st_ino, status.st_mtime_ns
 
 
-def touch_weights(checkpoint: Path) -> None:
+def touch_weights(checkpoint):
     """Flip one bit in place: same size."""
     with (checkpoint / "model.safetensors").open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         last = file.read(1)[0]
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last ^ 1]))
+
+
+def logits(folder, ids):
+    """What an engine's graph computes of token ids [rows, tokens], in fp32."""
+    import openvino
+
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "position_ids": np.arange(ids.shape[1])[None],
+        "beam_idx": np.zeros(1, np.int32),
+    }
+    file = folder / "openvino_model.xml"
+    model = openvino.Core().compile_model(file, "CPU", plugin_properties("fp32"))
+    return model.create_infer_request().infer(inputs)["logits"]

@@ -1,7 +1,6 @@
 """A generator and a verifier of published shapes, for tests of the memory plan."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ ONE_B, EIGHT_B, PRM = (
 )
 
 
-def generator(**fields: Any) -> GeneratorSpec:
+def generator(**fields):
     return GeneratorSpec.model_validate(
         {
             "checkpoint": ONE_B,
@@ -36,7 +35,7 @@ def generator(**fields: Any) -> GeneratorSpec:
     )
 
 
-def verifier(**fields: Any) -> VerifierSpec:
+def verifier(**fields):
     return VerifierSpec.model_validate(
         {
             "checkpoint": PRM,
@@ -51,19 +50,15 @@ def verifier(**fields: Any) -> VerifierSpec:
     )
 
 
-def deployment(
-    gpu: str = "h100",
-    generator_fields: dict[str, Any] | None = None,
-    verifier_fields: dict[str, Any] | None = None,
-) -> Deployment:
+def deployment(gpu="h100", generator_fields=None, verifier_fields=None):
     return Deployment(
         name="pair",
         target="tensorrt",
         generator=generator(**(generator_fields or {})),
         verifier=verifier(**(verifier_fields or {})),
-        tensorrt={"gpu": gpu},  # type: ignore[arg-type]
+        tensorrt={"gpu": gpu},
     )
 
 
-def near(value: float, tolerance: float = 0.01) -> Any:
+def near(value, tolerance=0.01):
     return pytest.approx(value, rel=tolerance)

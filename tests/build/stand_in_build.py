@@ -5,20 +5,15 @@ what the stand-in does.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tts.build.builder import BuildReport, build_engines
-from tts.build.spec import Deployment
+from tts.build.builder import build_engines
 
 STANDIN = Path(__file__).parent / "standin"
 TOOLS = ("docker", "nvidia-smi", "python3", "trtllm-build")
-Deploy = Callable[..., Deployment]
-Misbehave = Callable[..., None]
 
 
-def install_version(site: Path, version: str) -> None:
+def install_version(site, version):
     info = site / "tensorrt_llm.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(
@@ -26,30 +21,30 @@ def install_version(site: Path, version: str) -> None:
     )
 
 
-def build(deployment: Deployment, role: Any = "generator", **options: Any) -> BuildReport:
+def build(deployment, role="generator", **options):
     (report,) = build_engines(deployment, roles=[role], **({"say": print} | options))
     return report
 
 
-def calls(state: Path, tool: str) -> list[list[str]]:
+def calls(state, tool):
     lines = (
         (state / "calls.jsonl").read_text().splitlines() if (state / "calls.jsonl").exists() else []
     )
     return [call[1:] for line in lines if (call := json.loads(line))[0] == tool]
 
 
-def option_of(call: list[str], name: str) -> str | None:
+def option_of(call, name):
     """The value of an option of `docker run`; None without it."""
     given = (word.partition("=") for word in call)
     return next((value for option, _, value in given if option == name), None)
 
 
-def conversions(state: Path) -> int:
+def conversions(state):
     file = state / "converted"
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
-def nothing_half_built(home: Path) -> bool:
+def nothing_half_built(home):
     """No engine, no folder on its way to be one; a finished conversion and a log may be kept."""
     root = home / "built" / "test"
     names = {entry.name for entry in root.iterdir()} if root.exists() else set()

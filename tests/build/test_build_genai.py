@@ -1,18 +1,14 @@
 """The exported engine in the pipeline that serves it: OpenVINO GenAI's continuous batching."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, plugin_properties
-from tts.build.spec import Deployment, Role
 
 
-def pipeline(folder: Path) -> Any:
+def pipeline(folder):
     import openvino_genai as genai
 
     scheduler = genai.SchedulerConfig()
@@ -21,7 +17,7 @@ def pipeline(folder: Path) -> Any:
     return genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties, {})
 
 
-def generate(engine: Any, prompt: list[int], tokens: int) -> Any:
+def generate(engine, prompt, tokens):
     import openvino
     import openvino_genai as genai
 
@@ -34,7 +30,7 @@ def generate(engine: Any, prompt: list[int], tokens: int) -> Any:
     return handle.read_all()[0]
 
 
-def build(deployment: Deployment, role: Role) -> Path:
+def build(deployment, role):
     (report,) = build_engines(deployment, roles=[role], verify=False, say=print)
     return report.folder
 
@@ -48,13 +44,8 @@ def build(deployment: Deployment, role: Role) -> Path:
     ],
 )
 def test_greedy_tokens_are_those_of_transformers(
-    torch: Any,
-    deployment: Any,
-    make_checkpoint: Any,
-    make_model: Any,
-    architecture: str,
-    options: Any,
-) -> None:
+    torch, deployment, make_checkpoint, make_model, architecture, options
+):
     prompt = [1, 17, 90, 45, 6]
     model, expected = make_model(architecture, **options), list(prompt)
     with torch.no_grad():
@@ -74,8 +65,8 @@ runs_bf16 = pytest.mark.skipif(BF16_FLAG not in cpu_flags(), reason=f"this CPU h
     [("fp32", 1e-5), pytest.param("bf16", 0.05, marks=runs_bf16), ("int8", 0.05)],
 )
 def test_verifier_probability_is_that_of_transformers(
-    torch: Any, deployment: Any, make_model: Any, precision: str, limit: float
-) -> None:
+    torch, deployment, make_model, precision, limit
+):
     prompt = [1, 17, 90, 45, 6, 33]
     with torch.no_grad():
         labels = make_model()(torch.tensor([prompt])).logits[0, -1, [3, 4]]

@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 from tests.conftest import CHAT_TEMPLATE, write_tokenizer
-from tests.forks import said_in_a_fork
 from tests.interrupts import InterruptedAt
 
 from tts.build import chat_template, worker_process
 from tts.build.chat_template import TemplateFailed, render
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
+from tts.build.worker_process import WorkerProcess
 from tts.prompting.chat import chat_prompt
 
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -33,8 +31,20 @@ HOSTILE = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _impatient():
+    """A worker that gives up after a part of the time that a user's template has."""
+    worker = WorkerProcess(
+        "tts.build.chat_template", "renders", cpu_s=0.6, memory_mb=chat_template._MEMORY_MB
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_template, "_WORKER", worker)
+        yield
+    worker.reap()
+
+
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source: str):
+def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source):
     with pytest.raises(TemplateFailed) as error:
         render(source, {"messages": []})
     assert str(error.value)
@@ -77,37 +87,14 @@ def test_a_template_renders_under_a_limit_of_the_user_s_own():
     assert done.stdout == "2\n", done.stderr
 
 
-def test_threads_get_their_own_texts():
-    texts: dict[int, str] = {}
-
-    def ask(n: int) -> None:
-        texts[n] = render(PLAIN, {"messages": [{"content": str(n)}]})
-
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert texts == {n: str(n) for n in range(8)}
-
-
-def with_template(folder: Path, source: str) -> Tokenizer:
+def with_template(folder, source):
     write_tokenizer(folder)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": source}))
     return Tokenizer(folder)
 
 
-def test_a_template_that_drops_the_question_is_refused(tmp_path: Path):
-    messages = [{"role": "user", "content": " Compute 1 + 1. "}]
-    kept = with_template(tmp_path / "kept", "{{ messages[0].content | trim }}")
-    assert kept.decode(chat_prompt(kept, messages)) == "Compute 1 + 1."
-    dropped = with_template(tmp_path / "dropped", "Say 42.")
-    with pytest.raises(CheckpointError, match="would not see the question"):
-        chat_prompt(dropped, messages)
-
-
-def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_path: Path):
+def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_path):
     source = "{% if enable_thinking is defined and not enable_thinking %}no{% endif %}"
     with_template(tmp_path, source)
     off = Tokenizer(tmp_path, {"enable_thinking": False})
@@ -118,7 +105,7 @@ def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_
         Tokenizer(tmp_path, {"messages": []})
 
 
-def test_the_date_of_a_template_is_the_deployment_s(tmp_path: Path):
+def test_the_date_of_a_template_is_the_deployment_s(tmp_path):
     with_template(tmp_path, "{{ strftime_now('%d %B %Y') }}")
     dated = Tokenizer(tmp_path, {"strftime_now": "2026-01-31"})
     assert dated.chat([], generation_prompt=True) == "31 January 2026"
@@ -127,19 +114,19 @@ def test_the_date_of_a_template_is_the_deployment_s(tmp_path: Path):
         Tokenizer(tmp_path, {"strftime_now": "today"})
 
 
-def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
+def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path):
     tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
     with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):
         tokenizer.chat([{"role": "user", "content": "Hi"}], generation_prompt=True)
 
 
-def conversation(*contents: str) -> list[dict[str, str]]:
+def conversation(*contents):
     """Turns of user and assistant, which end with the user's."""
     roles = ("user", "assistant")
     return [{"role": roles[n % 2], "content": text} for n, text in enumerate(contents)]
 
 
-def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path: Path):
+def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path):
     """Both end with the same question, so a check of that alone would see no difference."""
     tokenizer = with_template(tmp_path / "checkpoint", CHAT_TEMPLATE)
     cut, place = True, 0
@@ -157,23 +144,6 @@ def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path
     assert place > 20
 
 
-def test_a_fork_renders_its_own_conversations_and_the_parent_goes_on():
-    source = "{{ messages[0].content }}"
-
-    def say(text: str) -> str:
-        return render(source, {"messages": [{"content": text}]})
-
-    def say_in_child() -> str:
-        try:
-            return say("child")
-        finally:
-            chat_template._WORKER.reap()
-
-    assert say("parent") == "parent"
-    assert said_in_a_fork(say_in_child) == "child"
-    assert say("parent again") == "parent again"
-
-
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -187,7 +157,7 @@ def test_a_fork_renders_its_own_conversations_and_the_parent_goes_on():
         ("{% for m in messages[:3] %}{{ m.content }}{% endfor %}", "the last message.*question"),
     ],
 )
-def test_a_template_that_loses_any_message_is_refused(tmp_path: Path, source: str, said: str):
+def test_a_template_that_loses_any_message_is_refused(tmp_path, source, said):
     system = {"role": "system", "content": "Be brief."}
     tokenizer = with_template(tmp_path / "checkpoint", source)
     with pytest.raises(CheckpointError, match=said):
@@ -204,7 +174,7 @@ def test_a_template_that_loses_any_message_is_refused(tmp_path: Path, source: st
         "{% for m in messages %}{{ m.content.split('</think>')[-1] | trim }}{% endfor %}",
     ],
 )
-def test_what_published_templates_do_to_a_conversation_is_no_loss(tmp_path: Path, source: str):
+def test_what_published_templates_do_to_a_conversation_is_no_loss(tmp_path, source):
     system = {"role": "system", "content": "Be brief."}
     tokenizer = with_template(tmp_path / "checkpoint", source)
     turns = conversation("Compute 1.", "<think>Hm.</think>\n\nIt is 1.", "And 2?")

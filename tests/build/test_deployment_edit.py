@@ -1,7 +1,5 @@
 """Setting numbers in a deployment file changes these numbers and nothing else."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -13,14 +11,14 @@ from tts.build.spec import load_deployment
 BUNDLED = paths.deployments_dir() / "demo-gpu.yaml"
 
 
-def pools(generator: int, verifier: int) -> dict[tuple[str, ...], int]:
+def pools(generator, verifier):
     return {
         ("generator", "kv_cache", "tokens"): generator,
         ("verifier", "kv_cache", "tokens"): verifier,
     }
 
 
-def test_only_two_numbers_change() -> None:
+def test_only_two_numbers_change():
     text = BUNDLED.read_text()
     new = with_values(text, pools(123_456_789, 7))
     changed = [
@@ -48,13 +46,13 @@ def test_only_two_numbers_change() -> None:
     ],
     ids=["flow", "order", "merge", "json"],
 )
-def test_other_ways_to_write_yaml(text: str) -> None:
+def test_other_ways_to_write_yaml(text):
     data = yaml.safe_load(with_values(text, pools(64, 96)))
     assert data["generator"]["kv_cache"]["tokens"] == 64
     assert data["verifier"]["kv_cache"]["tokens"] == 96
 
 
-def test_a_shared_alias_can_hold_one_value_only() -> None:
+def test_a_shared_alias_can_hold_one_value_only():
     text = "generator: {kv_cache: &pool {tokens: 1}}\nverifier: {kv_cache: *pool}"
     assert "tokens: 64}" in with_values(text, pools(64, 64))
     with pytest.raises(ConfigError, match="through a YAML alias"):
@@ -63,7 +61,7 @@ def test_a_shared_alias_can_hold_one_value_only() -> None:
     assert "{<<: *pool, tokens: 96}" in with_values(merged, pools(64, 96))
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_bytes(BUNDLED.read_bytes().replace(b"\n", b"\r\n"))
     file.chmod(0o640)
@@ -78,9 +76,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_bundled_files_of_a_wheel_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bundled_files_of_a_wheel_are_left_alone(tmp_path, monkeypatch):
     file = tmp_path / "bundled" / "deployments" / "demo-gpu.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(BUNDLED.read_text())

@@ -1,9 +1,6 @@
 """The verifier's dialogue: ids of the running text, and a longer path extends a shorter one."""
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +13,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tts.build import paths
 from tts.build.errors import CheckpointError
 from tts.build.spec import Labels, Template, VerifierSpec
-from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifiers.dialogue import VerifierDialogue, label_ids, verifier_dialogue
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
 from tts.build.verifiers.lines import Lines
-from tts.build.verifiers.running_text import QWEN_SYSTEM, RunningText
 
 KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
 CHAT = (
@@ -29,8 +25,8 @@ CHAT = (
 SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
 QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<extra_0>"]
 QWEN_CHAT = (
-    "<|im_start|>system\nSYSTEM<|im_end|>\n<|im_start|>user\nQUESTION<|im_end|>\n"
-    "<|im_start|>assistant\n"
+    "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}."
+    "<|im_end|>\n<|im_start|>user\nQUESTION<|im_end|>\n<|im_start|>assistant\n"
 )
 CORPUS = [
     "## Step 1: 37 + 58 = 95. ки",
@@ -44,7 +40,7 @@ LLAMA3 = (
 )
 
 
-def gpt(markers: Sequence[str] = QWEN_SPECIALS) -> tokenizers.Tokenizer:
+def gpt(markers=QWEN_SPECIALS):
     """Byte-level BPE behind a regular expression, as Llama 3's and Qwen's."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
@@ -65,7 +61,7 @@ def gpt(markers: Sequence[str] = QWEN_SPECIALS) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def sentencepiece(*, legacy: bool) -> tokenizers.Tokenizer:
+def sentencepiece(*, legacy):
     """BPE over characters with "▁" for spaces and bytes for the rest, as Llama 2's and Mistral's.
 
     `legacy` puts "▁" in front with a normalizer: of the text, and of all that follows a special
@@ -95,9 +91,7 @@ def sentencepiece(*, legacy: bool) -> tokenizers.Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def load(
-    tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Tokenizer]:
+def load(tokenizer_folder, tmp_path_factory):
     """The tokenizer of a kind, by its name."""
     made = {"tiny": Tokenizer(tokenizer_folder)}
     for name in ("demo-generator", "demo-verifier"):
@@ -117,43 +111,41 @@ def load(
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def tokenizer(request: pytest.FixtureRequest, load: Callable[[str], Tokenizer]) -> Tokenizer:
+def tokenizer(request, load):
     return load(request.param)
 
 
-def spec(**fields: Any) -> VerifierSpec:
+def spec(**fields):
     """A verifier's format, without an engine."""
     return VerifierSpec.model_construct(
         **({"labels": Labels(), "step_tag": None, "template": None, "head": None} | fields)
     )
 
 
-def rlhflow(tokenizer: Tokenizer) -> RunningText:
-    form = verifier_dialogue(tokenizer, spec(format="rlhflow"))
-    assert isinstance(form, RunningText)
-    return form
+def rlhflow(tokenizer):
+    return verifier_dialogue(tokenizer, spec(format="rlhflow"))
 
 
-def math_shepherd(tokenizer: Tokenizer) -> VerifierDialogue:
+def math_shepherd(tokenizer):
     return verifier_dialogue(tokenizer, spec(format="math-shepherd", step_tag=tag_of(tokenizer)))
 
 
-def tag_of(tokenizer: Tokenizer) -> str:
+def tag_of(tokenizer):
     """The default tag, or a special token where the tokenizer has no such word."""
     return "ки" if len(tokenizer.encode_after("1", " ки")) <= 2 else "<|pad|>"
 
 
-def custom(tokenizer: Tokenizer, head: str, answer: str, turn: str) -> VerifierDialogue:
+def custom(tokenizer, head, answer, turn):
     template = Template(head=head, answer=answer, turn=turn)
     return verifier_dialogue(tokenizer, spec(format="custom", template=template))
 
 
-def instructions(tokenizer: Tokenizer) -> VerifierDialogue:
+def instructions(tokenizer):
     """A custom dialogue with text around each step and no label in it."""
     return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
 
 
-def skywork(tokenizer: Tokenizer) -> VerifierDialogue:
+def skywork(tokenizer):
     """The lines of Skywork's models, also for tokenizers that have no newline as one token."""
     ends = tokenizer.encode("\n")
     if len(ends) != 1 or not tokenizer.special("bos_token"):
@@ -164,14 +156,14 @@ def skywork(tokenizer: Tokenizer) -> VerifierDialogue:
 FORMATS = [rlhflow, math_shepherd, instructions, skywork]
 
 
-def dialogue(form: VerifierDialogue, question: str, steps: list[str]) -> Ids:
+def dialogue(form, question, steps):
     ids = form.first(question, steps[0])
     for step in steps[1:]:
         ids = form.extend(ids, step)
     return ids
 
 
-def plain(text: str) -> bool:
+def plain(text):
     """What a step's text is, as the search hands it over, without special tokens spelled in it."""
     return text == text.strip() != "" and not set(text) & set("<|>▁") and "ки" not in text
 
@@ -187,9 +179,7 @@ texts = st.one_of(
 @pytest.mark.parametrize("make", FORMATS)
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_a_longer_path_extends_a_shorter_one(
-    tokenizer: Tokenizer, make: Any, question: str, steps: list[str]
-) -> None:
+def test_a_longer_path_extends_a_shorter_one(tokenizer, make, question, steps):
     form = make(tokenizer)
     ids = form.first(question, steps[0])
     assert ids.dtype == np.int32
@@ -203,9 +193,7 @@ def test_a_longer_path_extends_a_shorter_one(
 
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_rlhflow_is_the_chat_template(
-    load: Callable[[str], Tokenizer], question: str, steps: list[str]
-) -> None:
+def test_rlhflow_is_the_chat_template(load, question, steps):
     for kind in ("demo-verifier", "tiny", "gpt"):
         tokenizer = load(kind)
         messages = [{"role": "user", "content": f"{question} {steps[0]}"}]
@@ -217,9 +205,7 @@ def test_rlhflow_is_the_chat_template(
 
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_math_shepherd_is_one_text_with_tags(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+def test_math_shepherd_is_one_text_with_tags(tokenizer, question, steps):
     tag = tag_of(tokenizer)
     ids = dialogue(math_shepherd(tokenizer), question, steps).tolist()
     bos = tokenizer.special_ids("bos_token")
@@ -233,9 +219,7 @@ def test_math_shepherd_is_one_text_with_tags(
 
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_a_custom_dialogue_is_one_text(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+def test_a_custom_dialogue_is_one_text(tokenizer, question, steps):
     ids = dialogue(instructions(tokenizer), question, steps).tolist()
     asked = "".join(f"\nStep: {step}\nRight?" for step in steps)
     assert ids == tokenizer.encode(f"Question: {question}{asked}")
@@ -243,9 +227,7 @@ def test_a_custom_dialogue_is_one_text(
 
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts | st.just(""), min_size=1, max_size=4))
-def test_a_custom_dialogue_may_spell_out_a_chat_template(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+def test_a_custom_dialogue_may_spell_out_a_chat_template(tokenizer, question, steps):
     spelled = rlhflow(tokenizer)
     form = custom(tokenizer, spelled.head + "{question} ", spelled.answer, "{label}" + spelled.turn)
     assert form == spelled
@@ -253,21 +235,8 @@ def test_a_custom_dialogue_may_spell_out_a_chat_template(
     assert ours == theirs
 
 
-def test_the_demo_verifier_spelled_out(load: Callable[[str], Tokenizer]) -> None:
-    tokenizer = load("demo-verifier")
-    form = custom(
-        tokenizer,
-        "<|begin_of_text|><|user|>{question} ",
-        "<|eot_id|><|assistant|>",
-        "{label}<|eot_id|><|user|>",
-    )
-    assert form == rlhflow(tokenizer)
-
-
 @pytest.mark.parametrize("kind", ["sentencepiece", "sentencepiece-legacy"])
-def test_sentencepiece_encodes_a_piece_alone_otherwise(
-    load: Callable[[str], Tokenizer], kind: str
-) -> None:
+def test_sentencepiece_encodes_a_piece_alone_otherwise(load, kind):
     tokenizer = load(kind)
     alone, within = tokenizer.encode("Step"), tokenizer.encode_after("ки", "\nStep")
     assert tokenizer.encode("ки\nStep") == [*tokenizer.encode("ки"), *within]
@@ -276,7 +245,7 @@ def test_sentencepiece_encodes_a_piece_alone_otherwise(
 
 
 @pytest.mark.parametrize("kind", ["gpt", "sentencepiece", "sentencepiece-legacy"])
-def test_a_score_is_not_read_inside_a_token(load: Callable[[str], Tokenizer], kind: str) -> None:
+def test_a_score_is_not_read_inside_a_token(load, kind):
     for answer, turn in (("\nRight? ", ""), ("\nRight? ", "{label}\n")):
         with pytest.raises(CheckpointError, match=r"verifier\.template: no score can be read"):
             custom(load(kind), "{question}\n", answer, turn)
@@ -285,20 +254,20 @@ def test_a_score_is_not_read_inside_a_token(load: Callable[[str], Tokenizer], ki
 
 @pytest.mark.parametrize("form", ["rlhflow", "math-shepherd", "custom"])
 @pytest.mark.parametrize("name", ["positive", "negative"])
-def test_labels_are_one_token_each(load: Callable[[str], Tokenizer], form: str, name: str) -> None:
+def test_labels_are_one_token_each(load, form, name):
     labels = Labels.model_validate({name: "good"})
     template = Template(head="{question} ", answer=" ки", turn="\n")
     with pytest.raises(CheckpointError, match=rf"verifier\.labels\.{name}: 'good' is \d tokens"):
         verifier_dialogue(load("gpt"), spec(format=form, labels=labels, template=template))
 
 
-def test_label_ids(load: Callable[[str], Tokenizer]) -> None:
+def test_label_ids(load):
     tokenizer = load("sentencepiece")
     ids = label_ids(tokenizer, Labels())
     assert [tokenizer.token_texts[token] for token in ids] == [" +", " -"]
 
 
-def test_a_step_tag_is_one_token(load: Callable[[str], Tokenizer]) -> None:
+def test_a_step_tag_is_one_token(load):
     for kind in ("gpt", "sentencepiece"):
         with pytest.raises(CheckpointError, match=r"verifier\.step_tag: '<step>' is \d+ tokens"):
             verifier_dialogue(load(kind), spec(format="math-shepherd", step_tag="<step>"))
@@ -313,9 +282,7 @@ def test_a_step_tag_is_one_token(load: Callable[[str], Tokenizer]) -> None:
         ("{{ raise_exception('no') }}", "failed: no"),
     ],
 )
-def test_a_chat_template_that_rlhflow_cannot_use(
-    tokenizer_folder: Path, tmp_path: Path, template: str | None, problem: str
-) -> None:
+def test_a_chat_template_that_rlhflow_cannot_use(tokenizer_folder, tmp_path, template, problem):
     (tmp_path / "tokenizer.json").symlink_to(tokenizer_folder / "tokenizer.json")
     config = {"chat_template": template} if template else {}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -324,29 +291,13 @@ def test_a_chat_template_that_rlhflow_cannot_use(
     assert "custom" in str(caught.value.hint)
 
 
-def test_qwen_math_prm_is_the_chat_of_its_model_card(load: Callable[[str], Tokenizer]) -> None:
-    tokenizer = load("gpt")
-    form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
-    steps = ["So 37 + 58 = 95.", "And 95 - 3 = 92.\n\\[ 92 \\]", "The answer is \\(\\boxed{92}\\)."]
-    question = "What is 37 + 58 - 3?"
-    system = "Please reason step by step, and put your final answer within \\boxed{}."
-    for count in (1, 2, 3):
-        text = (
-            f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
-            "<|im_start|>assistant\n" + "<extra_0>".join(steps[:count]) + "<extra_0>"
-        )
-        assert dialogue(form, question, steps[:count]).tolist() == tokenizer.encode(text)
-
-
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
-    load: Callable[[str], Tokenizer], question: str, steps: list[str]
-) -> None:
+def test_qwen_math_prm_is_the_beginning_of_the_chat_template(load, question, steps):
     tokenizer = load("gpt")
     form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
     ids = dialogue(form, question, steps).tolist()
-    chat = QWEN_CHAT.replace("SYSTEM", QWEN_SYSTEM).replace("QUESTION", question)
+    chat = QWEN_CHAT.replace("QUESTION", question)
     whole = tokenizer.encode(chat + "".join(f"{step}<extra_0>" for step in steps) + "<|im_end|>\n")
     (marker,) = tokenizer.encode("<extra_0>")
     assert ids[-1] == marker, "the score is read at the marker"
@@ -356,9 +307,7 @@ def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
 
 @settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
-def test_skywork_is_what_its_published_code_encodes(
-    load: Callable[[str], Tokenizer], question: str, steps: list[str]
-) -> None:
+def test_skywork_is_what_its_published_code_encodes(load, question, steps):
     """Every line by itself with the newline token behind it, after the question's text."""
     for kind in ("demo-verifier", "gpt"):
         tokenizer = load(kind)
@@ -370,7 +319,7 @@ def test_skywork_is_what_its_published_code_encodes(
         assert dialogue(form, question, steps).tolist() == expected
 
 
-def test_tokenizers_of_other_models_are_refused_by_name(load: Callable[[str], Tokenizer]) -> None:
+def test_tokenizers_of_other_models_are_refused_by_name(load):
     with pytest.raises(CheckpointError, match=r"'<extra_0>' is \d+ tokens") as caught:
         verifier_dialogue(
             load("no markers"), spec(format="qwen2.5-math-prm", head="classification")

@@ -21,7 +21,6 @@ from tts.build.draft import (
     drafted,
 )
 from tts.build.errors import ConfigError
-from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import FORMATS, Deployment, load_deployment
 from tts.build.tensorrt.gpus import GIB, GPUS, kind_of
@@ -133,6 +132,11 @@ def written(choices, machine):
     return new, as_text(choices, machine, new)
 
 
+def on(target, generator="Llama-3.2-1B-Instruct"):
+    verifier = published("Llama3.1-8B-PRM-Deepseek-Data")
+    return pair(target=target, generator=published(generator), verifier=verifier)
+
+
 def file_of(choices, machine=ROOMY):
     return as_text(choices, machine, drafted(choices, machine))
 
@@ -182,6 +186,9 @@ def _indented(prompt):
 @given(choices(), machines)
 def test_fields_that_are_only_suggested_can_be_set(choices, machine):
     _, text = written(choices, machine)
+    if not choices.system_prompt:
+        assert f"# system_prompt: '{SYSTEM_PROMPT}'" in text
+        assert "system_prompt" not in parse_yaml(text)["generator"]
     suggested = r"(?m)^( +)# ((?:system_prompt|model|api_key_env): )"
     values = parse_yaml(re.sub(suggested, r"\1\2", text))
     assert "system_prompt" in values["generator"]
@@ -195,27 +202,27 @@ def test_the_bundled_pair_on_a_cpu_is_exact(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("memory", "bf16", "precision"),
-    [(256, False, "fp32"), (32, True, "bf16"), (32, False, "int8")],
+    ("cores", "memory", "bf16", "precision", "batch"),
+    [
+        (8, 256, False, "fp32", 16),
+        (8, 32, True, "bf16", 16),
+        (8, 32, False, "int8", 16),
+        (32, 40, False, "int8", 64),
+        (32, 32, False, "int8", 16),
+        (8, 10, False, "int8", 1),
+    ],
 )
-def test_a_cpu_pair_has_the_precision_that_its_machine_has_memory_for(memory, bf16, precision):
-    larger = pair(
-        generator=published("Llama-3.2-1B-Instruct"),
-        verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
-    )
-    machine = Machine(cores=8, memory=memory * GIB, bf16=bf16)
-    deployment = drafted(larger, machine)
-    assert {spec.precision for spec in deployment.engines().values()} == {precision}
-    assert plan_host_memory(deployment).needed < MemoryLimit(memory * GIB, "this machine").size
-
-
-def test_a_pair_that_no_precision_fits_is_refused_with_the_figures():
-    huge = pair(
-        generator=published("Llama-3.3-70B-Instruct"),
-        verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
-    )
-    with pytest.raises(ConfigError, match=r"need \d.* GiB .* has 8.00 GiB"):
-        drafted(huge, Machine(cores=2, memory=8 * GIB))
+def test_a_cpu_pair_has_the_sizes_that_its_machine_has_memory_for(
+    cores, memory, bf16, precision, batch
+):
+    machine = Machine(cores=cores, memory=memory * GIB, bf16=bf16)
+    deployment = drafted(on("openvino"), machine)
+    for spec in deployment.engines().values():
+        assert (spec.precision, spec.max_batch_size) == (precision, batch)
+        assert spec.kv_cache.tokens == max(4096, 1024 * batch)
+    assert deployment.generator.in_flight_requests == batch
+    assert deployment.verifier.in_flight_tokens == min(8192, 4096 * batch)
+    assert plan_host_memory(deployment).needed <= memory * GIB
 
 
 @pytest.mark.parametrize(
@@ -229,12 +236,7 @@ def test_a_pair_that_no_precision_fits_is_refused_with_the_figures():
     ],
 )
 def test_a_gpu_pair_is_planned(generator, gpu, gpus, precision, ranks):
-    asked = pair(
-        target="tensorrt",
-        generator=published(generator),
-        verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
-    )
-    deployment = drafted(asked, Machine(8, gpu=gpu, gpus=gpus))
+    deployment = drafted(on("tensorrt", generator), Machine(8, gpu=gpu, gpus=gpus))
     spec = deployment.generator
     assert (spec.precision, spec.placement.tensor_parallel) == (precision, ranks)
     planned = plan_memory(deployment).engines
@@ -242,14 +244,16 @@ def test_a_gpu_pair_is_planned(generator, gpu, gpus, precision, ranks):
         assert engine.kv_cache.tokens == planned[role].tokens
 
 
-def test_a_gpu_pair_that_does_not_fit_is_refused_by_the_plan():
-    asked = pair(
-        target="tensorrt",
-        generator=published("Llama-3.3-70B-Instruct"),
-        verifier=published("Llama3.1-8B-PRM-Deepseek-Data"),
-    )
-    with pytest.raises(ConfigError, match=r"do not fit GPU 0"):
-        drafted(asked, Machine(8, gpu="rtx4090", gpus=1))
+@pytest.mark.parametrize(
+    ("target", "machine", "said"),
+    [
+        ("openvino", Machine(2, memory=8 * GIB), r"need \d.* GiB .* has 8.00 GiB"),
+        ("tensorrt", Machine(8, gpu="rtx4090", gpus=1), "do not fit GPU 0"),
+    ],
+)
+def test_a_pair_that_no_precision_fits_is_refused_with_the_figures(target, machine, said):
+    with pytest.raises(ConfigError, match=said):
+        drafted(on(target, "Llama-3.3-70B-Instruct"), machine)
 
 
 def test_what_is_not_known_is_said():
@@ -265,12 +269,6 @@ def test_without_a_triton_server_the_engines_are_embedded(tmp_path):
     text = file_of(pair(), replace(ROOMY, triton=False))
     assert loaded(text, tmp_path).server.kind == "embedded"
     assert "server:" not in file_of(pair())
-
-
-def test_the_suggested_system_prompt_is_a_comment():
-    text = file_of(pair())
-    assert f"# system_prompt: '{SYSTEM_PROMPT}'" in text
-    assert "system_prompt" not in parse_yaml(text)["generator"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verifier
@@ -25,7 +24,7 @@ HAND_WORKED = {
 
 
 @pytest.mark.parametrize("checkpoint", HAND_WORKED, ids=lambda path: path.name)
-def test_hand_worked_numbers(checkpoint: Path) -> None:
+def test_hand_worked_numbers(checkpoint):
     total, body, head, weights, kv, flops, flops_with_head, attention = HAND_WORKED[checkpoint]
     shape = shape_of(checkpoint)
     counted = parameters(shape)
@@ -53,7 +52,7 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
         (Path("/nowhere/Mixtral-8x7B-Instruct-v0.1"), 46_702_792_704),
     ],
 )
-def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> None:
+def test_parameters_are_counted_exactly(checkpoint, published):
     assert parameters(shape_of(checkpoint)).total == published
 
 
@@ -67,7 +66,7 @@ def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> Non
         ("mlp_bias", 2 * 8192 + 2048),
     ],
 )
-def test_norms_and_biases_are_kept_in_16_bits(has: str, values: int, precision: str) -> None:
+def test_norms_and_biases_are_kept_in_16_bits(has, values, precision):
     """In each of the 16 layers of Llama-3.2-1B, if it had them."""
     plain = dataclasses.replace(shape_of(ONE_B), **{has: False})
     shaped = dataclasses.replace(plain, **{has: True})
@@ -76,7 +75,7 @@ def test_norms_and_biases_are_kept_in_16_bits(has: str, values: int, precision: 
     assert with_them.weights - without.weights == 16 * 2 * values
 
 
-def test_estimates_bound_what_public_logs_show() -> None:
+def test_estimates_bound_what_public_logs_show():
     # DeepSeek-R1-Distill-Qwen-1.5B, int4 weight-only, defaults of trtllm-build 0.17:
     # "Allocated 921.51 MiB for execution context memory."
     qwen = dataclasses.replace(
@@ -99,14 +98,14 @@ def test_estimates_bound_what_public_logs_show() -> None:
     assert (1.14 + 4.35) * GIB < rank.logits < 1.2 * (1.14 + 4.35) * GIB
 
 
-def test_the_verifier_keeps_generation_logits() -> None:
+def test_the_verifier_keeps_generation_logits():
     shape = shape_of(PRM)
     (plain,) = ranks_of(shape, generator(checkpoint=PRM, max_batch_size=64))
     (scoring,) = ranks_of(shape, verifier())
     assert scoring.logits - plain.logits == 8 * 64 * 128_256 * 4
 
 
-def test_precisions_by_size() -> None:
+def test_precisions_by_size():
     shape = shape_of(PRM)
     sizes = {
         precision: ranks_of(shape, generator(checkpoint=PRM, precision=precision))[0].weights
@@ -134,7 +133,7 @@ def test_precisions_by_size() -> None:
         ),
     ],
 )
-def test_matrices_are_padded(precision: str, layer: int) -> None:
+def test_matrices_are_padded(precision, layer):
     shape = dataclasses.replace(
         shape_of(ONE_B),
         vocab_size=100,
@@ -153,7 +152,7 @@ def test_matrices_are_padded(precision: str, layer: int) -> None:
     assert rank.streamed == layer - square[precision] + output[precision] + norms + head
 
 
-def test_only_engines_of_several_ranks_communicate() -> None:
+def test_only_engines_of_several_ranks_communicate():
     shape = shape_of(PRM)
     for ranks, workspaces in ((1, CONTEXT + WORKSPACE), (2, CONTEXT + WORKSPACE + GIB // 2)):
         spec = generator(checkpoint=PRM, tensorrt={"tensor_parallel": ranks})
@@ -161,7 +160,7 @@ def test_only_engines_of_several_ranks_communicate() -> None:
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8, 16])
-def test_tensor_parallel_split(tp: int) -> None:
+def test_tensor_parallel_split(tp):
     shape = shape_of(PRM)
     (whole,) = ranks_of(shape, generator(checkpoint=PRM))
     ranks = ranks_of(shape, generator(checkpoint=PRM, tensorrt={"tensor_parallel": tp}))
@@ -177,15 +176,7 @@ def test_tensor_parallel_split(tp: int) -> None:
     assert ranks[0].activations <= whole.activations
 
 
-@pytest.mark.parametrize("precision", ["fp8", "int4_awq"])
-def test_the_quantiser_leaves_the_embedding_whole_on_every_rank(precision: str) -> None:
-    shape = shape_of(PRM)
-    spec = generator(checkpoint=PRM, precision=precision, tensorrt={"tensor_parallel": 2})
-    for rank in ranks_of(shape, spec):
-        assert rank.weights - rank.streamed == 2 * shape.vocab_size * shape.hidden_size
-
-
-def test_pipeline_split() -> None:
+def test_pipeline_split():
     shape = shape_of(PRM)
     (whole,) = ranks_of(shape, generator(checkpoint=PRM))
     ranks = ranks_of(shape, generator(checkpoint=PRM, tensorrt={"pipeline_parallel": 3}))
@@ -218,13 +209,13 @@ MIXTURES = {
 }  # fmt: skip
 
 
-def mixture(folder: Path, name: str, **fields: Any) -> Path:
+def mixture(folder, name, **fields):
     (folder / "config.json").write_text(json.dumps(MIXTURES[name][2] | fields))
     return folder
 
 
 @pytest.mark.parametrize("name", MIXTURES)
-def test_mixtures_of_experts(tmp_path: Path, name: str) -> None:
+def test_mixtures_of_experts(tmp_path, name):
     total, active, _ = MIXTURES[name]
     folder = mixture(tmp_path, name)
     shape = shape_of(folder)
@@ -259,12 +250,7 @@ WIDTHS = {
 }
 
 
-def test_parameters_of_mixtral_are_counted_exactly(tmp_path: Path) -> None:
-    shape = shape_of(mixture(tmp_path, "mixtral-8x7b"))
-    assert parameters(shape).total == 46_702_792_704
-
-
-def test_fp8_keeps_two_float32_scales_per_matrix() -> None:
+def test_fp8_keeps_two_float32_scales_per_matrix():
     shape = shape_of(PRM)
     (rank,) = ranks_of(shape, generator(checkpoint=PRM, precision="fp8"))
     norms = (2 * 32 + 1) * 4096
@@ -273,7 +259,7 @@ def test_fp8_keeps_two_float32_scales_per_matrix() -> None:
 
 
 @pytest.mark.parametrize("name", WIDTHS)
-def test_activations_of_mixtures(tmp_path: Path, name: str) -> None:
+def test_activations_of_mixtures(tmp_path, name):
     shape = shape_of(mixture(tmp_path, name))
     for parts, width in zip((1, 4), WIDTHS[name], strict=True):
         spec = generator(checkpoint=tmp_path, tensorrt={"tensor_parallel": parts})
@@ -290,6 +276,6 @@ def test_activations_of_mixtures(tmp_path: Path, name: str) -> None:
         ({"num_experts": None}, "no field num_experts"),
     ],
 )
-def test_refused_mixtures(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+def test_refused_mixtures(tmp_path, fields, words):
     with pytest.raises(CheckpointError, match=words):
         shape_of(mixture(tmp_path, "qwen3-30b-a3b", **fields))

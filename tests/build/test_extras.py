@@ -2,12 +2,11 @@
 
 import importlib.metadata
 import sys
-from typing import Any
 
 from tts.build.extras import how_to_install
 
 
-def test_the_packages_of_the_extras_are_named_for_this_python() -> None:
+def test_the_packages_of_the_extras_are_named_for_this_python():
     command = how_to_install("cpu", "gguf")
     assert command.startswith(f"{sys.executable} -m pip install 'openvino")
     assert command.endswith("'gguf>=0.17'")
@@ -15,8 +14,8 @@ def test_the_packages_of_the_extras_are_named_for_this_python() -> None:
     assert ";" not in how_to_install("triton"), "markers are for pip's own files"
 
 
-def test_sources_that_are_not_installed_are_installed_with_the_extra(monkeypatch: Any) -> None:
-    def absent(name: str) -> None:
+def test_sources_that_are_not_installed_are_installed_with_the_extra(monkeypatch):
+    def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", absent)

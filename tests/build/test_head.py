@@ -3,15 +3,12 @@
 import json
 import runpy
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 from tests.build.conftest import SHAPE, write_tokenizer
-from tests.build.openvino_build import Deploy, build
+from tests.build.openvino_build import build, logits
 from tests.build.stand_in_build import calls
 from tests.serving.facts import unexpected
 
@@ -24,7 +21,6 @@ from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import engine_memory
-from tts.build.openvino.runtime import plugin_properties
 from tts.build.openvino.verify import verify_engine
 from tts.build.spec import Deployment
 from tts.build.tensorrt import target
@@ -35,56 +31,44 @@ from tts.serving.repository.render import parse_config, render_repository
 
 PUBLISHED = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
 TEMPLATE = {"head": "{question} ", "answer": " w9", "turn": " "}
-Save = Callable[..., Path]
 
 
 @pytest.fixture
-def published(tmp_path: Path, torch: Any) -> Save:
+def published(tmp_path, torch):
     """Save a random checkpoint of a published architecture; its model is `published.model`."""
     from tests.build.headed import HeadedModel
 
-    def save(architecture: str, **config: Any) -> Path:
+    def save(architecture, **config):
         model = HeadedModel(architecture, SHAPE | {"max_position_embeddings": 512} | config)
         folder = tmp_path / architecture
         model.save(folder)
         write_tokenizer(folder)
-        save.model = model  # type: ignore[attr-defined]
+        save.model = model
         return folder
 
     return save
 
 
-def deployed(deployment: Deploy, verifier: Path, **fields: Any) -> Deployment:
+def deployed(deployment, verifier, **fields):
     """A pair whose verifier is another checkpoint, in a dialogue of the tiny tokenizer."""
     data = deployment().model_dump(mode="json", exclude_unset=True)
     data["verifier"] |= {"checkpoint": verifier, "format": "custom", "template": TEMPLATE} | fields
     return Deployment.model_validate(data)
 
 
-def scores(folder: Path, ids: Any) -> Any:
+def scores(folder, ids):
     """Scores of an engine at every token: the softmax's first column."""
-    import openvino
-
-    model = openvino.Core().compile_model(
-        folder / "openvino_model.xml", "CPU", plugin_properties("fp32")
-    )
-    inputs = {
-        "input_ids": ids,
-        "attention_mask": np.ones_like(ids),
-        "position_ids": np.arange(ids.shape[1])[None],
-        "beam_idx": np.zeros(1, np.int32),
-    }
-    logits = model.create_infer_request().infer(inputs)["logits"]
-    assert logits.shape == (*ids.shape, 2)
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    found = logits(folder, ids)
+    assert found.shape == (*ids.shape, 2)
+    exponentials = np.exp(found - found.max(axis=-1, keepdims=True))
     return exponentials[..., 0] / exponentials.sum(axis=-1)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("architecture", PUBLISHED)
 def test_an_engine_gives_the_scores_of_the_published_models(
-    torch: Any, published: Any, tmp_path: Path, architecture: str, tied: bool
-) -> None:
+    torch, published, tmp_path, architecture, tied
+):
     folder = published(architecture, tie_word_embeddings=tied)
     save_model(export_model(open_checkpoint(folder), "fp32"), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
@@ -95,14 +79,13 @@ def test_an_engine_gives_the_scores_of_the_published_models(
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "Mistral"])
 def test_an_engine_gives_the_scores_of_token_classification_models(
-    torch: Any, make_model: Any, tmp_path: Path, family: str
-) -> None:
+    torch, make_model, tmp_path, family
+):
     more = {"sliding_window": None} if family == "Mistral" else {}
     model = make_model(f"{family}ForTokenClassification", num_labels=2, **more)
     folder = tmp_path / "checkpoint"
     model.save_pretrained(folder)
     checkpoint = open_checkpoint(folder)
-    assert checkpoint.config.head is not None
     assert checkpoint.config.head.layers == ("score",)
     save_model(export_model(checkpoint, "fp32"), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
@@ -114,87 +97,80 @@ def test_an_engine_gives_the_scores_of_token_classification_models(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("architecture", PUBLISHED)
-def test_a_head_is_exported_in_every_precision(
-    published: Any, tmp_path: Path, architecture: str, precision: Any
-) -> None:
-    checkpoint = open_checkpoint(published(architecture))
+def test_a_head_is_exported_in_every_precision_in_the_planned_size(
+    published, tmp_path, deployment, architecture, precision
+):
+    pair = deployed(deployment, published(architecture), precision=precision)
+    checkpoint = EngineInputs(pair, "verifier").checkpoint
     save_model(export_model(checkpoint, precision), tmp_path)
     result = verify_engine(tmp_path, checkpoint, precision)
     assert result.export_error < 1e-4
     assert result.largest_logit > 0.1
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("architecture", PUBLISHED)
-def test_the_weight_file_of_a_headed_verifier_has_the_planned_size(
-    published: Any, tmp_path: Path, deployment: Deploy, architecture: str, precision: Any
-) -> None:
-    pair = deployed(deployment, published(architecture), precision=precision)
-    checkpoint = EngineInputs(pair, "verifier").checkpoint
-    save_model(export_model(checkpoint, precision), tmp_path)
     planned = engine_memory(checkpoint.config, pair.verifier, "verifier").file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 
 
-@pytest.mark.parametrize("architecture", PUBLISHED)
-def test_a_build_says_which_head_it_found(
-    published: Any, deployment: Deploy, architecture: str
-) -> None:
-    said: list[str] = []
-    pair = deployed(deployment, published(architecture))
+@pytest.mark.parametrize(
+    ("architecture", "kind"), [(PUBLISHED[0], "classification"), (PUBLISHED[1], "value")]
+)
+def test_a_build_says_which_head_it_found(published, deployment, architecture, kind):
+    said = []
+    pair = deployed(deployment, published(architecture), head=kind)
     reports = build(pair, roles=["verifier"], say=said.append, verify=True)
-    kind = "classification" if "Process" in architecture else "value"
     assert any(f"verifier: judges with a {kind} head (" in line for line in said)
     config = read_engine_config(reports[0].folder)
     assert (config.output_vocab_size, config.label_token_ids) == (2, (0, 1))
     assert reports[0].verification is not None
 
 
-def test_a_build_says_that_labels_are_read(deployment: Deploy) -> None:
-    said: list[str] = []
-    build(deployment(), say=said.append)
-    assert "verifier: judges with a language head, read at the labels" in said
-
-
-def test_the_stated_head_may_be_the_one_that_is_there(published: Any, deployment: Deploy) -> None:
-    for architecture, kind in zip(PUBLISHED, ("classification", "value"), strict=True):
-        pair = deployed(deployment, published(architecture), head=kind)
-        assert EngineInputs(pair, "verifier").checkpoint.config.head is not None
+PROCESS, VALUE = PUBLISHED
+OTHER_LABELS = {"positive": "w7", "negative": "w8"}
+SHOWN = TEMPLATE | {"turn": "{label} w8"}
 
 
 @pytest.mark.parametrize(
-    ("architecture", "stated", "found"),
+    ("architecture", "fields", "message"),
     [
-        ("Qwen2ForProcessRewardModel", "labels", "a classification head (score.0, ReLU, score.2)"),
-        ("Qwen2ForProcessRewardModel", "value", "a classification head"),
-        ("Qwen2ForPrmModel", "classification", "a value head (v_head.summary)"),
+        (PROCESS, {"head": "labels"}, r"'labels', .* classification head \(score.0, ReLU, score.2"),
+        (PROCESS, {"head": "value"}, "'value', .* a classification head"),
+        (VALUE, {"head": "classification"}, r"'classification', .* a value head \(v_head.summary"),
+        (None, {"head": "classification"}, "'classification'.*language head"),
+        (VALUE, {"labels": OTHER_LABELS}, r"verifier\.labels are given, .* by a value head"),
+        (VALUE, {"template": SHOWN}, r"verifier\.template\.turn begins with \{label\}"),
+        *(
+            (PROCESS, {"format": name, "template": None}, rf"format is '{name}'.*classification")
+            for name in ("rlhflow", "math-shepherd")
+        ),
+        *(
+            (None, {"format": name, "template": None}, rf"format is '{name}'.* with labels")
+            for name in ("qwen2.5-math-prm", "skywork-o1-prm")
+        ),
     ],
 )
-def test_a_head_that_the_checkpoint_does_not_have_is_refused(
-    published: Any, deployment: Deploy, architecture: str, stated: str, found: str
-) -> None:
-    pair = deployed(deployment, published(architecture), head=stated)
-    with pytest.raises(CheckpointError) as caught:
-        _ = EngineInputs(pair, "verifier").checkpoint
-    assert f"verifier.head is {stated!r}" in caught.value.message
-    assert found in caught.value.message
+def test_what_does_not_go_with_a_head_or_asks_for_one_is_refused(
+    published, llama, deployment, architecture, fields, message
+):
+    folder = published(architecture) if architecture else llama
+    with pytest.raises(CheckpointError, match=message):
+        build(deployed(deployment, folder, **fields))
 
 
-def test_a_causal_model_has_no_classification_head(llama: Path, deployment: Deploy) -> None:
-    pair = deployed(deployment, llama, head="classification")
-    with pytest.raises(CheckpointError, match=r"'classification'.*language head"):
-        _ = EngineInputs(pair, "verifier").checkpoint
+def rewritten(folder, **fields):
+    """Change fields of config.json; ... removes one."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text()) | fields
+    file.write_text(json.dumps({k: v for k, v in config.items() if v is not ...}))
+    return folder
 
 
-def test_labels_for_a_headed_verifier_are_refused(published: Any, deployment: Deploy) -> None:
-    folder = published("Qwen2ForPrmModel")
-    pair = deployed(deployment, folder, labels={"positive": "w7", "negative": "w8"})
-    with pytest.raises(CheckpointError, match=r"verifier\.labels are given, .* by a value head"):
-        build(pair)
+def test_a_head_that_is_not_in_the_weights_is_refused_by_its_tensor(published, deployment):
+    folder = rewritten(published(VALUE), architectures=[PROCESS])
+    with pytest.raises(CheckpointError, match=r"no tensor 'score\.0\.weight'"):
+        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
 
 
-def test_a_headed_checkpoint_does_not_generate(published: Any, deployment: Deploy) -> None:
+def test_a_headed_checkpoint_does_not_generate(published, deployment):
     folder = published("Qwen2ForPrmModel")
     pair = deployment(checkpoint=folder)
     with pytest.raises(CheckpointError, match=r"a value head .*, which cannot generate") as caught:
@@ -204,13 +180,9 @@ def test_a_headed_checkpoint_does_not_generate(published: Any, deployment: Deplo
         build(pair)
 
 
-def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
-    published: Any, deployment: Deploy
-) -> None:
-    folder = published("Qwen2ForPrmModel", tie_word_embeddings=False)
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForCausalLM"]}
-    file.write_text(json.dumps(config))
+def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(published, deployment):
+    folder = published(VALUE, tie_word_embeddings=False)
+    rewritten(folder, architectures=["Qwen2ForCausalLM"])
     with pytest.raises(CheckpointError, match=r"language head and a value head \(v_head") as caught:
         _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
     assert "verifier.head" in str(caught.value.hint)
@@ -220,56 +192,16 @@ def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
     assert labels.config.head is None
 
 
-def test_a_head_that_is_not_in_the_weights_is_refused_by_its_tensor(
-    published: Any, deployment: Deploy
-) -> None:
-    folder = published("Qwen2ForPrmModel")
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForProcessRewardModel"]}
-    file.write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"no tensor 'score\.0\.weight'"):
-        _ = EngineInputs(deployed(deployment, folder), "verifier").checkpoint
-
-
 @pytest.mark.parametrize(
     "fields", [{"num_labels": 3}, {"id2label": {"0": "a", "1": "b", "2": "c"}}]
 )
-def test_more_than_two_classes_are_refused(published: Any, fields: dict[str, Any]) -> None:
-    folder = published("Qwen2ForProcessRewardModel")
-    file = folder / "config.json"
-    config = {k: v for k, v in json.loads(file.read_text()).items() if k != "id2label"}
-    file.write_text(json.dumps(config | fields))
+def test_more_than_two_classes_are_refused(published, fields):
+    folder = rewritten(published(PROCESS), **({"id2label": ...} | fields))
     with pytest.raises(CheckpointError, match="num_labels is 3; supported: 2 classes"):
         read_model_config(folder)
 
 
-@pytest.mark.parametrize("name", ["rlhflow", "math-shepherd"])
-def test_a_head_is_not_read_in_a_dialogue_of_labels(
-    published: Any, deployment: Deploy, name: str
-) -> None:
-    folder = published("Qwen2ForProcessRewardModel")
-    pair = deployed(deployment, folder, format=name, template=None)
-    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.*classification"):
-        build(pair)
-
-
-@pytest.mark.parametrize("name", ["qwen2.5-math-prm", "skywork-o1-prm"])
-def test_labels_are_not_read_in_a_dialogue_of_heads(
-    llama: Path, deployment: Deploy, name: str
-) -> None:
-    pair = deployed(deployment, llama, format=name, template=None)
-    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.* with labels"):
-        build(pair)
-
-
-def test_a_dialogue_for_a_head_shows_no_labels(published: Any, deployment: Deploy) -> None:
-    folder = published("Qwen2ForPrmModel")
-    pair = deployed(deployment, folder, template=TEMPLATE | {"turn": "{label} w8"})
-    with pytest.raises(CheckpointError, match=r"verifier\.template\.turn begins with \{label\}"):
-        build(pair)
-
-
-def for_a_gpu(pair: Deployment, target: str) -> Deployment:
+def for_a_gpu(pair, target):
     """The same pair for a GPU."""
     data = pair.model_dump(mode="json", exclude_unset=True)
     data |= {"target": target, "tensorrt": {"gpu": "h100"}}
@@ -286,13 +218,9 @@ def for_a_gpu(pair: Deployment, target: str) -> Deployment:
     ],
 )
 def test_a_head_is_refused_for_a_gpu_with_the_reason(
-    published: Any, deployment: Deploy, platform: str, architecture: str, reason: str
-) -> None:
-    folder = published(architecture)
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    del config["auto_map"]
-    file.write_text(json.dumps(config))
+    published, deployment, platform, architecture, reason
+):
+    folder = rewritten(published(architecture), auto_map=...)
     pair = for_a_gpu(deployed(deployment, folder), platform)
     for refused in (lambda: build(pair, roles=["verifier"]), lambda: plan_memory(pair)):
         with pytest.raises(ConfigError, match=rf"verifier judges with a .* head .*{reason}"):
@@ -302,8 +230,8 @@ def test_a_head_is_refused_for_a_gpu_with_the_reason(
 @pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
-    torch: Any, published: Any, make_model: Any, tmp_path: Path, architecture: Any, tied: bool
-) -> None:
+    torch, published, make_model, tmp_path, architecture, tied
+):
     """Its first two logits and the biases give the head's scores, with nothing rounded."""
     from transformers import Qwen2ForCausalLM
 
@@ -331,11 +259,12 @@ def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
     assert (scores - expected).abs().max() < 1e-6
 
 
-def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
-    published: Any, deployment: Deploy, state: Path, home: Path
-) -> None:
-    said: list[str] = []
-    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
+def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(published, deployment, state, home):
+    said = []
+    pair = for_a_gpu(deployed(deployment, published(VALUE)), "tensorrt")
+    lines = preview_build(pair)
+    assert "# judges with a value head (v_head.summary)" in lines
+    assert any("written again as a causal model: " in line for line in lines)
     (report,) = build(pair, roles=["verifier"], say=said.append, verify=None)
     assert report.status == "built"
     assert "verifier: judges with a value head (v_head.summary)" in said
@@ -347,18 +276,7 @@ def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
     assert config.label_token_ids == (0, 1)
 
 
-def test_the_commands_of_a_headed_build_say_what_is_written_first(
-    published: Any, deployment: Deploy, state: Path
-) -> None:
-    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
-    lines = preview_build(pair)
-    assert "# judges with a value head (v_head.summary)" in lines
-    assert any("written again as a causal model: " in line for line in lines)
-
-
-def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
-    published: Any, deployment: Deploy
-) -> None:
+def test_the_bias_of_a_head_is_added_where_the_score_is_computed(published, deployment):
     value = published("Qwen2ForPrmModel")
     pair = for_a_gpu(deployed(deployment, value), "tensorrt")
     folder = render_repository(pair)
@@ -371,20 +289,18 @@ def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
 
 
 @pytest.mark.parametrize("bias", [None, "0.5,-0.25"])
-def test_the_score_model_takes_the_softmax_of_logits_and_biases(
-    monkeypatch: pytest.MonkeyPatch, bias: str | None
-) -> None:
+def test_the_score_model_takes_the_softmax_of_logits_and_biases(monkeypatch, bias):
     class Tensor:
-        def __init__(self, name: str, array: Any) -> None:
+        def __init__(self, name, array):
             self.name, self.array = name, array
 
-        def as_numpy(self) -> Any:
+        def as_numpy(self):
             return self.array
 
     backend = ModuleType("triton_python_backend_utils")
-    backend.Tensor = Tensor  # type: ignore[attr-defined]
-    backend.InferenceResponse = lambda output_tensors: output_tensors  # type: ignore[attr-defined]
-    backend.get_input_tensor_by_name = lambda request, name: request  # type: ignore[attr-defined]
+    backend.Tensor = Tensor
+    backend.InferenceResponse = lambda output_tensors: output_tensors
+    backend.get_input_tensor_by_name = lambda request, name: request
     monkeypatch.setitem(sys.modules, backend.__name__, backend)
     file = paths.templates_dir() / "common" / "prm_score" / "1" / "model.py"
     model = runpy.run_path(str(file))["TritonPythonModel"]()

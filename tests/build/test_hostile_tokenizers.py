@@ -4,8 +4,6 @@ import json
 import stat
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -29,16 +27,16 @@ TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst",
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _own_cache(monkeypatch, tmp_path):
     """No file is known from another test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tokenizer_check, "_passed", set())
 
 
-def parts(**changed: Any) -> dict[str, Any]:
+def parts(**changed):
     """The smallest tokenizer.json, with fields of it or of its model changed."""
     model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
-    file: dict[str, Any] = {
+    file = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -55,44 +53,49 @@ def parts(**changed: Any) -> dict[str, Any]:
     }
 
 
-def load(folder: Path, file: dict[str, Any]) -> Tokenizer:
+def load(folder, file):
     (folder / "tokenizer.json").write_text(json.dumps(file))
     return Tokenizer(folder)
 
 
-def test_truncation_is_not_obeyed(tmp_path: Path) -> None:
-    assert load(tmp_path, parts(truncation=TRUNCATION)).encode("abab") == [0, 1, 0, 1]
-
-
-def test_padding_is_not_obeyed(tmp_path: Path) -> None:
-    assert load(tmp_path, parts(padding=PADDING)).encode("ab") == [0, 1]
-
-
-def test_what_is_written_of_a_tokenizer_has_neither(tmp_path: Path) -> None:
-    written = load(tmp_path, parts(padding=PADDING, truncation=TRUNCATION)).specification
+def test_neither_truncation_nor_padding_is_obeyed_or_written(tmp_path):
+    tokenizer = load(tmp_path, parts(padding=PADDING, truncation=TRUNCATION))
+    assert tokenizer.encode("abab") == [0, 1, 0, 1]
+    written = tokenizer.specification
     assert (written["padding"], written["truncation"]) == (None, None)
 
 
-def test_merges_are_not_left_out_at_random(tmp_path: Path) -> None:
+def test_merges_are_not_left_out_at_random(tmp_path):
     file = parts(vocab={"a": 0, "b": 1, "ab": 2}, merges=[["a", "b"]], dropout=0.5)
     tokenizer = load(tmp_path, file)
     assert [tokenizer.encode("ab") for _ in range(20)] == [[2]] * 20
 
 
 @pytest.mark.parametrize("token", [2**31, 2**32 - 1, MOST_TOKENS])
-def test_an_id_that_is_none_is_named(tmp_path: Path, token: Any) -> None:
+def test_an_id_that_is_none_is_named(tmp_path, token):
     said = r"tokenizer\.json cannot be used: the id of 'b' is"
     with pytest.raises(CheckpointError, match=said):
         load(tmp_path, parts(vocab={"a": 0, "b": token}))
 
 
 @pytest.mark.parametrize("token", [2**32, -1, True, 1.0, "1", None])
-def test_what_is_no_id_is_refused(tmp_path: Path, token: Any) -> None:
+def test_what_is_no_id_is_refused(tmp_path, token):
     with pytest.raises(CheckpointError, match="cannot be used: the library refuses it"):
         load(tmp_path, parts(vocab={"a": 0, "b": token}))
 
 
 DOUBLING = [{"type": "Replace", "pattern": {"String": "1"}, "content": "11"}] * 40
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Files are tried in less memory, which is full sooner."""
+    started = partial(tokenizer_check.WorkerProcess, memory_mb=400)
+
+    def start(module, does, *, cpu_s, memory_mb):
+        return started(module, does, cpu_s=cpu_s)
+
+    monkeypatch.setattr(tokenizer_check, "WorkerProcess", start)
 
 
 @pytest.mark.parametrize(
@@ -103,17 +106,13 @@ DOUBLING = [{"type": "Replace", "pattern": {"String": "1"}, "content": "11"}] * 
     ],
     ids=["in front", "doubling"],
 )
-def test_a_text_that_grows_without_bounds_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, normalizer: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(tokenizer_check, "_MEMORY_GIB", 1)
+def test_a_text_that_grows_without_bounds_is_refused(tmp_path, little_memory, normalizer):
+    load(tmp_path, parts())  # for which it is enough
     with pytest.raises(CheckpointError, match="cannot be used: "):
         load(tmp_path, parts(normalizer=normalizer))
 
 
-def test_a_pattern_that_gives_up_on_a_text_is_a_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pattern_that_gives_up_on_a_text_is_a_sentence(tmp_path, capfd):
     """The library panics, which is no Exception."""
     split = {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated"}
     tokenizer = load(tmp_path, parts(pre_tokenizer={**split, "invert": False}))
@@ -123,7 +122,7 @@ def test_a_pattern_that_gives_up_on_a_text_is_a_sentence(
     capfd.readouterr()
 
 
-def try_with(monkeypatch: pytest.MonkeyPatch, folder: Path, change: str) -> None:
+def try_with(monkeypatch, folder, change):
     """Have files tried by a worker in which a line has changed something."""
     lines = ("import tts.build.tokenizer_worker as worker", change, "worker.serve(worker._load)")
     (folder / "changed_worker.py").write_text("\n".join(lines))
@@ -132,23 +131,13 @@ def try_with(monkeypatch: pytest.MonkeyPatch, folder: Path, change: str) -> None
     monkeypatch.setattr(tokenizer_check, "WorkerProcess", lambda module, *a, **k: start(*a, **k))
 
 
-def test_a_file_that_fills_the_memory_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limited = partial(tokenizer_check.WorkerProcess, memory_mb=400)
-    monkeypatch.setattr(
-        tokenizer_check,
-        "WorkerProcess",
-        lambda module, does, *, cpu_s, memory_mb: limited(module, does, cpu_s=cpu_s),
-    )
+def test_a_file_that_fills_the_memory_is_a_sentence(tmp_path, little_memory):
     (tmp_path / "tokenizer.json").write_text(f"[{'[],' * 10_000_000}[]]")
     with pytest.raises(CheckpointError, match=r"cannot be used: (it needs more|reading it ended)"):
         Tokenizer(tmp_path)
 
 
-def test_a_file_that_takes_for_ever_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_for_ever_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizer_check, "_CPU_S", 0.2)
     try_with(monkeypatch, tmp_path, "worker.parse_json = lambda text: max(iter(int, 1))")
     with pytest.raises(CheckpointError, match="cannot be used: reading it took more than"):
@@ -156,9 +145,7 @@ def test_a_file_that_takes_for_ever_is_a_sentence(
 
 
 @pytest.mark.slow  # the library fills gigabytes before it dies
-def test_a_file_of_which_the_library_dies_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_which_the_library_dies_is_a_sentence(tmp_path, monkeypatch):
     """It dies of the gap below a high id when it writes the tokenizer, if nothing else refuses."""
     change = "worker._require_ids = lambda tokenizer: None"
     try_with(monkeypatch, tmp_path, change)
@@ -167,10 +154,8 @@ def test_a_file_of_which_the_library_dies_is_a_sentence(
         load(tmp_path, parts(vocab={"a": 0, "b": 2**31}))
 
 
-def test_a_file_is_tried_once_in_all_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[bytes] = []
+def test_a_file_is_tried_once_in_all_processes(tmp_path, monkeypatch):
+    tried = []
     attempt = tokenizer_check._try
     monkeypatch.setattr(tokenizer_check, "_try", lambda data: (tried.append(data), attempt(data)))
     for _ in range(2):
@@ -182,21 +167,19 @@ def test_a_file_is_tried_once_in_all_processes(
     assert len(tried) == 2
 
 
-def test_a_file_that_was_refused_is_tried_again(tmp_path: Path) -> None:
+def test_a_file_that_was_refused_is_tried_again(tmp_path):
     for _ in range(2):
         with pytest.raises(CheckpointError, match="the library refuses it"):
             load(tmp_path, parts(vocab={"b": -1}))
     assert list((paths.cache_dir() / "tokenizers").iterdir()) == []
 
 
-def test_a_folder_of_marks_that_cannot_be_written_is_gone_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_marks_that_cannot_be_written_is_gone_without(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("no folder")
     assert load(tmp_path, parts()).encode("ab") == [0, 1]
 
 
-def test_a_folder_of_marks_of_another_is_not_believed(tmp_path: Path) -> None:
+def test_a_folder_of_marks_of_another_is_not_believed(tmp_path):
     load(tmp_path, parts())
     folder = paths.cache_dir() / "tokenizers"
     folder.rename(folder.with_name("theirs"))
@@ -228,9 +211,9 @@ VALUES = st.sampled_from(
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> dict[str, Any]:
+def damaged(draw):
     """The bundled tokenizer with a value somewhere in it exchanged."""
-    file: Any = deepcopy(json.loads((DEMO / "tokenizer.json").read_bytes()))
+    file = deepcopy(json.loads((DEMO / "tokenizer.json").read_bytes()))
     file["model"]["vocab"] = dict(list(file["model"]["vocab"].items())[-300:])
     if draw(st.booleans()):
         file[draw(st.sampled_from(["normalizer", "decoder"]))] = {
@@ -255,9 +238,7 @@ DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
 
 @settings(max_examples=amount(12, 60))
 @given(file=damaged())
-def test_a_damaged_file_is_refused_in_a_sentence_or_used(
-    tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any]
-) -> None:
+def test_a_damaged_file_is_refused_in_a_sentence_or_used(tmp_path_factory, file):
     try:
         tokenizer = load(tmp_path_factory.mktemp("damaged"), file)
         ids = tokenizer.encode("1 + 1 = 2")

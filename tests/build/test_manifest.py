@@ -22,7 +22,7 @@ FILES = st.dictionaries(
 
 
 @given(files=FILES, data=st.data())
-def test_just_the_file_with_a_changed_byte_is_named(files: dict[str, bytes], data: st.DataObject):
+def test_just_the_file_with_a_changed_byte_is_named(files, data):
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name, content in files.items():

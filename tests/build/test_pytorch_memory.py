@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.build.planned_pair import deployment, generator, verifier
 
-from tts.build.spec import Deployment, EngineSpec, VerifierSpec, load_deployment
+from tts.build.spec import VerifierSpec, load_deployment
 from tts.build.tensorrt import engine_memory, pytorch_memory
 from tts.build.tensorrt.engine_memory import COMMUNICATION
 from tts.build.tensorrt.gpus import GIB
@@ -13,12 +13,12 @@ from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.pytorch_memory import CONTEXT, CUDA_GRAPH, WORKSPACE, graph_sizes
 
 
-def for_llmapi(compiled: Deployment) -> Deployment:
+def for_llmapi(compiled):
     return compiled.model_copy(update={"target": "llmapi"})
 
 
 @given(st.integers(1, 4096))
-def test_graphs_are_recorded_for_few_sizes_and_for_the_largest(largest: int):
+def test_graphs_are_recorded_for_few_sizes_and_for_the_largest(largest):
     sizes = graph_sizes(largest)
     assert sizes == sorted(set(sizes))
     assert (sizes[0], sizes[-1]) == (1, largest)
@@ -53,7 +53,7 @@ def test_a_generator_pays_for_its_graphs_and_a_verifier_has_none():
 
 
 def test_every_process_that_imports_the_package_has_a_context():
-    def contexts(spec: EngineSpec) -> list[float]:
+    def contexts(spec):
         graphs = 0 if isinstance(spec, VerifierSpec) else len(graph_sizes(spec.max_batch_size))
         fixed = WORKSPACE + COMMUNICATION * (spec.placement.ranks > 1) + CUDA_GRAPH * graphs
         ranks = pytorch_memory.ranks_of(shape_of(spec.checkpoint), spec)

@@ -1,8 +1,6 @@
 """Sections of a deployment file that name an engine which runs already, by its URL."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,15 +16,13 @@ from tts.build.spec import (
     load_deployment,
 )
 
-Load = Callable[..., Deployment]
-
-GENERATOR: dict[str, Any] = {
+GENERATOR = {
     "url": "http://localhost:8000",
     "tokenizer": "qwen",
     "max_seq_len": 4096,
     "in_flight_requests": 64,
 }
-VERIFIER: dict[str, Any] = {
+VERIFIER = {
     "url": ["https://one.example/v1/", "http://[::1]:8001"],
     "model": "judge",
     "api_key_env": "JUDGE_KEY",
@@ -39,14 +35,10 @@ VERIFIER: dict[str, Any] = {
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Load a file with these sections; None: that of demo.yaml."""
 
-    def load(
-        generator: dict[str, Any] | None = GENERATOR,
-        verifier: dict[str, Any] | None = VERIFIER,
-        **fields: Any,
-    ) -> Deployment:
+    def load(generator=GENERATOR, verifier=VERIFIER, **fields):
         demo = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
         data = {"name": "mine", "target": "openai", **fields}
         data["generator"] = demo["generator"] if generator is None else generator
@@ -58,7 +50,7 @@ def load(tmp_path: Path) -> Load:
     return load
 
 
-def test_both_engines_may_run_already(load: Load, tmp_path: Path) -> None:
+def test_both_engines_may_run_already(load, tmp_path):
     deployment = load()
     generator, verifier = deployment.generator, deployment.verifier
     assert isinstance(generator, RemoteGenerator)
@@ -78,7 +70,7 @@ def test_both_engines_may_run_already(load: Load, tmp_path: Path) -> None:
         assert again.roles() == deployment.roles()
 
 
-def test_either_engine_may_be_compiled(load: Load) -> None:
+def test_either_engine_may_be_compiled(load):
     beside = load(verifier=None, target="openvino")
     assert isinstance(beside.verifier, VerifierSpec)
     assert list(beside.engines()) == ["verifier"]
@@ -86,14 +78,14 @@ def test_either_engine_may_be_compiled(load: Load) -> None:
     assert list(load(generator=None, target="openvino").engines()) == ["generator"]
 
 
-def test_what_needs_both_compiled_says_so(load: Load) -> None:
+def test_what_needs_both_compiled_says_so(load):
     with pytest.raises(ConfigError, match="the generator runs at http://localhost:8000, and this"):
         load(verifier=None, target="openvino").compiled_pair()
     assert load_deployment("demo").compiled_pair()[0].max_batch_size == 64
 
 
-def test_there_is_nothing_to_build(load: Load) -> None:
-    deployment, said = load(), list[str]()
+def test_there_is_nothing_to_build(load):
+    deployment, said = load(), []
     assert build_engines(deployment, say=said.append) == []
     assert said == [
         "generator: nothing to build, it runs at http://localhost:8000",
@@ -103,17 +95,17 @@ def test_there_is_nothing_to_build(load: Load) -> None:
     assert require_current(deployment) == {}
 
 
-def generator(**changes: Any) -> dict[str, Any]:
+def generator(**changes):
     return {"generator": {k: v for k, v in (GENERATOR | changes).items() if v is not ...}}
 
 
-def verifier(**changes: Any) -> dict[str, Any]:
+def verifier(**changes):
     return {"verifier": {k: v for k, v in (VERIFIER | changes).items() if v is not ...}}
 
 
 SECRET = "sk-123-not-to-be-shown"
 TENSORRT = {"target": "tensorrt", "tensorrt": {"gpu": "h100"}}
-WRONG: list[tuple[dict[str, Any], list[str]]] = [
+WRONG = [
     (generator(url="localhost:8000"), ["generator.url.0 = 'localhost:8000'", "http://localhost"]),
     (generator(url="http://"), ["must be a URL"]),
     (generator(url="http://a b"), ["must be a URL"]),
@@ -140,7 +132,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("fields", "told"), WRONG)
-def test_mistakes_are_explained(load: Load, fields: dict[str, Any], told: list[str]) -> None:
+def test_mistakes_are_explained(load, fields, told):
     with pytest.raises(ConfigError) as caught:
         load(**fields)
     for part in told:

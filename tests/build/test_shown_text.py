@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tts.build.shown_text import shown
 
 
-@given(st.text())
+@given(st.text(st.characters() | st.sampled_from("\x1b\x7f\x9b\u202e\u2069")))
 def test_nothing_that_steers_a_terminal_is_left_and_nothing_else_changes(text):
     found = shown(text)
     assert len(found) == len(text)

@@ -5,26 +5,21 @@ import resource
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.build.openvino_build import Deploy, build, identity, leftovers, touch_weights
+from tests.build.openvino_build import build, identity, leftovers, touch_weights
 
 from tts.build.errors import BuildError
 from tts.build.openvino import target as openvino_target
 from tts.build.staging import build_lock
 
 
-def test_a_failure_leaves_nothing_half_built(
-    deployment: Deploy, llama: Path, home: Path, monkeypatch: Any
-) -> None:
+def test_a_failure_leaves_nothing_half_built(deployment, llama, home, monkeypatch):
     (first, _) = build(deployment())
     before = identity(first)
     touch_weights(llama)
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise BuildError("wrong numbers")
 
     monkeypatch.setattr(openvino_target, "verify_engine", fail)
@@ -34,8 +29,8 @@ def test_a_failure_leaves_nothing_half_built(
     assert identity(first) == before
 
 
-def test_ctrl_c_leaves_nothing_half_built(deployment: Deploy, home: Path, monkeypatch: Any) -> None:
-    def interrupt(*_: object, **__: object) -> None:
+def test_ctrl_c_leaves_nothing_half_built(deployment, home, monkeypatch):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(openvino_target, "verify_engine", interrupt)
@@ -45,9 +40,7 @@ def test_ctrl_c_leaves_nothing_half_built(deployment: Deploy, home: Path, monkey
 
 
 @pytest.mark.parametrize("moment", ["while building", "between the renames", "after them"])
-def test_leftovers_of_a_killed_build_are_cleaned(
-    deployment: Deploy, home: Path, moment: str
-) -> None:
+def test_leftovers_of_a_killed_build_are_cleaned(deployment, home, moment):
     (report, _) = build(deployment())
     before = identity(report)
     folder, root = report.folder, report.folder.parent
@@ -63,18 +56,16 @@ def test_leftovers_of_a_killed_build_are_cleaned(
     assert leftovers(home) == []
 
 
-def test_checkpoint_changing_under_the_builder(
-    deployment: Deploy, llama: Path, home: Path, monkeypatch: Any
-) -> None:
+def test_checkpoint_changing_under_the_builder(deployment, llama, home, monkeypatch):
     monkeypatch.setattr(openvino_target, "save_model", lambda *_: touch_weights(llama))
     with pytest.raises(BuildError, match="changed while it was being read"):
         build(deployment())
     assert leftovers(home) == []
 
 
-def test_a_second_builder_waits(deployment: Deploy, home: Path) -> None:
+def test_a_second_builder_waits(deployment, home):
     root = home / "built" / "test"
-    said: list[str] = []
+    said = []
     with build_lock(root, print):
         thread = threading.Thread(
             target=lambda: build(deployment(), roles=["generator"], say=said.append)
@@ -90,7 +81,7 @@ def test_a_second_builder_waits(deployment: Deploy, home: Path) -> None:
     assert (root / "generator" / "manifest.json").is_file()
 
 
-def test_not_enough_space(deployment: Deploy, monkeypatch: Any) -> None:
+def test_not_enough_space(deployment, monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(BuildError, match=r"needs about .* GB in .*, which has 0\.0 GB free"):
@@ -98,7 +89,7 @@ def test_not_enough_space(deployment: Deploy, monkeypatch: Any) -> None:
 
 
 @pytest.fixture
-def small_files(llama: Path) -> Iterator[None]:
+def small_files(llama):
     """Files end at 100 kB, as on a disk that fills up."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
@@ -107,13 +98,13 @@ def small_files(llama: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_disk_that_fills_up(deployment: Deploy, home: Path) -> None:
+def test_disk_that_fills_up(deployment, home):
     with pytest.raises(BuildError, match="Cannot write engines to"):
         build(deployment())
     assert leftovers(home) == []
 
 
-def test_folder_that_cannot_be_made(deployment: Deploy, home: Path) -> None:
+def test_folder_that_cannot_be_made(deployment, home):
     home.mkdir()
     (home / "built").write_text("a file, where a folder is needed")
     with pytest.raises(BuildError, match="Cannot write engines to") as caught:
@@ -128,10 +119,8 @@ def test_folder_that_cannot_be_made(deployment: Deploy, home: Path) -> None:
         (PermissionError(13, "Permission denied", "/x/y"), "no permission to write /x/y"),
     ],
 )
-def test_disk_errors_are_sentences(
-    deployment: Deploy, home: Path, monkeypatch: Any, error: OSError, text: str
-) -> None:
-    def fail(*_: object) -> None:
+def test_disk_errors_are_sentences(deployment, home, monkeypatch, error, text):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(openvino_target, "save_model", fail)

@@ -1,11 +1,9 @@
 """Building for TensorRT-LLM with the stand-in toolchain: what is built, kept and built again."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.build.stand_in_build import Deploy, Misbehave, build, calls, conversions, option_of
+from tests.build.stand_in_build import build, calls, conversions, option_of
 
 from tts.build import paths
 from tts.build.builder import build_engines, require_current
@@ -13,8 +11,8 @@ from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.tensorrt import contract
 
 
-def test_builds_both_engines_in_docker(deploy: Deploy, state: Path, home: Path) -> None:
-    said: list[str] = []
+def test_builds_both_engines_in_docker(deploy, state, home):
+    said = []
     generator, verifier = build_engines(deploy(), say=said.append)
     for report in (generator, verifier):
         assert report.status == "built"
@@ -42,7 +40,7 @@ def test_builds_both_engines_in_docker(deploy: Deploy, state: Path, home: Path) 
     }  # fmt: skip
 
 
-def test_unchanged_engines_are_kept_and_served(deploy: Deploy, state: Path) -> None:
+def test_unchanged_engines_are_kept_and_served(deploy, state):
     build_engines(deploy(), say=print)
     count = len(calls(state, "docker"))
     assert [r.status for r in build_engines(deploy(), say=print)] == ["unchanged"] * 2
@@ -71,29 +69,25 @@ def test_unchanged_engines_are_kept_and_served(deploy: Deploy, state: Path) -> N
         ({"precision": "fp8"}, "calibration was None and is now"),
     ],
 )
-def test_what_is_baked_in_asks_for_a_build(
-    deploy: Deploy, fields: dict[str, Any], reason: str
-) -> None:
+def test_what_is_baked_in_asks_for_a_build(deploy, fields, reason):
     build(deploy())
     with pytest.raises(BuildError, match=reason):
         require_current(deploy(**fields))
 
 
-def test_inside_the_container_no_docker_is_started(
-    deploy: Deploy, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inside_the_container_no_docker_is_started(deploy, state, monkeypatch):
     monkeypatch.setenv(contract.version_variable(), "26.05")
     (state.parent / "bin" / "docker").unlink()
     place = {"gpus": [[2, 1]], "tensor_parallel": 2}
     assert build(deploy(tensorrt=place)).status == "built"
-    assert [call[0] for call in calls(state, "trtllm-build")] == ["--help", "--checkpoint_dir"]
+    assert [call[0] for call in calls(state, "trtllm-build")] == ["--checkpoint_dir"]
     log = (paths.built_dir("test") / "generator-build.log").read_text()
     assert "$ env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,1" in log
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp8", "int8", "int4_awq"])
-def test_every_precision_on_two_gpus(deploy: Deploy, state: Path, precision: str) -> None:
-    place: dict[str, Any] = {"tensor_parallel": 2}
+def test_every_precision_on_two_gpus(deploy, state, precision):
+    place = {"tensor_parallel": 2}
     if precision == "fp8":
         place["kv_precision"] = "fp8"
     report = build(deploy(precision=precision, tensorrt=place), "verifier")
@@ -105,7 +99,16 @@ def test_every_precision_on_two_gpus(deploy: Deploy, state: Path, precision: str
     assert len(online) == (1 if precision in ("fp8", "int4_awq") else 0)  # downloads its set
 
 
-def test_calibration_from_a_local_folder(deploy: Deploy, state: Path, tmp_path: Path) -> None:
+def test_experts_on_two_gpus(deploy, edit_config):
+    """The stand-in refuses an argument that Qwen's class does not take."""
+    edit_config(architectures=["Qwen3MoeForCausalLM"], num_experts=2, num_experts_per_tok=1)
+    place = {"tensor_parallel": 2, "expert_parallel": 2}
+    config = json.loads((build(deploy(tensorrt=place)).folder / "config.json").read_text())
+    mapping = config["pretrained_config"]["mapping"]
+    assert (mapping["moe_ep_size"], mapping["moe_tp_size"]) == (2, 1)
+
+
+def test_calibration_from_a_local_folder(deploy, state, tmp_path):
     folder = tmp_path / "my set, v2"
     place = {"calibration": {"dataset": str(folder), "samples": 8}}
     deployment = deploy(precision="fp8", tensorrt=place)
@@ -120,9 +123,7 @@ def test_calibration_from_a_local_folder(deploy: Deploy, state: Path, tmp_path: 
         build(deployment, force=True)
 
 
-def test_a_conversion_from_something_else_is_not_reused(
-    deploy: Deploy, misbehave: Misbehave, state: Path
-) -> None:
+def test_a_conversion_from_something_else_is_not_reused(deploy, misbehave, state):
     misbehave(at="compile", say="error")
     with pytest.raises(BuildError):
         build(deploy())
@@ -131,9 +132,7 @@ def test_a_conversion_from_something_else_is_not_reused(
     assert conversions(state) == 2
 
 
-def test_what_a_killed_build_left_is_not_trusted(
-    deploy: Deploy, misbehave: Misbehave, state: Path, home: Path
-) -> None:
+def test_what_a_killed_build_left_is_not_trusted(deploy, misbehave, state, home):
     work = home / "built" / "test" / ".generator.work"
     for folder, name in (("checkpoint", "rank0.safetensors"), ("engine", "rank9.engine")):
         (work / folder).mkdir(parents=True)
@@ -144,7 +143,7 @@ def test_what_a_killed_build_left_is_not_trusted(
     assert not work.exists()
 
 
-def test_a_failed_rebuild_keeps_the_engine(deploy: Deploy, misbehave: Misbehave) -> None:
+def test_a_failed_rebuild_keeps_the_engine(deploy, misbehave):
     folder = build(deploy()).folder
     before = (folder / "manifest.json").read_text()
     misbehave(at="compile", say="error")
@@ -154,7 +153,7 @@ def test_a_failed_rebuild_keeps_the_engine(deploy: Deploy, misbehave: Misbehave)
     assert build(deploy()).status == "unchanged"
 
 
-def test_the_timing_cache_is_kept_across_builds(deploy: Deploy, home: Path) -> None:
+def test_the_timing_cache_is_kept_across_builds(deploy, home):
     build(deploy())
     (cache,) = (home / "built" / ".timings").iterdir()
     assert cache.name == "h100-tensorrt-10.14.1.48.cache"

@@ -1,9 +1,11 @@
-"""The commands of a build: they fit the contract, and say what the deployment says."""
+"""The commands of a build: they fit the facts on the tools, and say what the deployment says."""
 
+import ast
 import itertools
 import json
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -11,23 +13,17 @@ from hypothesis import strategies as st
 from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
-from tts.build.errors import ConfigError
-from tts.build.spec import Deployment
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.spec import Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.commands import (
-    SCRIPT,
-    BuildStep,
-    build_values,
-    calls,
-    expected_engine,
-    steps,
-)
+from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps
 from tts.build.tensorrt.engine_memory import ranks_of
 from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.toolchain import docker_command, shell_text
 
 
 @given(deployments(), st.sampled_from(["generator", "verifier"]))
-def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, role: Any) -> None:
+def test_commands_of_any_deployment_fit_the_facts(deployment, role):
     made = steps(deployment, role, model(), WORK)
     compile_step = made[-1]
     assert compile_step.command[0] == "trtllm-build"
@@ -43,11 +39,11 @@ def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, rol
     assert ("--gather_generation_logits" in flags) == (role == "verifier")
     for step in made:
         assert step.network == (step.name == "quantise" and "cnn_dailymail" in step.command)
-        assert len(step.devices) == deployment.engines()[role].placement.ranks
+        assert len(step.devices) == spec.placement.ranks
         _mounted(step)
 
 
-def _flags(step: BuildStep) -> dict[str, str]:
+def _flags(step):
     """The value of each flag; empty for a switch."""
     words = [*step.command[1:], "--"]
     return {
@@ -57,7 +53,7 @@ def _flags(step: BuildStep) -> dict[str, str]:
     }
 
 
-def _mounted(step: BuildStep) -> None:
+def _mounted(step):
     """Every path of a command lies in what the step is given, outputs in what it may write."""
     for word, before in zip(step.command[2:], step.command[1:], strict=False):
         if word.startswith("/"):
@@ -66,9 +62,7 @@ def _mounted(step: BuildStep) -> None:
 
 
 @given(deployments(), st.sampled_from(["generator", "verifier"]))
-def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
-    deployment: Deployment, role: Any
-) -> None:
+def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(deployment, role):
     spec = deployment.engines()[role]
     _, conversion, _ = steps(deployment, role, model(), WORK)
     shares = spec.placement.tensor_parallel if "--split-embedding" in conversion.command else 1
@@ -78,14 +72,21 @@ def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
         assert rank.weights - rank.streamed == (whole // shares if first else 0)
 
 
-def test_experts_divided_over_ranks_are_part_of_what_is_called() -> None:
-    def mapping(**placement: int) -> tuple[str, ...]:
-        spec = make(tensorrt={"tensor_parallel": 2, **placement}).generator
-        return calls(spec, model())["tensorrt_llm.Mapping"].keywords
-
-    more = set(mapping(expert_parallel=2)) - set(mapping())
-    assert more == {"moe_ep_size", "moe_tp_size"}
-    assert all(f'"{name}"' in SCRIPT.read_text() for name in more)
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("8", "'8' belongs to no flag"),
+        ("--quite_new 8", "--quite_new is not a flag of trtllm-build 1.2.1"),
+        ("--workers 8 --workers 9", "--workers is given twice"),
+        ("--workers 8 9", "takes one value, but has 2"),
+        ("--workers eight", "'eight' is not a whole number"),
+        ("--paged_kv_cache enable", "is deprecated"),
+        ("--gather_all_token_logits yes", "takes no value"),
+        ("--workers 8", "--max_seq_len is missing"),
+    ],
+)
+def test_the_stand_in_refuses_what_the_builder_would(arguments, problem):
+    assert any(problem in found for found in check_build_arguments(arguments.split()))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +97,12 @@ def test_experts_divided_over_ranks_are_part_of_what_is_called() -> None:
         ({"--opt_num_tokens": "4096"}, "larger than --max_num_tokens"),
         ({"--max_input_len": "4096"}, "larger than --max_seq_len"),
         ({"--tokens_per_block": "48"}, "not a power of two"),
+        ({"--max_batch_size": "0"}, "0 is less than 1"),
         ({"--max_num_tokens": "99999999"}, "clipped to max_batch_size x max_seq_len"),
-        ({"--paged_kv_cache": "enable"}, "deprecated"),
-        ({"--gather_all_token_logits": "yes"}, "takes no value"),
+        ({"--logits_dtype": "int8"}, "'int8' is none of float16, float32"),
     ],
 )
-def test_combinations_that_the_builder_would_change(change: dict[str, str], problem: str) -> None:
+def test_combinations_that_the_builder_would_change(change, problem):
     values = dict(
         zip(*[iter(steps(make(), "generator", model(), WORK)[-1].command[1:])] * 2, strict=True)
     )
@@ -109,14 +110,14 @@ def test_combinations_that_the_builder_would_change(change: dict[str, str], prob
     assert any(problem in found for found in check_build_arguments(arguments))
 
 
-def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
+def test_roles_are_tuned_for_decoding_and_for_prefill():
     deployment = make()
     generator = build_values("generator", deployment.generator, model())
     verifier = build_values("verifier", deployment.verifier, model())
     assert verifier == {
         "--max_batch_size": "64",
-        "--max_input_len": "512",
-        "--max_seq_len": "512",
+        "--max_input_len": "128",
+        "--max_seq_len": "128",
         "--max_num_tokens": "1024",
         "--opt_num_tokens": "1024",
         "--max_beam_width": "1",
@@ -145,65 +146,51 @@ def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "kv", "algorithms", "fp8_attention"),
+    ("precision", "kv", "stored", "dtype", "algorithms", "fp8_attention"),
     [
-        ("bf16", "auto", (None, None), False),
-        ("fp8", "fp8", ("FP8", "FP8"), True),
-        ("fp8", "auto", ("FP8", None), False),
-        ("int8", "auto", ("W8A16", None), False),
-        ("int4_awq", "auto", ("W4A16_AWQ", None), False),
+        ("bf16", "auto", "float16", "bfloat16", (None, None), False),
+        ("fp16", "auto", "bfloat16", "float16", (None, None), False),
+        ("fp8", "fp8", "float16", "float16", ("FP8", "FP8"), True),
+        ("fp8", "auto", "float32", "bfloat16", ("FP8", None), False),
+        ("int8", "auto", "bfloat16", "bfloat16", ("W8A16", None), False),
+        ("int4_awq", "auto", "float16", "float16", ("W4A16_AWQ", None), False),
     ],
 )
-def test_precisions(precision: str, kv: str, algorithms: Any, fp8_attention: bool) -> None:
-    deployment = make(precision=precision, tensorrt={"kv_precision": kv})
-    expected = expected_engine("generator", deployment.generator, model())
+def test_precisions(precision, kv, stored, dtype, algorithms, fp8_attention):
+    spec = make(precision=precision, tensorrt={"kv_precision": kv}).generator
+    expected = expected_engine("generator", spec, model(dtype=stored))
     assert (expected["quant_algo"], expected["kv_cache_quant_algo"]) == algorithms
+    assert expected["dtype"] == dtype
     assert expected["use_fp8_context_fmha"] is fp8_attention
     assert expected["use_paged_context_fmha"] is True
-    for name in expected:
-        assert name in contract.engine_fields()
+    assert expected.keys() <= contract.engine_fields().keys()
 
 
 @pytest.mark.parametrize(
-    ("deployment", "reason"),
+    ("fields", "reason"),
     [
-        (make("a100-80g", precision="fp8"), "fp8 needs compute capability 8.9"),
-        (make("b200", precision="int4_awq"), "refuses weight-only int8 and int4"),
-        (make(tensorrt={"tensor_parallel": 3}), "must divide the model's 32 attention heads"),
-        (make(tensorrt={"pipeline_parallel": 64}), "the model has 32 layers"),
-        (make(max_num_tokens=16), r"16 tokens in a step.*block of 32"),
-        (make(max_seq_len=16, max_batch_size=1), r"16 tokens in a step.*block of 32"),
-        (make(tensorrt={"tensor_parallel": 2, "expert_parallel": 2}), "has no experts"),
+        ({"max_num_tokens": 31}, r"31 tokens in a step.*block of 32"),
         (
-            make(precision="fp8", tensorrt={"calibration": {"dataset": "mine/set"}}),
+            {"max_seq_len": 31, "max_batch_size": 1},
+            r"31 tokens in a step.*block of 32",
+        ),
+        (
+            {"precision": "fp8", "tensorrt": {"calibration": {"dataset": "mine/set"}}},
             "neither a set that is known by name",
         ),
     ],
 )
-def test_what_cannot_be_built_is_refused(deployment: Deployment, reason: str) -> None:
+def test_what_cannot_be_built_is_refused(fields, reason):
     with pytest.raises(ConfigError, match=reason):
-        steps(deployment, "generator", model(), WORK)
+        steps(make(**fields), "generator", model(), WORK)
 
 
-def test_experts_are_split_as_asked(tmp_path: Path) -> None:
-    config = {
-        "architectures": ["MixtralForCausalLM"],
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "vocab_size": 128,
-        "max_position_embeddings": 1024,
-        "sliding_window": None,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-        "torch_dtype": "bfloat16",
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    mixtral = shape_of(tmp_path, "tensorrt")
-    assert mixtral.experts is not None
-    assert (mixtral.architecture, mixtral.experts.count) == ("MixtralForCausalLM", 8)
+def test_one_block_in_a_step_is_enough():
+    assert steps(make(max_num_tokens=32), "generator", model(), WORK)
+
+
+def test_experts_are_split_as_asked():
+    mixtral = shape_of(Path("Mixtral-8x7B-Instruct-v0.1"), "tensorrt")
     place = {"tensor_parallel": 4, "expert_parallel": 2}
     _, conversion, compilation = steps(make(tensorrt=place), "generator", mixtral, WORK)
     assert conversion.command[conversion.command.index("--expert-parallel") + 1] == "2"
@@ -212,3 +199,41 @@ def test_experts_are_split_as_asked(tmp_path: Path) -> None:
     assert expected["moe_ep_size"] == 2
     with pytest.raises(ConfigError, match="does not split experts"):
         steps(make(precision="fp8", tensorrt=place), "generator", mixtral, WORK)
+
+
+def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path):
+    config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for target in ("tensorrt", "llmapi"):
+        with pytest.raises(CheckpointError, match="brings Python code of its own"):
+            shape_of(tmp_path, target)
+
+
+def test_containers_and_gpus_of_the_spec_are_known():
+    tags = get_args(TensorRTSpec.model_fields["container"].annotation)
+    assert tuple(contract.containers()) == tags
+    for gpu in get_args(Gpu):
+        major, _, minor = contract.compute_capability(gpu).partition(".")
+        assert (int(major), int(minor)) >= (8, 0)
+    assert {c.tensorrt_llm for c in contract.containers().values()} == {contract.TENSORRT_LLM}
+
+
+def test_the_script_in_the_container_stands_alone():
+    imported = [n for n in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(n, ast.ImportFrom)]
+    assert not any(node.level or (node.module or "").startswith("tts") for node in imported)
+
+
+def test_docker_mounts_what_a_checkpoint_links_to(tmp_path):
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snap, shot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    (blobs / "1").touch()
+    (snapshot / "model.safetensors").symlink_to("../blobs/1")
+    step = BuildStep("convert", ("python3", "--a", "b c", "it's"), (1, 2), reads=(snapshot,))
+    command = docker_command(step, WORK, "26.07", "name")
+    assert f'--mount=type=bind,"src={snapshot}","dst={snapshot}",readonly' in command
+    assert f"--mount=type=bind,src={blobs},dst={blobs},readonly" in command
+    assert '--gpus="device=1,2"' in command
+    assert "--network=none" in command
+    pasted = shell_text(command).replace("\\\n", "")
+    assert tuple(shlex.split(pasted)) == command

@@ -2,11 +2,9 @@
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.build.stand_in_build import Deploy, Misbehave, build, conversions, nothing_half_built
+from tests.build.stand_in_build import build, conversions, nothing_half_built
 
 from tts.build.errors import BuildError
 from tts.build.tensorrt import contract
@@ -38,23 +36,20 @@ OVERRIDES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "text"), [OVERRIDES[0], OVERRIDES[12], OVERRIDES[-1]])
-def test_a_silent_override_leaves_nothing(
-    deploy: Deploy, misbehave: Misbehave, home: Path, state: Path, path: str, value: Any, text: str
-) -> None:
-    misbehave(override={path: value})
+def test_a_silent_override_leaves_nothing(deploy, misbehave, home, state):
+    misbehave(override={"build_config.max_batch_size": 4})
     with pytest.raises(BuildError) as caught:
         build(deploy())
     first, problem = caught.value.message.splitlines()
     assert first == "The engine that trtllm-build made is not what was asked for:"
-    assert text in problem
+    assert "build_config.max_batch_size is 4, not 8" in problem
     assert nothing_half_built(home)
     misbehave()
     assert build(deploy()).status == "built"
     assert conversions(state) == 1
 
 
-def test_every_silent_override_is_refused(deploy: Deploy, tmp_path: Path) -> None:
+def test_every_silent_override_is_refused(deploy, tmp_path):
     deployment = deploy()
     folder = build(deployment).folder
     model = shape_of(deployment.generator.checkpoint, "tensorrt")
@@ -77,16 +72,14 @@ def test_every_silent_override_is_refused(deploy: Deploy, tmp_path: Path) -> Non
         shutil.rmtree(changed)
 
 
-def test_every_field_that_is_read_back_has_its_test() -> None:
+def test_every_field_that_is_read_back_has_its_test():
     tested = {path for path, _, _ in OVERRIDES}
     fields = {name: field.path for name, field in contract.engine_fields().items()}
     assert {p for n, p in fields.items() if n not in ("pp_size", "moe_ep_size")} <= tested
 
 
 @pytest.mark.parametrize("file", ["rank1.engine", "config.json"])
-def test_a_missing_file_is_refused(
-    deploy: Deploy, misbehave: Misbehave, home: Path, file: str
-) -> None:
+def test_a_missing_file_is_refused(deploy, misbehave, home, file):
     misbehave(without=file)
     with pytest.raises(BuildError, match=rf"{file} is missing|wrote no {file}"):
         build(deploy(tensorrt={"tensor_parallel": 2}))
@@ -94,7 +87,7 @@ def test_a_missing_file_is_refused(
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"version": ' + "1" * 5000 + "}", "{"])
-def test_a_damaged_config_is_refused_in_a_sentence(tmp_path: Path, content: str) -> None:
+def test_a_damaged_config_is_refused_in_a_sentence(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(BuildError, match=r"config\.json that is not JSON"):
         require_as_asked(tmp_path, {"world_size": 1})

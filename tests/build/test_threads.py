@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tts.build.openvino import threads
 from tts.build.openvino.threads import LEAST_WEIGHTS, divide, threads_in_words, threads_of
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import load_deployment
 
 ROLES = ("generator", "verifier")
 WEIGHTS = st.fixed_dictionaries({role: st.integers(1, 10**12) for role in ROLES})
@@ -72,7 +72,7 @@ def test_the_demo_pair_has_one_thread_each(cores):
     assert threads_of(load_deployment("demo"), cores) == {"generator": 1, "verifier": 1}
 
 
-def test_what_is_stated_needs_no_checkpoint(tiny_deployment: Deployment):
+def test_what_is_stated_needs_no_checkpoint(tiny_deployment):
     engines = {
         role: engine.model_copy(update={"threads": 3, "checkpoint": Path("/nowhere")})
         for role, engine in tiny_deployment.engines().items()

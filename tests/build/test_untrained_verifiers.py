@@ -1,7 +1,6 @@
 """Verifiers that were never trained to judge: asked in a prompt, or by the likelihood they give."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +13,10 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Deployment, RemoteVerifier, VerifierRole, VerifierSpec, load_deployment
+from tts.build.spec import RemoteVerifier, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
-from tts.build.verifiers.likelihood import STEP_END, Continuation, last_step
-from tts.build.verifiers.prompted import Prompted
+from tts.build.verifiers.likelihood import STEP_END, last_step
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PROMPT = "Example: 1 + 1 = 3? No.\n\nProblem: {question}\n\nSolution:\n{steps}\n\n{step}\n\nRight?"
@@ -31,11 +29,11 @@ paths_of_steps = st.lists(texts, min_size=1, max_size=5)
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
+def tokenizer():
     return Tokenizer(CHECKPOINTS / "demo-verifier")
 
 
-def fields(**changes: object) -> dict[str, object]:
+def fields(**changes):
     """A verifier's part of a deployment."""
     engine = {
         "checkpoint": str(CHECKPOINTS / "demo-verifier"),
@@ -49,37 +47,42 @@ def fields(**changes: object) -> dict[str, object]:
     return engine | changes
 
 
-def spec(**changes: object) -> VerifierSpec:
+def spec(**changes):
     return VerifierSpec.model_validate(fields(**changes))
 
 
-def asked(tokenizer: Tokenizer, prompt: str = PROMPT) -> Prompted:
+def asked(tokenizer, prompt=PROMPT):
     labels = {"positive": "+", "negative": "-"}
-    form = verifier_dialogue(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
-    assert isinstance(form, Prompted)
-    return form
+    return verifier_dialogue(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
 
 
-def by_url(checkpoint: Path = CHECKPOINTS / "demo-verifier", **changes: object) -> VerifierRole:
+def by_url(checkpoint=CHECKPOINTS / "demo-verifier", **changes):
     """The part of a verifier that a server runs: format likelihood needs one."""
     lengths = {"max_seq_len": 320, "in_flight_tokens": 512}
     server = {"url": "http://localhost:8000", "tokenizer": str(checkpoint)}
     return RemoteVerifier.model_validate(lengths | server | changes)
 
 
-def continued(tokenizer: Tokenizer, **changes: object) -> Continuation:
-    form = verifier_dialogue(
-        tokenizer, by_url(tokenizer.checkpoint, format="likelihood", **changes)
-    )
-    assert isinstance(form, Continuation)
-    return form
+def continued(tokenizer, **changes):
+    verifier = by_url(tokenizer.checkpoint, format="likelihood", **changes)
+    return verifier_dialogue(tokenizer, verifier)
+
+
+def speaking(folder, template):
+    """The demo verifier with another chat template, or none."""
+    for name in ("tokenizer.json", "config.json"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
+    config = {"chat_template": template} if template else {}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return Tokenizer(folder)
 
 
 @settings(max_examples=40)
 @given(question=texts, steps=paths_of_steps)
 def test_a_longer_path_extends_all_of_a_prompt_but_what_asks_about_the_last_step(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+    tokenizer, question, steps
+):
     form = asked(tokenizer)
     end = len(form.answer_ids)
     ids = form.first(question, steps[0])
@@ -97,9 +100,7 @@ def test_a_longer_path_extends_all_of_a_prompt_but_what_asks_about_the_last_step
 
 @settings(max_examples=40)
 @given(question=texts, steps=paths_of_steps)
-def test_a_trained_dialogue_written_as_a_prompt_is_that_dialogue(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+def test_a_trained_dialogue_written_as_a_prompt_is_that_dialogue(tokenizer, question, steps):
     trained, form = verifier_dialogue(tokenizer, spec()), asked(tokenizer, SPELLED)
     theirs, ours = trained.first(question, steps[0]), form.first(question, steps[0])
     for step in steps[1:]:
@@ -107,7 +108,7 @@ def test_a_trained_dialogue_written_as_a_prompt_is_that_dialogue(
     assert ours.tolist() == theirs.tolist()
 
 
-def test_a_prompt_is_one_turn_of_the_chat(tokenizer: Tokenizer) -> None:
+def test_a_prompt_is_one_turn_of_the_chat(tokenizer):
     ids = asked(tokenizer).first("What is 1 + 1?", "1 + 1 = 2")
     content = PROMPT.replace("{steps}\n\n{step}", "1 + 1 = 2").replace(
         "{question}", "What is 1 + 1?"
@@ -116,7 +117,7 @@ def test_a_prompt_is_one_turn_of_the_chat(tokenizer: Tokenizer) -> None:
     assert ids.tolist() == tokenizer.encode(chat)
 
 
-def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise() -> None:
+def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
     assert dict(spec(format="prompted", prompt=PROMPT).labels) == {
         "positive": "Yes",
         "negative": "No",
@@ -137,12 +138,12 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise() -
         ({"format": "likelihood"}, "serve the model with vLLM or SGLang, and give verifier.url"),
     ],
 )
-def test_fields_that_do_not_go_with_the_format_are_refused(changes: dict, message: str) -> None:
+def test_fields_that_do_not_go_with_the_format_are_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         spec(**changes)
 
 
-def deployment_file(folder: Path, **verifier: object) -> Path:
+def deployment_file(folder, **verifier):
     generator = fields(checkpoint=str(CHECKPOINTS / "demo-generator"), in_flight_requests=8)
     del generator["in_flight_tokens"]
     data = {
@@ -156,7 +157,7 @@ def deployment_file(folder: Path, **verifier: object) -> Path:
     return file
 
 
-def test_a_prompt_file_is_read_beside_the_deployment(tmp_path: Path) -> None:
+def test_a_prompt_file_is_read_beside_the_deployment(tmp_path):
     (tmp_path / "judge.txt").write_text(f"\n{PROMPT}\n\n")
     file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt")
     verifier = load_deployment(file).verifier
@@ -164,7 +165,7 @@ def test_a_prompt_file_is_read_beside_the_deployment(tmp_path: Path) -> None:
     assert verifier.prompt_file is None, "a deployment that was loaded needs no file any more"
 
 
-def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path):
     file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt")
     with pytest.raises(ConfigError, match=r"prompt_file: .*judge.txt: No such file"):
         load_deployment(file)
@@ -176,13 +177,13 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         load_deployment(file)
 
 
-def test_answers_without_quotes_are_explained(tmp_path: Path) -> None:
+def test_answers_without_quotes_are_explained(tmp_path):
     file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels={"positive": True})
     with pytest.raises(ConfigError, match=r"labels\.positive = True: .* put it in quotes"):
         load_deployment(file)
 
 
-def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer: Tokenizer) -> None:
+def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer):
     with pytest.raises(ConfigError, match="has not been read"):
         verifier_dialogue(tokenizer, spec(format="prompted", prompt_file="judge.txt"))
 
@@ -195,22 +196,15 @@ def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer: Token
         ("{{ messages[-1]['content'] | upper }}", "verbatim"),
     ],
 )
-def test_checkpoints_that_cannot_be_asked_are_refused(
-    tmp_path: Path, form: str, template: str | None, problem: str
-) -> None:
-    for name in ("tokenizer.json", "config.json"):
-        (tmp_path / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"chat_template": template} if template else {})
-    )
+def test_checkpoints_that_cannot_be_asked_are_refused(tmp_path, form, template, problem):
     prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
     changes = {"format": form} | (prompt if form == "prompted" else {})
     with pytest.raises(CheckpointError, match=problem):
-        verifier_dialogue(Tokenizer(tmp_path), by_url(tmp_path, **changes))
+        verifier_dialogue(speaking(tmp_path, template), by_url(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("form", ["prompted", "likelihood"])
-def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
+def test_a_head_of_its_own_is_neither_asked_nor_continued(form):
     folder = CHECKPOINTS / "demo-value"
     changes = {"prompt": PROMPT} if form == "prompted" else {}
     headed = by_url(folder, format=form, **changes)
@@ -220,32 +214,19 @@ def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
 
 @settings(max_examples=40)
 @given(question=texts, steps=paths_of_steps)
-def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
-    form = continued(tokenizer)
-    ids = form.first(question, steps[0])
-    for step in steps[1:]:
-        longer = form.extend(ids, step)
-        assert longer[: len(ids)].tolist() == ids.tolist()
-        ids = longer
-    assert ids.dtype == np.int32
-    assert form.extend(ids, "") is ids
-
-
-@settings(max_examples=40)
-@given(question=texts, steps=paths_of_steps)
-def test_the_last_step_of_each_part_of_a_path_is_found_again(
-    tokenizer: Tokenizer, question: str, steps: list[str]
-) -> None:
+def test_the_last_step_of_each_part_of_a_path_is_found_again(tokenizer, question, steps):
     form = continued(tokenizer)
     chat = tokenizer.chat([{"role": "user", "content": question}], generation_prompt=True)
     ids = form.first(question, "")
+    assert ids.dtype == np.int32
     assert last_step(ids, form.vocab_size)[1].tolist() == []
     assert ids.tolist() == tokenizer.encode(chat)
     end = len(ids)
     for step in steps:
-        ids = form.extend(ids, step)
+        longer = form.extend(ids, step)
+        assert longer[: len(ids)].tolist() == ids.tolist()
+        assert form.extend(longer, "") is longer
+        ids = longer
         tokens, places = last_step(ids, form.vocab_size)
         assert places[0] >= end
         assert places.tolist() == list(range(places[0], places[-1] + 1))
@@ -255,7 +236,7 @@ def test_the_last_step_of_each_part_of_a_path_is_found_again(
         end = places[-1] + 1
 
 
-def test_the_end_of_a_step_counts_only_where_there_is_nothing_else(tokenizer: Tokenizer) -> None:
+def test_the_end_of_a_step_counts_only_where_there_is_nothing_else(tokenizer):
     form = continued(tokenizer)
     ids = form.first("1 + 1?", "1 + 1 = 2")
     assert ids[-1] // form.vocab_size == 1
@@ -276,9 +257,7 @@ STOPS_WITH_LINES = r" ?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+"
         (STOPS_WITH_LINES, [("Ċ", "Ċ"), (".", "ĊĊ")], [2, 2, 2]),
     ],
 )
-def test_the_ids_between_steps_are_those_of_the_running_text(
-    tmp_path: Path, pattern: str, merges: list[tuple[str, str]], between: list[int]
-) -> None:
+def test_the_ids_between_steps_are_those_of_the_running_text(tmp_path, pattern, merges, between):
     known = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
     written = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(known)}, merges))
     written.pre_tokenizer = pre_tokenizers.Sequence(
@@ -290,11 +269,7 @@ def test_the_ids_between_steps_are_those_of_the_running_text(
     )
     written.decoder = decoders.ByteLevel()
     written.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").symlink_to(CHECKPOINTS / "demo-verifier" / "config.json")
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"chat_template": "{{ messages[0].content }}: "})
-    )
-    tokenizer = Tokenizer(tmp_path)
+    tokenizer = speaking(tmp_path, "{{ messages[0].content }}: ")
     form = continued(tokenizer)
     steps = ("We add.", "Then 7 of it.", "42 it is.", "So 42")
     ids = form.first("1 + 1?", steps[0])
@@ -306,12 +281,9 @@ def test_the_ids_between_steps_are_those_of_the_running_text(
     assert [n for each in tokens if (n := form.decode(np.asarray([each])).count("\n"))] == between
 
 
-def test_a_system_prompt_comes_before_the_question(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    for name in ("tokenizer.json", "config.json"):
-        (tmp_path / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
+def test_a_system_prompt_comes_before_the_question(tokenizer, tmp_path):
     chat = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": chat}))
-    form = continued(Tokenizer(tmp_path), system_prompt="Be brief.")
+    form = continued(speaking(tmp_path, chat), system_prompt="Be brief.")
     ids = form.first("1 + 1?", "")
     assert ids.tolist() == tokenizer.encode("system: Be brief.\nuser: 1 + 1?\n")
     with pytest.raises(CheckpointError, match="user and assistant only") as refused:
@@ -319,18 +291,11 @@ def test_a_system_prompt_comes_before_the_question(tokenizer: Tokenizer, tmp_pat
     assert "remove verifier.system_prompt" in str(refused.value.hint)
 
 
-def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer: Tokenizer) -> None:
+def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer):
     assert column_tokens(tokenizer, by_url(format="likelihood")) == (0, 1)
     labels = {"positive": "+", "negative": "-"}
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
-
-
-def test_a_deployment_may_hold_the_text_of_its_prompt(tmp_path: Path) -> None:
-    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT)
-    deployment = load_deployment(file)
-    assert isinstance(deployment, Deployment)
-    assert deployment.verifier.prompt == PROMPT
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.spec import FORMATS, FormatFacts
+from tts.build.spec import FORMATS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verifiers.md"
 
 
-def row(name: str, facts: FormatFacts) -> str:
+def row(name, facts):
     field = facts.needs or facts.allows
     own = f"`{field}`" + (" (required)" if facts.needs else "") if field else ""
     labels = " / ".join(facts.labels) if facts.labels else "none"
@@ -30,6 +30,6 @@ def test_the_documentation_has_the_table_and_a_section_for_each_format():
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_names_what_makes_its_dialogue(name: str):
+def test_every_format_names_what_makes_its_dialogue(name):
     module, _, function = FORMATS[name].dialogue.partition(":")
     assert callable(getattr(import_module(f"tts.build.verifiers.{module}"), function))

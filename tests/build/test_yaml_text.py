@@ -22,12 +22,12 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_ordinary_yaml_is_read_as_any_reader_reads_it(value: object) -> None:
+def test_ordinary_yaml_is_read_as_any_reader_reads_it(value):
     assert parse_yaml(yaml.safe_dump(value)) == value
 
 
 @given(st.text(st.sampled_from("abc019.-+:_!&*<>{}[],?|'\"\n \t~=#%xe\\u\0")))
-def test_any_text_is_a_value_or_unreadable(text: str) -> None:
+def test_any_text_is_a_value_or_unreadable(text):
     with contextlib.suppress(Unreadable):
         parse_yaml(text)
 
@@ -44,22 +44,22 @@ def test_any_text_is_a_value_or_unreadable(text: str) -> None:
         ("a: \0", "special characters are not allowed"),
     ],
 )
-def test_what_a_deployment_cannot_hold_is_refused(text: str, complaint: str) -> None:
+def test_what_a_deployment_cannot_hold_is_refused(text, complaint):
     with pytest.raises(Unreadable, match=complaint):
         parse_yaml(text)
 
 
-def test_a_mistake_is_placed() -> None:
+def test_a_mistake_is_placed():
     with pytest.raises(Unreadable, match="at line 2, column 1:"):
         parse_yaml("a: 1\na: 2")
 
 
-def test_dates_and_words_are_texts_like_any_other() -> None:
+def test_dates_and_words_are_texts_like_any_other():
     texts = ["2024-12-25", "2024-13-45", "Yes", "off", "on"]
     assert parse_yaml(f"[{', '.join(texts)}, true, 010]") == [*texts, True, 10]
 
 
-def test_aliases_and_merge_keys_are_understood() -> None:
+def test_aliases_and_merge_keys_are_understood():
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: *a"
     same = {"x": 1, "y": 2}
     assert parse_yaml(text) == {"a": same, "b": {"x": 1, "y": 3}, "c": same}

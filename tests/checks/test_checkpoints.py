@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.checks.deployments import changed, checkpoint, serious
+from tests.checks.deployments import CHECKPOINTS, changed, checkpoint, serious
 
 from tts.checks import lint
 
@@ -46,93 +46,54 @@ def test_a_tokenizer_of_another_model_and_no_chat_template(tmp_path: Path):
 @pytest.mark.parametrize(
     ("base", "changes", "where", "words"),
     [
-        (
-            "demo-value",
-            {"verifier.head": "classification"},
-            "verifier.checkpoint",
-            "verifier.head is 'classification'",
-        ),
-        (
-            "demo-classification",
-            {"verifier.format": "rlhflow", "verifier.template": None},
-            "verifier",
-            "verifier.format is 'rlhflow'",
-        ),
-        ("demo", {"verifier.format": "skywork-o1-prm"}, "verifier", "judges with labels"),
+        ("demo-value", {"head": "classification"}, "verifier.checkpoint", "head is 'classificati"),
+        ("demo-classification", {"format": "rlhflow", "template": None}, "verifier", "'rlhflow'"),
+        ("demo", {"format": "skywork-o1-prm"}, "verifier", "judges with labels"),
     ],
 )
-def test_a_head_and_a_deployment_that_disagree(
-    base: str, changes: dict[str, object], where: str, words: str
-):
-    findings = serious(changed(base, changes))
+def test_a_head_and_a_deployment_that_disagree(base, changes, where, words):
+    findings = serious(changed(base, {f"verifier.{key}": v for key, v in changes.items()}))
     assert any(finding.where == where and words in finding.what for finding in findings)
 
 
-def test_a_generator_with_a_head_instead_of_a_language_head(tmp_path: Path):
+def test_a_generator_with_a_head_instead_of_a_language_head(tmp_path):
     folder = checkpoint(tmp_path, "demo-value")
     findings = serious(changed("demo", {"generator.checkpoint": str(folder)}))
     assert any("which cannot generate" in finding.what for finding in findings)
 
 
-def with_tokenizer(folder: Path, **parts: object) -> None:
-    """Exchange parts of a checkpoint's tokenizer.json."""
+def replaced(pattern, content):
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+VOCABULARY = json.loads((CHECKPOINTS / "demo-generator" / "tokenizer.json").read_text())["model"]
+VOCABULARY["vocab"][list(VOCABULARY["vocab"])[-1]] = 5000  # beyond the model, and no more tokens
+TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "what"),
+    [
+        ({"normalizer": replaced(r"\d", "0")}, "'1 + 1 = 2' and '1 + 1 = 3' the same ids"),
+        ({"normalizer": replaced(r"[\s\S]", "")}, "has no ids for '1 + 1 = 2'"),
+        (
+            {"normalizer": {"type": "Lowercase"}},
+            "loses text: 'f(X) = 2*x^2' comes back from its ids as 'f(x) = 2*x^2'",
+        ),
+        ({"model": VOCABULARY}, "has ids up to 5000, but the model's vocab_size"),
+        ({"truncation": TRUNCATION}, None),  # it changes nothing of what is sent
+    ],
+)
+def test_a_tokenizer_that_is_not_its_models_or_loses_text(tmp_path, parts, what):
+    folder = checkpoint(tmp_path)
     file = folder / "tokenizer.json"
     whole = json.loads(file.read_text()) | parts
     file.unlink()  # it may be a link to the bundled one
     file.write_text(json.dumps(whole))
-
-
-def replace(pattern: dict[str, str], content: str) -> dict[str, object]:
-    return {"type": "Replace", "pattern": pattern, "content": content}
-
-
-def test_a_tokenizer_to_which_texts_are_the_same(tmp_path: Path):
-    folder = checkpoint(tmp_path)
-    with_tokenizer(folder, normalizer=replace({"Regex": r"\d"}, "0"))
     findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
-    assert any(
-        finding.where == "generator" and "'1 + 1 = 2' and '1 + 1 = 3' the same ids" in finding.what
-        for finding in findings
-    )
-
-
-def test_a_tokenizer_that_reads_nothing(tmp_path: Path):
-    folder = checkpoint(tmp_path)
-    with_tokenizer(folder, normalizer=replace({"Regex": r"[\s\S]"}, ""))
-    findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
-    assert any("has no ids for '1 + 1 = 2'" in finding.what for finding in findings)
-
-
-def test_a_tokenizer_that_loses_text(tmp_path: Path):
-    folder = checkpoint(tmp_path)
-    with_tokenizer(folder, normalizer={"type": "Lowercase"})
-    found = lint(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
-    (finding,) = [finding for finding in found if "loses text" in finding.what]
-    assert finding.what == "loses text: 'f(X) = 2*x^2' comes back from its ids as 'f(x) = 2*x^2'"
-    assert finding.where == f"generator.checkpoint: {folder / 'tokenizer.json'}"
-
-
-def test_a_tokenizer_with_an_id_beyond_the_model_and_no_more_tokens(tmp_path: Path):
-    folder = checkpoint(tmp_path)
-    model = json.loads((folder / "tokenizer.json").read_text())["model"]
-    model["vocab"] = model["vocab"] | {list(model["vocab"])[-1]: 5000}
-    with_tokenizer(folder, model=model)
-    findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
-    assert any("has ids up to 5000, but the model's vocab_size" in f.what for f in findings)
-
-
-def test_truncation_and_padding_of_a_tokenizer_change_nothing(tmp_path: Path):
-    folder = checkpoint(tmp_path)
-    deployment = changed("demo-gpu", {"generator.checkpoint": str(folder)})
-    before = lint(deployment)
-    truncation = {
-        "direction": "Right",
-        "max_length": 1,
-        "strategy": "LongestFirst",
-        "stride": 0,
-    }
-    with_tokenizer(folder, truncation=truncation)
-    assert lint(deployment) == before
+    assert bool(findings) == bool(what)
+    where = {"generator", f"generator.checkpoint: {file}"}
+    assert not what or any(what in f.what and f.where in where for f in findings)
 
 
 @pytest.mark.parametrize("base", ["demo", "demo-gpu"])

@@ -9,20 +9,15 @@ from tests.checks.deployments import changed, checkpoint, serious
 from tts.build import paths
 from tts.build.spec import Deployment, load_deployment
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "config.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "chat_template.jinja",
-        "model.safetensors",
-    ],
+FILES = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("chat_template.jinja", "model.safetensors"),
 )
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("base", ["demo", "demo-gpu"])
-def test_a_file_of_a_checkpoint_that_is_a_folder(tmp_path: Path, base: str, name: str):
+def test_a_file_of_a_checkpoint_that_is_a_folder(tmp_path, base, name):
     folder = checkpoint(tmp_path)
     (folder / name).unlink(missing_ok=True)
     (folder / name).mkdir()

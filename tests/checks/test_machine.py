@@ -1,6 +1,7 @@
 """What is said of this machine with one deployment in mind."""
 
 import pytest
+from tests.bundled import BUNDLED
 
 from tts.build.openvino import threads
 from tts.build.spec import load_deployment
@@ -42,6 +43,16 @@ def test_a_deployment_for_gpus_that_are_not_here_says_what_can_be_done_without()
     assert "threads" not in found
     (note,) = [each for what, each in found.items() if what.startswith("deployments for")]
     assert note.found == "elsewhere"
+
+
+def test_of_the_bundled_deployments_those_for_gpus_that_are_not_here_are_apart():
+    found = seen(None)
+    (elsewhere,) = [
+        each.found for what, each in found.items() if what.startswith("deployments for")
+    ]
+    for name, deployment in BUNDLED.items():
+        assert (name in elsewhere.split(", ")) == bool(deployment.tensorrt)
+        assert (f"deployment {name}" in found) != bool(deployment.tensorrt)
 
 
 def test_a_gguf_file_is_not_read(tmp_path, home):

@@ -1,11 +1,14 @@
 """The check of manifests on disk: each differing value by the keys that lead to it."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.amounts import amount
 from tests.bundled import TENSORRT
+from tests.serving.corruptions import altered
 
 from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
@@ -29,18 +32,6 @@ def found(folder: Path) -> list[Finding]:
     return list(check_manifests(load_deployment(TWO), folder))
 
 
-def edited(folder: Path, name: str, old: str, new: str) -> Finding:
-    """The one finding after a replacement in one manifest."""
-    file = folder / name
-    text = file.read_text()
-    assert text.count(old) == 1
-    file.write_text(text.replace(old, new))
-    (finding,) = found(folder)
-    assert finding.where == str(file)
-    assert finding.fix.endswith(f"tts render {TWO} --manifests {folder}")
-    return finding
-
-
 def test_a_head_whose_biases_are_not_here_is_refused_by_name(tmp_path: Path):
     with pytest.raises(CheckpointError, match="biases of the verifier's head are not known"):
         render_manifests(load_deployment(HEADED), tmp_path)
@@ -53,50 +44,48 @@ def test_what_was_rendered_has_nothing_wrong(name: str, tmp_path: Path):
     assert list(check_manifests(deployment, tmp_path)) == []
 
 
+SCALING = "stabilizationWindowSeconds: 900"
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "line"),
     [
-        ("compose.yaml", "shm_size: 2g", "shm_size: 64m", "+ services.triton.shm_size: '64m'"),
+        ("compose", "shm_size: 2g", "shm_size: 64m", "+ services.triton.shm_size: '64m'"),
+        ("compose", '"8000"]', '"8001"]', "+ services.triton.healthcheck.test: '8001'"),
         (
-            "compose.yaml",
-            '"/opt/tts/probe.py", "8000"]',
-            '"/opt/tts/probe.py", "8001"]',
-            "+ services.triton.healthcheck.test: '8001'",
-        ),
-        (
-            "compose.yaml",
+            "compose",
             '      TRTLLM_ORCHESTRATOR: "1"\n',
             "",
             "- services.triton.environment.TRTLLM_ORCHESTRATOR: '1'",
         ),
-        ("compose.yaml", "count: all", "count: 1", "devices.count: 1"),
-        (
-            "kubernetes.yaml",
-            "nvidia.com/gpu: 2",
-            "nvidia.com/gpu: 1",
-            "containers.triton.resources.limits.nvidia.com/gpu: 1",
-        ),
-        (
-            "kubernetes.yaml",
-            "sizeLimit: 2Gi",
-            "sizeLimit: 64Mi",
-            "volumes.shared-memory.emptyDir.sizeLimit: '64Mi'",
-        ),
-        (
-            "autoscaler.yaml",
-            "stabilizationWindowSeconds: 900",
-            "stabilizationWindowSeconds: 9",
-            "HorizontalPodAutoscaler.spec.behavior.scaleDown",
-        ),
+        ("compose", "count: all", "count: 1", "devices.count: 1"),
+        ("kubernetes", "com/gpu: 2", "com/gpu: 1", "triton.resources.limits.nvidia.com/gpu: 1"),
+        ("kubernetes", "sizeLimit: 2Gi", "sizeLimit: 64Mi", "shared-memory.emptyDir.sizeLimit: '6"),
+        ("autoscaler", SCALING, SCALING[:-2], "HorizontalPodAutoscaler.spec.behavior.scaleDown"),
     ],
 )
-def test_a_changed_key_is_shown(folder: Path, file: str, old: str, new: str, line: str):
-    finding = edited(folder, file, old, new)
-    assert finding.severity == "error"
+def test_a_changed_key_is_shown(folder, file, old, new, line):
+    changed = folder / f"{file}.yaml"
+    text = changed.read_text()
+    assert text.count(old) == 1
+    changed.write_text(text.replace(old, new))
+    (finding,) = found(folder)
+    assert (finding.severity, finding.where) == ("error", str(changed))
     assert line in finding.what
+    assert finding.fix.endswith(f"tts render {TWO} --manifests {folder}")
 
 
-def rewritten(folder: Path, change: Any) -> list[Finding]:
+@pytest.mark.parametrize("seed", range(amount(10, 60)))
+def test_any_value_that_is_another_or_none_is_found(folder, seed):
+    rng = random.Random(seed)
+    file = folder / rng.choice(["compose.yaml", "kubernetes.yaml", "autoscaler.yaml"])
+    documents = list(yaml.safe_load_all(file.read_text()))
+    what = altered(documents, rng, kept=("storage", "maxReplicas", "image", "resources"))
+    file.write_text(yaml.safe_dump_all(documents))
+    assert found(folder), what
+
+
+def rewritten(folder, change):
     """The findings after a change to the parsed kubernetes.yaml."""
     file = folder / "kubernetes.yaml"
     documents = list(yaml.safe_load_all(file.read_text()))

@@ -1,7 +1,5 @@
 """Checks that generator and verifier belong together, and the verifier's format to its labels."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +12,11 @@ PAIR = {role: CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier")
 
 
 @pytest.mark.parametrize("base", ["demo", "demo-gpu", LLAMA])
-def test_exchanged_checkpoints_are_told_by_their_names(base: str):
-    specs = load_deployment(base).engines()
-    deployment = changed(
-        base,
-        {
-            "generator.checkpoint": str(specs["verifier"].checkpoint),
-            "verifier.checkpoint": str(specs["generator"].checkpoint),
-        },
-    )
-    (finding,) = lint(deployment, [model_pair.exchanged])
+def test_exchanged_checkpoints_are_told_by_their_names(base):
+    generator, verifier = load_deployment(base).engines().values()
+    turned = {"generator": verifier.checkpoint, "verifier": generator.checkpoint}
+    changes = {f"{role}.checkpoint": str(folder) for role, folder in turned.items()}
+    (finding,) = lint(changed(base, changes), [model_pair.exchanged])
     assert finding.where == "generator.checkpoint"
     assert "is a verifier by its name" in finding.what
     assert "Exchange generator.checkpoint and verifier.checkpoint" in finding.fix
@@ -58,7 +51,7 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
         ("my-model", None),
     ],
 )
-def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name: str, role: str | None):
+def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name, role):
     folder = tmp_path / name
     assert model_pair.is_named_verifier(folder) == (role == "verifier")
     assert model_pair.is_named_generator(folder) == (role == "generator")
@@ -66,12 +59,8 @@ def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name: str, r
 
 @given(written=st.integers(32, 512), read=st.integers(32, 512))
 def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, read: int):
-    found = list(
-        lint(
-            changed("demo", {"generator.max_seq_len": written, "verifier.max_seq_len": read}),
-            [model_pair.verifier_length],
-        )
-    )
+    lengths = {"generator.max_seq_len": written, "verifier.max_seq_len": read}
+    found = lint(changed("demo", lengths), [model_pair.verifier_length])
     assert bool(found) == (read < written)
     for finding in found:
         assert finding.where == "verifier.max_seq_len"
@@ -82,33 +71,15 @@ def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, rea
 @pytest.mark.parametrize(
     ("changes", "where", "what"),
     [
-        (
-            {"labels": {"positive": "-", "negative": "+"}},
-            "verifier.labels",
-            "has '-' as the positive label",
-        ),
-        (
-            {"labels": {"positive": "no", "negative": "YES"}},
-            "verifier.labels",
-            "has 'no' as the positive label",
-        ),
-        (
-            {"labels": {"positive": "1", "negative": "0"}},
-            "verifier.labels",
-            "are '1' and '0', but verifiers of format rlhflow",
-        ),
-        (
-            {"format": "math-shepherd"},
-            "verifier.format",
-            "was trained with rlhflow",
-        ),
+        ({"labels": {"positive": "-", "negative": "+"}}, "labels", "has '-' as the positive"),
+        ({"labels": {"positive": "no", "negative": "YES"}}, "labels", "has 'no' as the positive"),
+        ({"labels": {"positive": "1", "negative": "0"}}, "labels", "are '1' and '0', but"),
+        ({"format": "math-shepherd"}, "format", "was trained with rlhflow"),
     ],
 )
-def test_labels_and_format_that_the_verifier_was_not_trained_with(
-    changes: dict[str, Any], where: str, what: str
-):
+def test_labels_and_format_that_the_verifier_was_not_trained_with(changes, where, what):
     (finding,) = serious(changed(LLAMA, {f"verifier.{key}": v for key, v in changes.items()}))
-    assert (finding.severity, finding.where) == ("warning", where)
+    assert (finding.severity, finding.where) == ("warning", f"verifier.{where}")
     assert what in finding.what
 
 

@@ -11,6 +11,9 @@ def test_every_wrong_strategy_and_parameter_is_named_by_its_path():
         "dvts": {"n": 8, "beam_width": 3},
         "rebase": {"max_tokens": 999},
         "majority-vote": {"n": 8, "temperature": 1.0},
+        "greedy": {"n": 4},
+        "mcts": {"n": "many"},
+        "": {},
     }
     found = serious(changed("demo", {"strategies": blocks}))
     assert {finding.severity for finding in found} == {"error"}
@@ -25,4 +28,10 @@ def test_every_wrong_strategy_and_parameter_is_named_by_its_path():
             "max_tokens is 999, but the generator's context holds 320 tokens, prompt and output "
             "together (generator.max_seq_len)",
         ),
+        ("strategies.greedy.n = 4", "not a parameter that can be set"),
+        (
+            "strategies.mcts.n = 'many'",
+            "Input should be a valid integer, unable to parse string as an integer",
+        ),
+        ("strategies.", "unknown strategy"),
     ]

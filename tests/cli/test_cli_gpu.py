@@ -2,16 +2,13 @@
 
 import pytest
 from tests.bundled import FOR_GPUS, TENSORRT
-from typer.testing import CliRunner
+from tests.cli.runner import LLAMA, tts
 
 from tts.build import paths
-from tts.build.errors import CheckpointError, ConfigError, ServerError
 from tts.checks import machine as diagnosis
-from tts.cli import app
 
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """What is served holds the biases of its verifier's head, and so needs the checkpoint."""
-LLAMA = "llama-1b-prm-8b-h100-bf16"
 SMI = """#!/bin/sh
 echo "0, NVIDIA H100 80GB HBM3, 81559, 0, {driver}, 9.0"
 """
@@ -35,31 +32,26 @@ def has_gpu(home, driver="590.44.01", **programs):
         (home / "bin" / name).chmod(0o755)
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 @pytest.mark.parametrize("name", sorted({*FOR_GPUS} - {HEADED}))
 def test_everything_but_the_engines_can_be_made_without_a_gpu(home, name):
-    done = run("build-engines", name, "--dry-run")
-    assert done.exit_code == 0
+    done = tts("build-engines", name, "--dry-run")
+    assert done.code == 0
     if name not in TENSORRT:
-        assert "docker run" not in done.stdout
+        assert "docker run" not in done.out
         for command in ("render", "serve"):
-            error = run(command, name).exception
-            assert isinstance(error, ConfigError)
-            assert "with server.kind: embedded" in error.message
+            done = tts(command, name)
+            assert (done.code, "with server.kind: embedded" in done.err) == (2, True)
         return
-    assert done.stdout.count("docker run") == 6
+    assert done.out.count("docker run") == 6
     manifests = home / "manifests"
-    done = run("render", name, "--manifests", manifests)
-    assert done.exit_code == 0
-    assert f"model repository: {paths.repository_dir(name)}" in done.stdout
-    assert "Not built on this machine: generator and verifier." in done.stderr
+    done = tts("render", name, "--manifests", manifests)
+    assert done.code == 0
+    assert f"model repository: {paths.repository_dir(name)}" in done.out
+    assert "Not built on this machine: generator and verifier." in done.err
     assert (manifests / "kubernetes.yaml").is_file()
-    done = run("serve", name, "--dry-run")
-    assert done.exit_code == 0
-    assert done.stdout.startswith("docker run ")
+    done = tts("serve", name, "--dry-run")
+    assert done.code == 0
+    assert done.out.startswith("docker run ")
 
 
 @pytest.mark.parametrize(
@@ -73,26 +65,25 @@ def test_everything_but_the_engines_can_be_made_without_a_gpu(home, name):
     ],
 )
 def test_what_needs_a_gpu_says_so_first(home, arguments):
-    error = run(*arguments).exception
-    assert isinstance(error, ServerError)
-    assert "runs on an NVIDIA GPU" in error.message
-    assert "there is no nvidia-smi" in error.message
-    assert "tts plan" in error.hint
+    done = tts(*arguments)
+    assert (done.code, done.out) == (1, "")
+    for words in ("runs on an NVIDIA GPU", "there is no nvidia-smi", "tts plan"):
+        assert words in done.err
 
 
 def test_a_missing_download_is_named_with_its_command(home):
-    error = run("build-engines", "llama-8b-prm-8b-2xh100-bf16").exception
-    assert isinstance(error, CheckpointError)
+    done = tts("build-engines", "llama-8b-prm-8b-2xh100-bf16")
+    assert done.code == 2
     for model in (
         "meta-llama/Llama-3.1-8B-Instruct",
         "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data",
     ):
         folder = paths.deployments_dir().parent / "checkpoints" / model.partition("/")[2]
-        assert f"hf download {model} --local-dir {folder}" in error.hint
+        assert f"hf download {model} --local-dir {folder}" in done.err
 
 
 def test_doctor_without_a_gpu_lists_what_is_for_gpus_in_one_line(home):
-    out = run("doctor").stdout
+    out = tts("doctor").out
     assert f"deployments for NVIDIA GPUs: {', '.join(FOR_GPUS)}" in out
     assert "NVIDIA GPU: none found" in out
     assert "docker" not in out
@@ -100,7 +91,7 @@ def test_doctor_without_a_gpu_lists_what_is_for_gpus_in_one_line(home):
 
 def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
     has_gpu(home, docker="")
-    out = run("doctor").stdout
+    out = tts("doctor").out
     assert "NVIDIA H100 80GB HBM3, 81559 MiB, compute capability 9.0" in out
     assert "NVIDIA driver: 590.44.01" in out
     assert f"docker: {home / 'bin' / 'docker'}" in out
@@ -111,7 +102,7 @@ def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
 
 def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
     has_gpu(home, driver="550.54.15")
-    out = run("doctor").stdout
+    out = tts("doctor").out
     assert "note      NVIDIA driver: 550.54.15" in out
     assert "590.44.01 or later" in out
     assert "docker: absent" in out
@@ -119,10 +110,10 @@ def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
 
 def test_doctor_names_folders_that_may_not_be_written_to(home, monkeypatch):
     (home / "home").mkdir()
-    out = run("doctor").stdout
+    out = tts("doctor").out
     assert f"ok        runs: {paths.runs_dir()} (" in out
     monkeypatch.setattr(diagnosis.os, "access", lambda folder, mode: False)
-    out = run("doctor").stdout
+    out = tts("doctor").out
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
         assert f"missing   {what}: {folder} is not writable" in out
     assert "Set TTS_HOME to a folder that you may write to." in out
@@ -131,12 +122,12 @@ def test_doctor_names_folders_that_may_not_be_written_to(home, monkeypatch):
 def test_doctor_knows_the_containers(home, monkeypatch):
     has_gpu(home)
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.08")
-    assert "note      NVIDIA container: inside 26.08" in run("doctor").stdout
+    assert "note      NVIDIA container: inside 26.08" in tts("doctor").out
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.07")
-    assert "ok        NVIDIA container: inside 26.07" in run("doctor").stdout
+    assert "ok        NVIDIA container: inside 26.07" in tts("doctor").out
 
 
 def test_a_driver_that_does_not_answer_is_no_gpu(home):
     has_gpu(home)
     (home / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
-    assert "NVIDIA GPU: none found" in run("doctor").stdout
+    assert "NVIDIA GPU: none found" in tts("doctor").out

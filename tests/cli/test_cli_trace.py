@@ -1,45 +1,24 @@
-"""`tts runs trace` in a process of its own: of one run, of a comparison's runs, and of none."""
+"""`tts runs trace`: of one run, and of a comparison's runs."""
 
 import json
 import shutil
 from pathlib import Path
 
-import pytest
-from tests.cli.test_cli import tts
+from tests.cli.runner import tts
 from tests.runs.recorded import RECORDED
 
 
-@pytest.fixture
-def run(tmp_path):
-    """A recorded run."""
-    return Path(shutil.copytree(RECORDED, tmp_path / "run"))
-
-
-def test_a_run_has_a_timeline(run, tmp_path):
-    code, out, err = tts("runs", "trace", run, home=tmp_path)
-    assert code == 0, err
+def test_a_run_has_a_timeline_and_a_comparison_those_of_its_runs(tmp_path):
+    run = Path(shutil.copytree(RECORDED, tmp_path / "run"))
+    done = tts("runs", "trace", run)
+    assert done.code == 0
     assert (run / "trace.json").stat().st_size > 10_000
-    assert "requests" in out + err
-    assert "ui.perfetto.dev" in out + err
-
-
-def test_a_comparisons_folder_stands_for_its_runs(run, tmp_path):
+    assert "ui.perfetto.dev" in done.said
     parameters = json.loads((run / "run.json").read_text())["parameters"]
-    member = {
-        "folder": "one",
-        "votes": {"beam-search": "weighted"},
-        "parameters": parameters,
-    }
+    member = {"folder": "one", "votes": {"beam-search": "weighted"}, "parameters": parameters}
     group = tmp_path / "group"
-    shutil.copytree(run, group / "one")
+    shutil.copytree(RECORDED, group / "one")
     (group / "group.json").write_text(json.dumps({"runs": [member, member | {"folder": "none"}]}))
-    code, _, err = tts("runs", "trace", group, home=tmp_path)
-    assert code == 0, err
-    assert (group / "one" / "trace.json").exists()
+    assert tts("runs", "trace", group).code == 0
+    assert (group / "one" / "trace.json").read_bytes() == (run / "trace.json").read_bytes()
     assert not (group / "none").exists()
-
-
-def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
-    code, _, err = tts("runs", "trace", tmp_path / "nothing", home=tmp_path)
-    assert code != 0
-    assert "holds no run" in err

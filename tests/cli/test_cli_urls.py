@@ -11,8 +11,11 @@ from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering
 SEARCH = ("--strategy", "beam-search", "--n", "4", "--set", "num_iterations=2")
 RUN = ("--limit", "3", "--set", "max_tokens=8", *SEARCH)
 PRM = """
+from prm_of_a_neighbour import long
+
+
 def score(question, steps):
-    return 1 / (1 + len(steps[-1]))
+    return 1 / (1 + long(steps[-1]))
 
 
 def batch(chains):
@@ -53,9 +56,11 @@ def url():
 
 
 @pytest.fixture
-def tts(tmp_path):
+def tts(home):
+    """A command in a process of its own; its exit code, and what it has said in one line."""
+
     def tts(*arguments):
-        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TTS_HOME": str(tmp_path)}
+        variables = {"PATH": os.environ["PATH"], "HOME": str(home), "TTS_HOME": str(home)}
         code, out, err = prepared().run([str(each) for each in arguments], variables, 60)
         return code, " ".join(f"{out} {err}".split())
 
@@ -80,12 +85,22 @@ def deployment(url, tmp_path):
     file = tmp_path / "far.yaml"
     file.write_text(yaml.safe_dump(data))
     (tmp_path / "prm.py").write_text(PRM)
+    (tmp_path / "prm_of_a_neighbour.py").write_text("long = len")
     (tmp_path / "search_of_mine.py").write_text(STRATEGY)
     return file
 
 
-def summary(folder):
-    return json.loads((folder / "summary.json").read_text())
+def cut(run):
+    """Leave half of a run; the digest of its trees."""
+    digest = digest_of(run)
+    (run / "summary.json").unlink()
+    lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
+    (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    return digest
+
+
+def digest_of(run):
+    return json.loads((run / "summary.json").read_text())["tree_digest"]
 
 
 def test_solve_bench_and_resume(tts, deployment, tmp_path):
@@ -95,13 +110,11 @@ def test_solve_bench_and_resume(tts, deployment, tmp_path):
     run = tmp_path / "run"
     code, said = tts("bench", deployment, *RUN, "--out", run)
     assert code == 0, said
-    before = summary(run)
-    (run / "summary.json").unlink()
-    lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
-    (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    assert "deployment far, dataset demo: 3 problems" in said, "the table"
+    digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 0, said
-    assert summary(run)["tree_digest"] == before["tree_digest"]
+    assert digest_of(run) == digest
 
 
 @pytest.mark.parametrize(
@@ -131,12 +144,10 @@ def test_a_function_scores_a_benchmark_which_goes_on_with_the_same_file(
     code, said = tts("bench", deployment, *RUN, "--verifier", f"{file}:{name}", "--out", run)
     assert code == 0, said
     assert "verifier at http" not in said
-    before, config = summary(run), json.loads((run / "run.json").read_text())
+    config = json.loads((run / "run.json").read_text())
     assert config["functions"] == {"verifier": f"prm.{name}"}
     assert config["sources"]["verifier"]["file"] == str(file)
-    (run / "summary.json").unlink()
-    lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
-    (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 1
     assert said.endswith(f"tts bench --resume {run} --verifier {file}:{name}")
@@ -148,7 +159,7 @@ def test_a_function_scores_a_benchmark_which_goes_on_with_the_same_file(
     file.write_text(PRM)
     code, said = tts(*again)
     assert code == 0, said
-    assert summary(run)["tree_digest"] == before["tree_digest"]
+    assert digest_of(run) == digest
     assert tts("report", run)[0] == 0
 
 
@@ -186,14 +197,11 @@ def test_a_strategy_in_a_file(tts, deployment, tmp_path, name, strategy, given):
     assert code == 0, said
     config = json.loads((run / "run.json").read_text())
     assert config["strategy"] == strategy
-    before = summary(run)
-    (run / "summary.json").unlink()
-    lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
-    (run / "events.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 1
     assert said.endswith(f"tts bench --resume {run} --strategy {named}")
     code, said = tts("bench", "--resume", run, "--strategy", named)
     assert code == 0, said
-    assert summary(run)["tree_digest"] == before["tree_digest"]
+    assert digest_of(run) == digest
     assert tts("report", run)[0] == 0

@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from typer.main import get_command
+from tests.cli.runner import commands
 
 from tts.build.spec import bundled_deployments
-from tts.cli import app, completion
+from tts.cli import completion
 from tts.datasets.known import KNOWN
 from tts.lab.study.folder import STUDY
 from tts.runs.folder import CONFIG, GROUP
@@ -21,28 +21,25 @@ HEAVY = ("numpy", "pydantic", "yaml", "tokenizers", "aiohttp", "grpc", "torch")
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
-def test_deployments_are_bundled_ones_and_files_here(folder):
-    (folder / "mine.yaml").touch()
-    (folder / ".hidden.yaml").touch()
-    (folder / "notes.txt").touch()
-    assert completion.deployments("") == [*bundled_deployments(), "mine.yaml"]
-    assert completion.deployments("mi") == ["mine.yaml"]
-    assert completion.deployments("./m") == [], "the shell completes paths"
-
-
-def test_strategies():
-    assert completion.strategies("") == list(STRATEGY_NAMES)
-    assert completion.strategies("be") == ["best-of-n", "beam-search"]
-    assert completion.strategies_or_all("a") == ["adaptive-vote", "auto", "all"]
-
-
-def test_datasets(folder):
-    (folder / "mine.jsonl").touch()
-    assert completion.datasets("") == ["demo", *KNOWN, "mine.jsonl"]
+@pytest.mark.parametrize(
+    ("complete", "word", "offered"),
+    [
+        (completion.deployments, "", [*bundled_deployments(), "mine.yaml"]),
+        (completion.deployments, "mi", ["mine.yaml"]),
+        (completion.deployments, "./m", []),  # the shell completes paths
+        (completion.strategies, "", list(STRATEGY_NAMES)),
+        (completion.strategies, "be", ["best-of-n", "beam-search"]),
+        (completion.strategies_or_all, "a", ["adaptive-vote", "auto", "all"]),
+        (completion.datasets, "", ["demo", *KNOWN, "mine.jsonl"]),
+    ],
+)
+def test_names_are_those_there_are_and_files_here(folder, complete, word, offered):
+    for name in ("mine.yaml", ".hidden.yaml", "notes.txt", "mine.jsonl"):
+        (folder / name).touch()
+    assert complete(word) == offered
 
 
 def test_runs_are_those_here_and_those_that_are_kept_the_newest_first(folder):
@@ -116,13 +113,8 @@ def test_completing_imports_nothing_heavy(kind):
 
 def test_every_argument_that_takes_such_a_name_is_completed():
     takes = {"DEPLOYMENT", "[DEPLOYMENT]", "RUN", "RUN|FILE"}
-
-    def check(command, words):
-        for name, part in getattr(command, "commands", {}).items():
-            check(part, (*words, name))
+    for path, command in commands():
         for parameter in command.params:
             named = parameter.name in ("strategy", "dataset", "deployment")
             if named or parameter.metavar in takes:
-                assert parameter._custom_shell_complete is not None, (words, parameter.name)
-
-    check(get_command(app), ())
+                assert parameter._custom_shell_complete is not None, (path, parameter.name)

@@ -9,18 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.documents import document, error
-from tests.cli.test_cli import tts as in_a_process
+from tests.cli.runner import LLAMA, commands, tts, written
 from tests.golden.folders import unpacked
 from tests.lab.tuning.samples import LOADS, samples_of
-from typer.main import get_command
-from typer.testing import CliRunner
 
-from tts.build import paths
 from tts.build.errors import Interrupted
 from tts.build.spec import load_deployment
 from tts.checks.first_run import steps
 from tts.checks.observation import Observation
-from tts.cli import app
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
 from tts.gateway.database import database_file
@@ -32,49 +28,34 @@ from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import Tuned
 
-LLAMA = "llama-1b-prm-8b-h100-bf16"
-
 
 def printed(command, *words, code=0):
     """The document that a command prints."""
-    done = CliRunner().invoke(app, [*command.split()[1:], *map(str, words), "--json"])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return document(command, done.stdout)
+    done = tts(*command.split()[1:], *words, "--json")
+    assert done.code == code, done.said
+    return document(command, done.out)
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     where = tmp_path_factory.mktemp("runs")
-    for name in ("decoupled", "lockstep", "budget", "servers", "interrupted", "group"):
-        unpacked(name, where)
-    for name in ("unreferenced", "program"):
+    for name in (
+        *("decoupled", "lockstep", "budget", "servers", "interrupted", "group"),
+        *("unreferenced", "program"),
+    ):
         unpacked(name, where)
     return where
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-
-
 def test_every_command_with_the_option_has_a_document_on_the_page():
-    def with_json(group, name):
-        for called, command in group.commands.items():
-            if hasattr(command, "commands"):
-                yield from with_json(command, f"{name} {called}")
-            elif any("--json" in parameter.opts for parameter in command.params):
-                yield f"{name} {called}"
-
-    described = {" ".join(name.split(" --")[:1]) for name in DOCUMENTS}
+    with_json = {
+        " ".join(["tts", *path])
+        for path, command in commands()
+        if any("--json" in parameter.opts for parameter in command.params)
+    }
+    described = {name.partition(" --")[0] for name in DOCUMENTS}
     described = {"tts list" if name.startswith("tts list ") else name for name in described}
-    assert set(with_json(get_command(app), "tts")) == described
-
-
-@pytest.mark.parametrize("kind", ["deployments", "strategies", "datasets"])
-def test_lists_of_names(kind):
-    assert printed(f"tts list {kind}")
+    assert with_json == described
 
 
 def test_plan_of_gpus_of_this_machine_and_of_engines_elsewhere(tmp_path):
@@ -94,35 +75,26 @@ def test_plan_of_gpus_of_this_machine_and_of_engines_elsewhere(tmp_path):
     assert elsewhere["remotes"].keys() == {"generator", "verifier"}
 
 
-def test_plan_says_what_it_has_written(tmp_path):
-    folder = paths.deployments_dir()
-    text = (folder / "demo-gpu.yaml").read_text()
-    file = tmp_path / "own.yaml"
-    text = text.replace("../checkpoints", str(folder.parent / "checkpoints"))
-    file.write_text(text.replace("tokens: 40960", "tokens: 320  "))
-    before = printed("tts plan", file)
+def test_plan_says_what_it_has_written(unplanned):
+    before = printed("tts plan", unplanned)
     assert before["written"] is None
     assert before["gpu_memory"]["engines"]["generator"]["kv_cache_tokens_in_file"] == 320
-    assert printed("tts plan", file, "--write")["written"] == str(file)
-    assert load_deployment(file).generator.kv_cache.tokens == 40960
-    assert printed("tts plan", file, "--write")["written"] is None
+    assert printed("tts plan", unplanned, "--write")["written"] == str(unplanned)
+    assert printed("tts plan", unplanned, "--write")["written"] is None
 
 
 def test_lint_counts_and_keeps_its_exit_code(tmp_path):
     assert printed("tts lint", "demo-gpu")["errors"] == 0
-    text = (paths.deployments_dir() / f"{LLAMA}.yaml").read_text()
-    file = tmp_path / "own.yaml"
-    file.write_text(text.replace(" tokens: ", " tokens: 4000000 #", 1))
+    file = written(tmp_path, LLAMA, generator__kv_cache__tokens=4_000_000)
     found = printed("tts lint", file, code=1)
     assert found["errors"] == 1
     assert [each["severity"] for each in found["findings"]].count("error") == 1
 
 
 def test_doctor_and_its_first_run(monkeypatch, tmp_path):
-    done = CliRunner().invoke(app, ["doctor", "demo", "--json"])
-    seen = document("tts doctor", done.stdout)
-    missing = any(each["state"] == "missing" for each in seen["observations"])
-    assert done.exit_code == int(missing)
+    done = tts("doctor", "demo", "--json")
+    seen = document("tts doctor", done.out)
+    assert done.code == any(each["state"] == "missing" for each in seen["observations"])
     assert (seen["deployment"], seen["first_run"]) == ("demo", None)
 
     def take_steps(run, tell, say):
@@ -146,10 +118,9 @@ def test_tune(monkeypatch, tmp_path, stopped):
     )
     tuned = Tuned(engines, tmp_path / "tune.json", Interrupted("Stopped.") if stopped else None)
     monkeypatch.setattr(tuning, "tune", lambda *words, **options: tuned)
-    done = CliRunner().invoke(app, ["tune", "demo", "--json"])
-    found = document("tts tune", done.stdout)
+    found = printed("tts tune", "demo", code=130 if stopped else 0)
     generator, verifier = found["engines"]
-    assert isinstance(done.exception, Interrupted) == found["stopped"] == stopped
+    assert found["stopped"] == stopped
     assert (generator["proposal"] is None) == stopped
     assert (verifier["proposal"], verifier["levels"], found["written"]) == (None, [], False)
 
@@ -159,10 +130,11 @@ def test_simulate_and_its_placements():
     assert found["simulated"] is True
     (outcome,) = found["outcomes"]
     assert (outcome["schedule"], len(outcome["latencies_s"])) == ("lockstep", 2)
-    words = ("simulate", LLAMA, "--placements", "--concurrency", "1", "--gpus", "1", "--n", "4")
-    done = CliRunner().invoke(app, [*words, "--json"])
-    assert done.exit_code == 0
-    placed = document("tts simulate --placements", done.stdout)
+    words = ("--concurrency", 1, "--gpus", 1, "--n", 4)
+    placed = document(
+        "tts simulate --placements",
+        tts("simulate", LLAMA, "--placements", *words, "--json").out,
+    )
     assert placed["simulated"] is True
     assert placed["runs"][0]["placement"] == placed["advice"][0]["placement"]
 
@@ -180,12 +152,11 @@ def test_requests_and_keys_of_the_gateway():
     assert (found["id"], found["prompt"]) == (record.id, "wäre\n?")
     assert found["gateway_latency_s"] == pytest.approx(0.001)
     assert printed("tts gateway requests", "--until", "1h") == []
-    done = CliRunner().invoke(app, ["gateway", "requests", "--json", "--format", "jsonl"])
-    assert done.exit_code == 2
+    assert tts("gateway", "requests", "--json", "--format", "jsonl").code == 2
     (used,) = printed("tts gateway usage", "--by", "key", "--by", "model")
     assert (used["key"], used["model"], used["day"], used["search_tokens"]) == ("k", "demo", "", 3)
     assert printed("tts gateway keys list") == []
-    CliRunner().invoke(app, ["gateway", "keys", "create", "a", "--tokens-per-minute", "9"])
+    tts("gateway", "keys", "create", "a", "--tokens-per-minute", 9)
     (key,) = printed("tts gateway keys list")
     assert (key["name"], key["limits"]["tokens_per_minute"], key["revoked"]) == ("a", 9, None)
 
@@ -256,23 +227,14 @@ def test_runs(kept, tmp_path):
         (("runs", "list", "/nowhere"), "RunError", 1),
     ],
 )
-def test_an_error_is_a_document_and_said_on_stderr(tmp_path, words, kind, code):
-    ended, out, err = in_a_process(*words, "--json", home=tmp_path)
-    found = error(out)
-    assert (ended, found["kind"], found["exit_code"]) == (code, kind, code)
+def test_an_error_is_a_document_and_said_on_stderr(words, kind, code):
+    done = tts(*words, "--json")
+    found = error(done.out)
+    assert (done.code, found["kind"], found["exit_code"]) == (code, kind, code)
     if kind != "UsageError":
-        assert f"error: {found['message']}" in err
-    ended, out, _ = in_a_process(*words, home=tmp_path)
-    assert (ended, out) == (code, "")
-
-
-def test_a_document_stays_alone_where_the_exit_code_tells_of_an_error(tmp_path):
-    text = (paths.deployments_dir() / f"{LLAMA}.yaml").read_text()
-    file = tmp_path / "own.yaml"
-    file.write_text(text.replace(" tokens: ", " tokens: 4000000 #", 1))
-    code, out, _ = in_a_process("lint", file, "--json", home=tmp_path / "home")
-    assert code == 1
-    assert document("tts lint", out)["errors"] == 1
+        assert f"error: {found['message']}" in done.err
+    done = tts(*words)
+    assert (done.code, done.out) == (code, "")
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,14 @@
 """Answers as datasets write them: numbers with separators, letters, places and texts of choices."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.grading.sync import SyncGrader
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
 from tts.datasets.answers import LETTERS, read_answer, read_choice, with_letters
 from tts.datasets.load import load_problems
-from tts.grading import Grader
 
 
 @pytest.mark.parametrize(
@@ -100,27 +98,22 @@ def test_a_choice_that_could_be_meant_in_two_ways_is_refused_until_the_kind_is_s
 QUESTION = "Which is even?\n\n(A) 3\n(B) 4\n\nThe final answer is the letter of one choice."
 
 
+BOTH = {"label": ["A", "B"], "text": ["3", "4"]}
+
+
 @pytest.mark.parametrize(
-    ("row", "columns"),
+    ("cells", "columns"),
     [
-        ({"question": "Which is even?", "choices": ["3", "4"], "answer": 1}, "choices"),
-        (
-            {
-                "question": "Which is even?",
-                "choices": {"label": ["A", "B"], "text": ["3", "4"]},
-                "answer": "B",
-            },
-            "choices",
-        ),
-        ({"question": "Which is even?", "A": 3, "B": "4", "answer": "4"}, "A+B"),
+        ({"choices": ["3", "4"], "answer": 1}, "choices"),
+        ({"choices": BOTH, "answer": "B"}, "choices"),
+        ({"A": 3, "B": "4", "answer": "4"}, "A+B"),
     ],
 )
-def test_choices_are_lettered_in_the_question_however_they_are_written(tmp_path, row, columns):
-    file = tmp_path / "set.jsonl"
-    file.write_text(json.dumps(row))
-    (problem,) = load_problems(str(file), columns={"choices": columns})
+def test_choices_are_lettered_in_the_question_however_they_are_written(write, cells, columns):
+    file = write({"question": "Which is even?", **cells})
+    (problem,) = load_problems(file, columns={"choices": columns})
     assert (problem.question, problem.answer) == (QUESTION, "B")
-    (plain,) = load_problems(str(file))
+    (plain,) = load_problems(file)
     assert plain.question == "Which is even?"
 
 
@@ -129,19 +122,19 @@ def test_choices_are_lettered_in_the_question_however_they_are_written(tmp_path,
     [
         ("3, 4", "line 1: choices is '3, 4'; it must be a list of choices"),
         (["3"], "line 1: choices holds 1 choices; there must be 2 to 26"),
+        ([*"abcdefghijklmnopqrstuvwxyz4"], "holds 27 choices"),
         (["3", " "], "line 1: choices is ' '; it must be a text"),
         (["5", "7"], "line 1: answer is '4', which is none of the 2 choices"),
     ],
 )
-def test_choices_that_cannot_be_asked_are_refused(tmp_path, choices, complaint):
-    file = tmp_path / "set.jsonl"
-    file.write_text(json.dumps({"question": "?", "choices": choices, "answer": "4"}))
+def test_choices_that_cannot_be_asked_are_refused(write, choices, complaint):
+    file = write({"question": "?", "choices": choices, "answer": "4"})
     with pytest.raises(DatasetError, match=complaint):
-        load_problems(str(file), columns={"choices": "choices"})
+        load_problems(file, columns={"choices": "choices"})
 
 
 def test_letters_are_graded_as_models_write_them():
-    with Grader(workers=1) as grader:
+    with SyncGrader(workers=1) as grader:
         for letter in "ABCDEFGH":
             other = "A" if letter != "A" else "B"
             for form in ("{}", "({})", r"\text{{{}}}", r"\text{{({})}}", r"\mathrm{{{}}}", "{}."):

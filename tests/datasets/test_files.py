@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -10,21 +9,11 @@ from tts.build.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions
 
-
-def write(tmp_path, *lines):
-    file = tmp_path / "set.jsonl"
-    file.write_text(
-        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    )
-    return str(file)
-
-
 GOOD = {"problem": "1 + 1?", "answer": "2"}
 
 
-def test_both_spellings_and_gsm8k_answers(tmp_path):
+def test_both_spellings_and_gsm8k_answers(write):
     file = write(
-        tmp_path,
         {"problem": "a", "answer": "1", "unique_id": "x/1", "level": 3},
         "",
         {"question": "b", "answer": "so\n#### 1,234", "id": 7},
@@ -38,10 +27,10 @@ def test_both_spellings_and_gsm8k_answers(tmp_path):
     assert load_problems(file, limit=1) == [first]
 
 
-def test_a_file_without_answers_has_problems_without_references(tmp_path):
+def test_a_file_without_answers_has_problems_without_references(write):
     rows = {"question": "a", "options": ["1", "2"]}, {"question": "b", "options": ["3", "4"]}
     said = []
-    file = write(tmp_path, *rows)
+    file = write(*rows)
     problems = load_dataset(str(file), say=said.append)
     assert [problem.answer for problem in problems.problems] == [None, None]
     assert problems.source.endswith("no answers, so no accuracy")
@@ -50,21 +39,21 @@ def test_a_file_without_answers_has_problems_without_references(tmp_path):
     assert lettered.problems[0].question != "a"
     with pytest.raises(DatasetError, match=r"lacks the field 'final'"):
         load_dataset(str(file), options=DatasetOptions(columns={"answer": "final"}))
-    mixed = write(tmp_path, rows[0], {**rows[1], "answer": "3"})
+    mixed = write(rows[0], {**rows[1], "answer": "3"})
     with pytest.raises(DatasetError, match="line 2 has an answer, and the rows before it lack one"):
         load_dataset(str(mixed))
 
 
-def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(tmp_path):
+def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(write):
     rows = [{"problem": f"{each}", "answer": each or None} for each in range(4)]
     said = []
-    found = load_dataset(str(write(tmp_path, *rows)), say=said.append)
+    found = load_dataset(str(write(*rows)), say=said.append)
     assert [problem.answer for problem in found.problems] == [None, "1", "2", "3"]
     assert found.source.endswith("1 of 4 problems without an answer")
-    absent = load_problems(write(tmp_path, {"problem": "a"}, rows[0]))
+    absent = load_problems(write({"problem": "a"}, rows[0]))
     assert [problem.answer for problem in absent] == [None, None]
     with pytest.raises(DatasetError, match=r"line 3 lacks the field 'answer'"):
-        load_problems(write(tmp_path, *rows[:2], {"problem": "a", "anwser": "1"}))
+        load_problems(write(*rows[:2], {"problem": "a", "anwser": "1"}))
 
 
 @pytest.mark.parametrize(
@@ -86,22 +75,25 @@ def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(tmp_path):
         ('{"problem": "x", "answer": ' + "9" * 5000 + "}", "line 2 cannot be read: it holds a num"),
         (r'{"problem": "\ud800", "answer": "2"}', r"line 2 cannot be read: it holds half of a sur"),
         ('{"problem": "x", "problem": "y", "answer": "2"}', "the field 'problem' is given twice"),
-        ({"problem": "x", "answer": "2", "id": "set:1"}, "'set:1' was used in line 1 already"),
+        (
+            {"problem": "x", "answer": "2", "id": "set:1"},
+            "set.jsonl, line 1 already; ids must be unique",
+        ),
     ],
 )
-def test_a_bad_line_is_named_even_beyond_the_limit(tmp_path, line, complaint):
-    file = write(tmp_path, GOOD, line)
+def test_a_bad_line_is_named_even_beyond_the_limit(write, line, complaint):
+    file = write(GOOD, line)
     with pytest.raises(DatasetError) as caught:
         load_problems(file, limit=1)
     assert complaint in str(caught.value)
     assert file in str(caught.value)
 
 
-def test_missing_empty_and_binary_files(tmp_path):
+def test_missing_empty_and_binary_files(write, tmp_path):
     with pytest.raises(DatasetError, match="no dataset 'nowhere'"):
         load_problems("nowhere")
     with pytest.raises(DatasetError, match="holds no problems"):
-        load_problems(write(tmp_path, ""))
+        load_problems(write(""))
     (tmp_path / "set.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DatasetError, match=r"line 1 cannot be read: it is not UTF-8: byte 0xff"):
         load_problems(str(tmp_path / "set.jsonl"))
@@ -116,14 +108,10 @@ def test_demo_problems_follow_the_seed():
 
 
 @pytest.mark.parametrize(("name", "count"), [("math500_dev", 100), ("gsm8k_test", 1319)])
-def test_public_datasets_are_read_as_they_are(name, count):
-    file = Path(__file__).resolve().parents[3] / "shared" / "data" / f"{name}.jsonl"
-    if not file.is_file():
-        pytest.skip(f"{file} is not here")
-    problems = load_problems(str(file))
-    assert len(problems) == count
+def test_public_datasets_are_read_as_they_are(published, name, count):
+    problems = load_problems(str(published(f"{name}.jsonl")))
+    assert len({problem.id for problem in problems}) == len(problems) == count
     assert all(problem.answer and problem.question for problem in problems)
-    assert len({problem.id for problem in problems}) == count
 
 
 def test_a_byte_order_mark_belongs_to_no_problem(tmp_path):
@@ -133,8 +121,8 @@ def test_a_byte_order_mark_belongs_to_no_problem(tmp_path):
     assert (problem.question, problem.answer) == ("1 + 1?", "2")
 
 
-def test_a_problem_whose_id_is_null_or_blank_is_called_by_its_line(tmp_path):
-    file = write(tmp_path, {**GOOD, "id": None}, {**GOOD, "unique_id": " ", "id": 7})
+def test_a_problem_whose_id_is_null_or_blank_is_called_by_its_line(write):
+    file = write({**GOOD, "id": None}, {**GOOD, "unique_id": " ", "id": 7})
     assert [problem.id for problem in load_problems(file)] == ["set:1", "7"]
 
 

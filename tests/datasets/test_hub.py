@@ -1,13 +1,12 @@
 """Datasets of the hub, read by huggingface_hub from a server of our own that answers as the hub."""
 
-import http.server
 import io
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -63,17 +62,16 @@ class Hub:
 
 
 @pytest.fixture
-def hub(home, monkeypatch):
+def hub(home, monkeypatch, serving):
     kept = Hub()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             status, headers, body = kept.answer(urlsplit(self.path).path)
             kept.asked.append(self.path)
             self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in {**headers, "Content-Length": len(body)}.items():
+                self.send_header(name, str(value))
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)
@@ -83,15 +81,10 @@ def hub(home, monkeypatch):
         def log_message(self, form, *arguments):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        kept.url = f"http://127.0.0.1:{server.server_port}"
+    with serving(Handler) as kept.url:
         monkeypatch.setenv("HF_ENDPOINT", kept.url)
         monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
         yield kept
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -164,8 +157,6 @@ def test_config_and_split_are_those_named_and_else_the_usual_or_only_ones(hub):
 def test_columns_and_answers_are_named_as_for_a_file(hub):
     rows = [{"prompt": "1 + 1?", "final": "02"}]
     hub.repositories["some/other"] = {"default/train/0000.parquet": parquet(rows)}
-    with pytest.raises(DatasetError, match="problem"):
-        load_dataset("some/other")
     options = DatasetOptions(columns={"problem": "prompt", "answer": "final"}, answers="number")
     (problem,) = load_dataset("some/other", options=options).problems
     assert (problem.question, problem.answer) == ("1 + 1?", "2")
@@ -215,25 +206,22 @@ def test_the_librarys_environment_says_where_the_hub_is_and_whether_there_is_a_n
 ):
     """In a process of its own: from the variables to the problems, or to a sentence."""
     hub.repositories["some/sums"] = {"default/test/0000.parquet": sums(4)}
-    program = (
-        "from tts.build.errors import DatasetError\n"
-        "from tts.datasets.load import load_problems\n"
-        "try:\n    print(load_problems('some/sums')[0].answer)\n"
-        "except DatasetError as error:\n    print(error.message)\n"
-    )
+    program = """
+from tts.build.errors import DatasetError
+from tts.datasets.load import load_problems
+try:
+    print(load_problems("some/sums")[0].answer)
+except DatasetError as error:
+    print(error.message)
+"""
 
     def run(**variables):
         environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), **variables}
         command = [sys.executable, "-c", program]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        return subprocess.check_output(command, env=environment, text=True).strip()
 
     offline = run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
     assert offline == "The dataset some/sums has not been downloaded, and HF_HUB_OFFLINE is set."
-    unreachable = run(HF_ENDPOINT="http://127.0.0.1:9")
-    assert unreachable.startswith(
-        "There is no file some/sums, and the hub's dataset of that name cannot be downloaded: "
-    )
+    assert "cannot be downloaded: " in run(HF_ENDPOINT="http://127.0.0.1:9")
     assert run(HF_ENDPOINT=hub.url) == "8"
     assert run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1") == "8"

@@ -2,10 +2,8 @@
 
 import functools
 import hashlib
-import http.server
-import threading
 from dataclasses import replace
-from pathlib import Path
+from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
@@ -14,38 +12,28 @@ from tts.datasets import load
 from tts.datasets.known import KNOWN, cached_file
 from tts.datasets.load import load_dataset, load_problems
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 LINES = (
     b'{"problem": "1?", "answer": "01", "id": "a"}\n{"problem": "2?", "answer": "2", "id": null}\n'
 )
 
 
 @pytest.fixture
-def served(tmp_path, home, monkeypatch):
+def served(tmp_path, home, monkeypatch, serving):
     """A dataset `aime-2024` on a server of our own; its folder, and what was asked for."""
     asked = []
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
+    class Handler(SimpleHTTPRequestHandler):
         def log_message(self, form, *arguments):
             asked.append(self.path)
 
     folder = tmp_path / "www"
     folder.mkdir()
     (folder / "set.jsonl").write_bytes(LINES)
-    handler = functools.partial(Handler, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        known = replace(
-            KNOWN["aime-2024"],
-            url=f"http://127.0.0.1:{server.server_port}/set.jsonl",
-            sha256=hashlib.sha256(LINES).hexdigest(),
-            size=len(LINES),
-        )
+    with serving(functools.partial(Handler, directory=folder)) as url:
+        there = {"url": f"{url}/set.jsonl", "sha256": hashlib.sha256(LINES).hexdigest()}
+        known = replace(KNOWN["aime-2024"], **there, size=len(LINES))
         monkeypatch.setitem(load.KNOWN, "aime-2024", known)
         yield folder, asked
-        server.shutdown()
-        thread.join()
 
 
 def test_a_known_dataset_is_downloaded_once_and_read_as_it_is_known_to_be(served):
@@ -59,18 +47,16 @@ def test_a_known_dataset_is_downloaded_once_and_read_as_it_is_known_to_be(served
     assert len(served[1]) == 1
 
 
-def test_what_is_not_the_dataset_is_refused_and_not_kept(served, home):
-    for content in (LINES[:-1], LINES + b"\n", LINES.replace(b"01", b"02")):
-        (served[0] / "set.jsonl").write_bytes(content)
-        with pytest.raises(DatasetError, match="is not the dataset: ") as caught:
-            load_problems("aime-2024")
-        assert str(home / "datasets" / "aime-2024.jsonl") in caught.value.hint
+@pytest.mark.parametrize("content", [LINES[:-1], LINES + b"\n", LINES.replace(b"01", b"02")])
+def test_what_is_not_the_dataset_is_refused_and_not_kept(served, home, content):
+    (served[0] / "set.jsonl").write_bytes(content)
+    with pytest.raises(DatasetError, match="is not the dataset: ") as caught:
+        load_problems("aime-2024")
+    assert str(home / "datasets" / "aime-2024.jsonl") in caught.value.hint
     assert not (home / "datasets").exists()
-
-
-def test_a_file_in_the_cache_that_has_changed_is_refused_by_name(served):
+    (served[0] / "set.jsonl").write_bytes(LINES)
     load_problems("aime-2024")
-    cached_file("aime-2024").write_bytes(LINES[1:])
+    cached_file("aime-2024").write_bytes(content)
     with pytest.raises(DatasetError, match=r"aime-2024\.jsonl is not the dataset") as caught:
         load_problems("aime-2024")
     assert "Remove it" in caught.value.hint
@@ -83,20 +69,14 @@ def test_without_a_network_it_is_said_where_to_put_the_file(served, home, monkey
         load_problems("aime-2024")
     file = home / "datasets" / "aime-2024.jsonl"
     assert caught.value.hint == f"Download it elsewhere, and put it here: {file}"
-    (served[0] / "gone").mkdir()
-    missing = replace(nowhere, url=nowhere.url.replace(":9/", ":9/gone/"))
-    monkeypatch.setitem(load.KNOWN, "aime-2024", missing)
     file.parent.mkdir(parents=True)
     file.write_bytes(LINES)
     assert len(load_problems("aime-2024")) == 2
 
 
-def test_gsm8k_is_the_published_file(home):
-    file = SHARED / "gsm8k_test.jsonl"
-    if not file.is_file():
-        pytest.skip(f"{file} is not here")
+def test_gsm8k_is_the_published_file(home, published):
     cached_file("gsm8k").parent.mkdir(parents=True)
-    cached_file("gsm8k").write_bytes(file.read_bytes())
+    cached_file("gsm8k").write_bytes(published("gsm8k_test.jsonl").read_bytes())
     problems = load_problems("gsm8k")
     assert len(problems) == KNOWN["gsm8k"].problems
     assert {problem.answer.lstrip("-").isdigit() for problem in problems} == {True}

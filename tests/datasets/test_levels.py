@@ -1,9 +1,7 @@
 """So many problems of each level, drawn by a seed."""
 
-import json
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -69,24 +67,19 @@ def test_a_level_with_too_few_and_a_problem_without_one_are_named():
         load_problems("demo", per_level=0)
 
 
-def test_any_column_can_be_the_level_and_the_limit_cuts_the_draw(tmp_path):
-    file = tmp_path / "set.jsonl"
+def test_any_column_can_be_the_level_and_the_limit_cuts_the_draw(write):
     rows = [{"problem": f"{n}?", "answer": n, "subject": "ab"[n % 2]} for n in range(20)]
-    file.write_text("\n".join(map(json.dumps, rows)))
     columns = {"level": "subject"}
-    drawn = load_problems(str(file), columns=columns, per_level=4, limit=7, seed=3)
+    drawn = load_problems(write(*rows), columns=columns, per_level=4, limit=7, seed=3)
     assert Counter(p.level for p in drawn) == {"a": 4, "b": 3}
 
 
 def test_demo_problems_by_level():
-    assert Counter(p.level for p in load_problems("demo", per_level=3)) == dict.fromkeys(
-        range(1, 6), 3
-    )
+    drawn = Counter(p.level for p in load_problems("demo", per_level=3))
+    assert drawn == dict.fromkeys(range(1, 6), 3)
 
 
-def test_128_problems_of_math_over_five_levels():
-    file = Path(__file__).resolve().parents[3] / "shared" / "data" / "math500_dev.jsonl"
-    if not file.is_file():
-        pytest.skip(f"{file} is not here")
+def test_128_problems_of_math_over_five_levels(published):
+    file = published("math500_dev.jsonl")
     drawn = load_problems(str(file), per_level=8, limit=38, seed=1)  # of 100 problems, not 500
     assert Counter(p.level for p in drawn) == {1: 8, 2: 8, 3: 8, 4: 7, 5: 7}

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tts.build.errors import DatasetError
-from tts.datasets.load import load_problems
-from tts.datasets.options import DatasetOptions, Shard
+from tts.datasets.load import load_dataset, load_problems
+from tts.datasets.options import DatasetOptions, Shard, interleaved
 from tts.lab.bench.single_run import problems_of
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
@@ -25,24 +25,11 @@ OPTIONS = {
     "shard": st.none() | st.sampled_from(["1/3", "3/3"]),
 }
 COT = RunConfig(deployment_source="demo", dataset="demo", limit=5, seed=7, strategy="greedy")
-OLD = {
-    "deployment": "demo",
-    "deployment_source": "demo",
-    "deployment_digest": "",
-    "dataset": "demo",
-    "limit": 5,
-    "seed": 7,
-    "strategy": "greedy",
-    "vote": "majority",
-    "parameters": {},
-    "schedule": "decoupled",
-    "problem_ids": [],
-}
 
 
 @given(st.fixed_dictionaries(OPTIONS), SEEDS)
 def test_options_survive_run_json(tmp_path_factory, options, seed):
-    config = RunConfig(**{**OLD, "seed": seed}, **options)
+    config = replace(COT, seed=seed, vote="majority", deployment="demo", **options)
     again = parse_config(config.to_json(), tmp_path_factory.getbasetemp() / "run.json")
     assert DatasetOptions.of_config(again) == DatasetOptions.of_config(config)
     chosen = DatasetOptions.of_config(again)
@@ -74,7 +61,24 @@ def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny
     assert "dataset_seed" not in kept(replace(COT, dataset=PROBLEMS))
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_below_one_is_refused(limit):
-    with pytest.raises(DatasetError, match="at least 1"):
-        load_problems("demo", limit=limit)
+@given(st.lists(st.integers(), max_size=40), st.integers(1, 9))
+def test_shards_are_a_partition_in_order_and_their_sizes_differ_by_one_at_most(items, count):
+    parts = [Shard(number, count).of(items) for number in range(1, count + 1)]
+    assert sorted(item for part in parts for item in part) == sorted(items)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert interleaved(parts) == items
+
+
+@given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=5))
+def test_parts_that_are_not_shards_of_one_list_do_not_fit(parts):
+    whole = interleaved(parts)
+    if whole is not None:
+        assert [Shard(n, len(parts)).of(whole) for n in range(1, len(parts) + 1)] == parts
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/3"])
+def test_what_names_no_shard_is_refused_and_so_is_one_without_problems(text):
+    with pytest.raises(DatasetError, match=r"shard|Shard"):
+        Shard.parse(text)
+    with pytest.raises(DatasetError, match="Shard 4/4 of 3 problems is empty"):
+        load_dataset("demo", limit=3, options=DatasetOptions(shard=Shard(4, 4)))

@@ -15,16 +15,11 @@ from tts.datasets.rows import parse_columns
 try:
     import pyarrow
     from pyarrow import parquet
-except ImportError as error:  # not here, or not for this NumPy
-    WITHOUT_PYARROW = str(error)
-else:
-    WITHOUT_PYARROW = ""
+except ImportError:  # not here, or not for this NumPy
+    pyarrow = None
 
-PARQUET = pytest.param(
-    ".parquet",
-    marks=pytest.mark.skipif(bool(WITHOUT_PYARROW), reason=f"pyarrow: {WITHOUT_PYARROW}"),
-)
-needs_pyarrow = PARQUET.marks[0]
+needs_pyarrow = pytest.mark.skipif(pyarrow is None, reason="pyarrow cannot be imported")
+PARQUET = pytest.param(".parquet", marks=needs_pyarrow)
 MAPPED = {"problem": "q", "answer": "final", "id": "name", "level": "difficulty"}
 ROWS = [
     {"q": "1 + 1?", "final": "2", "name": "one", "difficulty": "easy"},
@@ -32,31 +27,37 @@ ROWS = [
 ]
 
 
-def write(tmp_path, suffix, rows=ROWS):
-    file = tmp_path / f"set{suffix}"
-    match suffix:
-        case ".jsonl":
-            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        case ".parquet":
-            parquet.write_table(pyarrow.Table.from_pylist(rows), file)
-        case _:
-            by = "," if suffix == ".csv" else "\t"
-            lines = [by.join(rows[0]), *(by.join(f'"{c}"' for c in r.values()) for r in rows)]
-            file.write_text("\n".join(lines))
-    return str(file)
+@pytest.fixture
+def table(tmp_path):
+    """Writes rows in a format."""
+
+    def written(suffix, rows=ROWS):
+        file = tmp_path / f"set{suffix}"
+        match suffix:
+            case ".jsonl":
+                file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+            case ".parquet":
+                parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+            case _:
+                by = "," if suffix == ".csv" else "\t"
+                lines = [by.join(rows[0]), *(by.join(f'"{c}"' for c in r.values()) for r in rows)]
+                file.write_text("\n".join(lines))
+        return str(file)
+
+    return written
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", PARQUET])
-def test_every_format_gives_the_same_problems_by_mapped_columns(tmp_path, suffix):
-    first, second = load_problems(write(tmp_path, suffix), columns=MAPPED, answers="number")
+def test_every_format_gives_the_same_problems_by_mapped_columns(table, suffix):
+    first, second = load_problems(table(suffix), columns=MAPPED, answers="number")
     assert (first.id, first.question, first.answer, first.level) == ("one", "1 + 1?", "2", "easy")
     assert second.question == "Two\nlines, a comma"
     assert second.answer == "1234"
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", PARQUET])
-def test_a_column_that_is_not_there_is_refused_with_those_that_are(tmp_path, suffix):
-    file = write(tmp_path, suffix)
+def test_a_column_that_is_not_there_is_refused_with_those_that_are(table, suffix):
+    file = table(suffix)
     for role in MAPPED:
         with pytest.raises(DatasetError) as caught:
             load_problems(file, columns=MAPPED | {role: "finall"})
@@ -64,8 +65,8 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are(tmp_path, suf
         assert "lacks the field 'finall'; it has difficulty, final, name, q" in str(caught.value)
 
 
-def test_what_was_read_from_which_column_is_said(tmp_path):
-    file = write(tmp_path, ".csv")
+def test_what_was_read_from_which_column_is_said(table):
+    file = table(".csv")
     dataset = load_dataset(file, limit=1, options=DatasetOptions(columns=MAPPED))
     assert dataset.source == (
         f"{file}: 1 of 2 problems; problem from 'q', answer from 'final', id from 'name', "
@@ -83,9 +84,10 @@ def test_what_was_read_from_which_column_is_said(tmp_path):
         ('question,answer\n"1?,1\n', "line 2 cannot be read: unexpected end of data"),
         ('question,answer\n"1?"x,1\n', "line 2 cannot be read: ',' expected"),
         ("question,answer\n1?,1\n\n2?,\n", "line 4: answer is ''; it must be a text"),
-        ("question,answer,id\n1?,1,a\n2?,2,a\n", "line 3: id 'a' was used in line 2 already"),
+        ("question,answer,id\n1?,1,a\n2?,2,a\n", "set.csv, line 2 already; ids must"),
         ("question,answer\n" + "x" * 200_000 + ",1\n", "line 2 cannot be read: field larger"),
         ("question,answer\n\udcff,1\n", "line 2 cannot be read: it is not UTF-8"),
+        ('\ufeffquestion,answer\n"a\nb",1\n"c\nd", \n', "line 4: answer is ' '"),  # its first line
         ("question,answer\n", "holds no problems"),
         ("", "holds no problems"),
     ],
@@ -99,27 +101,20 @@ def test_a_damaged_csv_file_is_refused_by_its_line(tmp_path, content, complaint)
     assert str(file) in str(caught.value)
 
 
-def test_a_csv_row_is_named_by_its_first_line(tmp_path):
-    file = tmp_path / "set.csv"
-    file.write_text('\ufeffquestion,answer\n"a\nb",1\n"c\nd", \n')
-    with pytest.raises(DatasetError, match=r"line 4: answer is ' '"):
-        load_problems(str(file))
-
-
 @needs_pyarrow
-def test_a_parquet_row_is_named_and_a_level_may_have_gaps(tmp_path):
+def test_a_parquet_row_is_named_and_a_level_may_have_gaps(table):
     rows = [{"problem": f"{n}?", "answer": n, "level": 1 if n else None} for n in range(3)]
-    problems = load_problems(write(tmp_path, ".parquet", rows))
+    problems = load_problems(table(".parquet", rows))
     assert [problem.level for problem in problems] == [None, 1, 1]
     assert [problem.answer for problem in problems] == ["0", "1", "2"]
     assert problems[0].id == "set:1"
     with pytest.raises(DatasetError, match="row 2: problem is None"):
-        load_problems(write(tmp_path, ".parquet", [ROWS[0] | MAPPED, {"problem": None}]))
+        load_problems(table(".parquet", [ROWS[0] | MAPPED, {"problem": None}]))
 
 
 @needs_pyarrow
-def test_a_file_that_is_no_parquet_and_one_cut_short_are_refused(tmp_path):
-    whole = write(tmp_path, ".parquet")
+def test_a_file_that_is_no_parquet_and_one_cut_short_are_refused(table, tmp_path):
+    whole = table(".parquet")
     for content in (b"", b"PAR1", (tmp_path / "set.parquet").read_bytes()[:-7]):
         (tmp_path / "set.parquet").write_bytes(content)
         with pytest.raises(DatasetError, match=r"set\.parquet, after row 0: it cannot be read: "):
@@ -142,27 +137,26 @@ def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path, monkeypat
     assert "pip install 'pyarrow>=" in caught.value.hint
 
 
-def test_columns_are_written_as_one_text_or_several():
-    whole = {"problem": "question", "answer": "final"}
-    assert parse_columns(["problem=question,answer=final"]) == whole
-    assert parse_columns(["problem=question", "answer=final"]) == whole
-    assert parse_columns(["problem=a, b", "answer=x=y"]) == {"problem": "a, b", "answer": "x=y"}
-    for text, complaint in (
+@given(st.dictionaries(st.sampled_from(sorted(MAPPED)), st.text("ab ,+-", min_size=1)))
+def test_columns_are_written_as_one_text_or_several(columns):
+    parts = [f"{role}={column}" for role, column in columns.items()]
+    assert parse_columns(parts) == columns
+    assert parse_columns([",".join(parts)] * bool(columns)) == columns
+    assert parse_columns(["answer=x=y"]) == {"answer": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
         ("question", "'question' names no column"),
         ("problem=", "'problem=' names no column"),
         ("question=problem", "Columns hold problem, answer, id, level or choices, not 'question'"),
         ("problem=a,problem=b", "The column of problem is given twice"),
-    ):
-        with pytest.raises(DatasetError, match=complaint):
-            parse_columns([text])
-
-
-@given(st.dictionaries(st.sampled_from(sorted(MAPPED)), st.text("ab ,+-", min_size=1)))
-def test_columns_survive_being_written_and_parsed(columns):
-    assert parse_columns(f"{role}={column}" for role, column in columns.items()) == columns
-    assert parse_columns([",".join(f"{r}={c}" for r, c in columns.items())] * bool(columns)) == (
-        columns
-    )
+    ],
+)
+def test_what_names_no_column_is_refused(text, complaint):
+    with pytest.raises(DatasetError, match=complaint):
+        parse_columns([text])
 
 
 @pytest.mark.parametrize("dataset", ["demo", "math-500"])

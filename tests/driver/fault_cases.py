@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import functools
-import random
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.faulty import (
     LONGEST_RESTART_S,
+    RESTARTS,
     Cancelling,
     Faults,
     FaultyEngine,
     FaultyGenerator,
     FaultyVerifier,
-    Repeating,
 )
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.search import driving
@@ -56,7 +55,7 @@ DRAWN = {
 
 LATE = "answered though cancelled"
 
-EXAMPLES = amount(4, 12)
+EXAMPLES = amount(8, 24)
 """Cases of each strategy, each under all four schedules."""
 
 WORDS = {
@@ -83,84 +82,73 @@ class Case:
     """max_seq_len of the generator."""
     dialogue: int
     """max_seq_len of the verifier."""
-    generator_requests: int
-    verifier_tokens: int
-    problems_at_once: int | None
-    speculation: str
-    shared: bool
-    verifier_step_tokens: int | None
+    policy: Policy
+    """The schedule is replaced by each of them."""
     generator: Faults
     verifier: Faults
-    repeats: float
-    """Share of the results that a search hears again."""
-    grading_s: float
-    """How long each solved problem is worked on beside the run."""
     seed: int
 
 
-def policy_of(case, schedule):
-    """The one place where these tests build a policy."""
-    wanted = {
-        "schedule": schedule,
-        "generator_requests": case.generator_requests,
-        "verifier_tokens": case.verifier_tokens,
-        "problems": case.problems_at_once,
-        "speculation": case.speculation,
-        "shared": case.shared,
-        "verifier_step_tokens": case.verifier_step_tokens,
-    }
-    known = {field.name for field in dataclasses.fields(Policy)}
-    return Policy(**{name: value for name, value in wanted.items() if name in known})
+policies = st.builds(
+    Policy,
+    st.just("decoupled"),
+    generator_requests=st.sampled_from([8, 1, 2, 5, 64]),
+    verifier_tokens=st.sampled_from([512, 1, 30, 100, 5000]),
+    problems=st.sampled_from([None, 1, 2]),
+    speculation=st.sampled_from(["off", "auto", "always"]),
+    prefetch=st.booleans(),
+    shared=st.booleans(),
+    verifier_step_tokens=st.sampled_from([None, 1, 30, 512]),
+)
 
 
 @st.composite
-def faults(draw, *, restarts=True):
-    begins = st.floats(0, 10)
-    lengths = st.floats(0.01, LONGEST_RESTART_S)
-    first = draw(st.lists(st.tuples(begins, lengths), max_size=2 if restarts else 0))
+def restarts(draw):
+    """Up to two windows in which an engine is down, one after the other."""
+    lengths = st.tuples(st.floats(0, 10), st.floats(0.01, LONGEST_RESTART_S))
     windows, free = [], 0.0
-    for begin, length in sorted(first):
+    for begin, length in sorted(draw(st.lists(lengths, max_size=RESTARTS))):
         windows.append((free + begin, free + begin + length))
         free = windows[-1][1]
-    return Faults(
-        seed=draw(st.integers(0, 10**9)),
-        latency_s=draw(st.sampled_from([0.05, 0.0, 0.001, 1.0])),
-        heavy=draw(st.booleans()),
-        lost=draw(st.sampled_from([0.0, 0.05, 0.3])),
-        late=draw(st.sampled_from([0.0, 0.05, 0.3])),
-        timed_out=draw(st.sampled_from([0.0, 0.05])),
-        restarts=tuple(windows),
-        cancelling=draw(st.sampled_from(get_args(Cancelling))),
-    )
+    return tuple(windows)
+
+
+faults = st.builds(
+    Faults,
+    seed=st.integers(0, 10**9),
+    latency_s=st.sampled_from([0.05, 0.0, 0.001, 1.0]),
+    heavy=st.booleans(),
+    lost=st.sampled_from([0.0, 0.05, 0.3]),
+    late=st.sampled_from([0.0, 0.05, 0.3]),
+    timed_out=st.sampled_from([0.0, 0.05]),
+    restarts=restarts(),
+    cancelling=st.sampled_from(get_args(Cancelling)),
+)
 
 
 @st.composite
-def cases(draw, strategy):
+def parameters(draw, strategy):
     given = draw(DRAWN[strategy]).model_dump(exclude={"answer_regex", "answer_schema"})
-    fixed = STRATEGIES[strategy].fixed
     given["temperature"] = draw(st.sampled_from([0.0, 0.8]))
     given["max_tokens"] = draw(st.sampled_from([64, 64, 64, 10, 1]))  # rarely the end of a chain
-    likely = ["mixed", "few", "agreeing", "long"]
-    return Case(
-        strategy=strategy,
-        parameters={**given, **fixed},
-        words=draw(st.sampled_from(likely)),
-        end=draw(st.sampled_from([0.25, 0.1, 0.6, 0.0])),
-        score_steps=draw(st.sampled_from([5, 1, 2, 10**6])),
-        problems=draw(st.integers(1, 4)),
-        context=draw(st.sampled_from([320, 320, 320, 64])),
-        dialogue=draw(st.sampled_from([320, 320, 320, 40])),
-        generator_requests=draw(st.sampled_from([8, 1, 2, 5, 64])),
-        verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
-        problems_at_once=draw(st.sampled_from([None, 1, 2])),
-        speculation=draw(st.sampled_from(["off", "auto", "always"])),
-        shared=draw(st.booleans()),
-        verifier_step_tokens=draw(st.sampled_from([None, 1, 30, 512])),
-        generator=draw(faults()),
-        verifier=draw(faults()),
-        repeats=draw(st.sampled_from([0.0, 0.3])),
-        grading_s=draw(st.sampled_from([0.0, 1.0])),
-        seed=draw(st.integers(0, 10**9)),
+    return given | STRATEGIES[strategy].fixed
+
+
+def cases(strategy):
+    return st.builds(
+        Case,
+        strategy=st.just(strategy),
+        parameters=parameters(strategy),
+        words=st.sampled_from(list(WORDS)),
+        end=st.sampled_from([0.25, 0.1, 0.6, 0.0]),
+        score_steps=st.sampled_from([5, 1, 2, 10**6]),
+        problems=st.integers(1, 4),
+        context=st.sampled_from([320, 320, 320, 64]),
+        dialogue=st.sampled_from([320, 320, 320, 40]),
+        policy=policies,
+        generator=faults,
+        verifier=faults,
+        seed=st.integers(0, 10**9),
     )
 
 
@@ -248,7 +236,7 @@ class Session:
             self.world.models,
             FaultyGenerator(self.world.generator, self.generator),
             FaultyVerifier(self.world.verifier, self.verifier),
-            policy_of(self.case, self.schedule),
+            dataclasses.replace(self.case.policy, schedule=self.schedule),
             record=self._record,
             clock=asyncio.get_running_loop().time,
         )
@@ -275,9 +263,8 @@ class Session:
 
     def _new_search(self, problem):
         running = sum(not self.submitted[name].done for name in self.begun)
-        assert running < (self.case.problems_at_once or len(self.world.problems))
-        search = new_search(self.world.config, self.world.seed(problem))
-        self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
+        assert running < (self.case.policy.problems or len(self.world.problems))
+        self.begun[problem.id] = new_search(self.world.config, self.world.seed(problem))
         return self.begun[problem.id]
 
     def _record(self, record):
@@ -295,18 +282,11 @@ class Session:
 
     async def _solved(self, submission):
         await submission
-        await asyncio.sleep(self.case.grading_s)
-        submission.search.tell_all_again()
         self.searches[submission.problem.id] = submission.search
         self.events.append(
             events.ProblemSolved(
-                groups=(),
-                t=0.0,
-                problem=submission.problem.id,
-                answers={},
-                correct=None,
-                any_correct=None,
-                tree_digest="",
+                **{"t": 0.0, "problem": submission.problem.id, "tree_digest": "", "groups": ()},
+                **{"answers": {}, "correct": None, "any_correct": None},
             )
         )
 
@@ -323,6 +303,12 @@ def check(session):
     """The session ended well, and its trees are those of the plain client."""
     assert session.lost is None
     check_searches(session.world, session.searches)
+    if session.case.policy.speculation == "off":
+        assert not session.events_of(events.Used)
+        for event in session.events_of(events.StepGenerated):
+            assert event.kind != "speculative"
+            asked = session.world.expected[event.problem].asked
+            assert any(isinstance(work, Expand) and work.node == event.node for work in asked)
 
 
 def check_searches(world, searches):
@@ -339,5 +325,9 @@ def check_searches(world, searches):
 
 
 def known(session):
-    """Keys of the answers that arrived: of the generator, of the verifier."""
-    return set(session.generator.answered), set(session.verifier.answered)
+    """Keys of the answers that arrived: of the generator, without prompts alone; of the verifier.
+
+    A prompt is computed with seed 0, which no node has here.
+    """
+    generated = {key for key in session.generator.answered if key[1] != 0}
+    return generated, set(session.verifier.answered)

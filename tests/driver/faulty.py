@@ -194,24 +194,3 @@ class FaultyVerifier:
 
     async def score(self, call):
         return await self.engine.ask(call.input_ids.tobytes(), lambda: self.inner.score(call))
-
-
-class Repeating:
-    """A search that hears a share of its results again, at once or at any time later."""
-
-    def __init__(self, search, share, rng):
-        self._search, self._share, self._rng = search, share, rng
-        self._heard = []
-
-    def __getattr__(self, name):
-        return getattr(self._search, name)
-
-    def tell(self, result):
-        self._search.tell(result)
-        self._heard.append(result)
-        while self._rng.random() < self._share:
-            self._search.tell(self._rng.choice(self._heard))
-
-    def tell_all_again(self):
-        for result in self._heard:
-            self._search.tell(result)

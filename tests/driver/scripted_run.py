@@ -9,12 +9,53 @@ from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.driver import Driver, policy_of
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs import events
-from tts.search import node_seed
+from tts.search import (
+    BeamSearchConfig,
+    DvtsConfig,
+    Fate,
+    ParticleConfig,
+    RebaseConfig,
+    SampleSearchConfig,
+    node_seed,
+)
 from tts.session.journal import event_of
 from tts.strategies.catalog import new_search
 
 PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
+
+
+CONFIGS = [
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
+    BeamSearchConfig(n=4, beam_width=2, num_iterations=4, agg_strategy="prod"),
+    SampleSearchConfig(n=4, agg_strategy="min", max_tokens=60),
+    SampleSearchConfig(n=1, temperature=0.0, scored=False, max_tokens=60),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4),
+    RebaseConfig(n=6, num_iterations=4, finish="eos", max_tokens=60),
+    ParticleConfig(n=6, num_iterations=4, ess_threshold=1.0),
+]
+
+
+def same_scores(one, other):
+    """Where both runs have one; only a pruned node may lack it in one of them."""
+    for name, search in one.searches.items():
+        for node in search.tree:
+            twin = other.searches[name].tree[node.path]
+            if node.score != twin.score:
+                assert None in (node.score, twin.score)
+                assert node.fate is Fate.PRUNED
+
+
+class Hooked:
+    """An engine of which a test says what happens to a request: `hook(call, answer)`."""
+
+    def __init__(self, inner, hook):
+        self.inner, self.hook = inner, hook
+
+    async def generate(self, call):
+        return await self.hook(call, self.inner.generate)
+
+    async def score(self, call):
+        return await self.hook(call, self.inner.score)
 
 
 class Run:
@@ -34,10 +75,9 @@ class Run:
     def new_search(self, problem):
         return new_search(self.config, lambda node: node_seed(1, problem.id, node))
 
-    def new_driver(self):
-        self.driver = Driver(
-            self.models, self.generator, self.verifier, self.policy, record=self.record
-        )
+    def new_driver(self, **options):
+        engines = self.generator, self.verifier
+        self.driver = Driver(self.models, *engines, self.policy, record=self.record, **options)
         return self.driver
 
     def record(self, record):
@@ -64,23 +104,9 @@ class Run:
         return [event for event in self.events if isinstance(event, types)]
 
     @property
-    def requests(self):
-        """Events of answered requests."""
-        return [
-            event
-            for event in self.events_of(events.StepGenerated, events.StepScored)
-            if not getattr(event, "cached", False)
-        ]
-
-    @property
     def digests(self):
         return {name: search.result().tree.digest() for name, search in self.searches.items()}
 
     @property
     def completions(self):
         return {name: search.result().completions for name, search in self.searches.items()}
-
-    @property
-    def prefetched(self):
-        """Calls that only had a prompt computed: seed 0, which no node has here."""
-        return {call for call in self.calls.generated if call[1] == 0}

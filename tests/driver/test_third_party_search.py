@@ -1,13 +1,10 @@
 """A strategy of another package, with ask, tell and result alone, in the driver."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.strategies.installed import install_the_example
 
-from tts.search import Generated, Scored, Stop, Thought
-from tts.strategies.catalog import find_strategy, new_search
+from tts.strategies.catalog import find_strategy
 
 SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
 
@@ -31,26 +28,3 @@ def test_it_is_solved_under_every_schedule_with_the_same_trees(tiny_deployment, 
         scores = [done.score for done in completions]
         assert len(completions) == 4
         assert scores == sorted(scores, reverse=True)
-
-
-def test_its_tree_does_not_depend_on_the_order_of_events(shortest):
-    config = shortest.configure({"n": 5}, context=64)
-
-    def answer(i):
-        return Generated((i,), (Thought((1,) * (i % 3), f"{i}", Stop.END),))
-
-    plain = new_search(config, len)
-    for i in range(5):
-        plain.tell(answer(i))
-
-    @given(st.permutations(range(5)), st.data())
-    def shuffle(order, data):
-        shuffled = new_search(config, len)
-        for place, i in enumerate(order):
-            shuffled.tell(Scored((i,), 0.5))
-            shuffled.tell(answer(i))
-            shuffled.tell(answer(data.draw(st.sampled_from(order[: place + 1]))))
-        assert shuffled.result().completions == plain.result().completions
-        assert shuffled.result().tree.digest() == plain.result().tree.digest()
-
-    shuffle()

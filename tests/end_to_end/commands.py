@@ -10,8 +10,10 @@ from typing import get_args
 
 import psutil
 import pytest
+import yaml
 from tests.commands import prepared
 
+from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.lab.bench.single_run import plan_of
 from tts.lab.campaign import Campaign
@@ -45,6 +47,12 @@ class Tts:
         assert "This is a bug" not in err, err
         return code, out, err
 
+    def done(self, *arguments):
+        """Output and error of a command that succeeds."""
+        code, out, err = self.run(*arguments)
+        assert code == 0, err
+        return out, err
+
     def leftovers(self):
         """Commands that still run and processes that name this home, after a moment's grace."""
         for _ in range(50):
@@ -65,27 +73,35 @@ def belongs_to(home, process):
     return any(str(home) in word for word in words)
 
 
+def written_demo(file, **sections):
+    """The demo pair's deployment in a file, with other values of some sections."""
+    here = paths.deployments_dir()
+    data = yaml.safe_load((here / "demo.yaml").read_text())
+    for role in ("generator", "verifier"):
+        data[role]["checkpoint"] = str((here / data[role]["checkpoint"]).resolve())
+    for name, values in sections.items():
+        data[name] = {**data.get(name, {}), **values}
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
 def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
 def events(folder):
+    """Those of a run's log that are whole: its last line may be on its way."""
     file = folder / "events.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def wait_for_events(process, folder, kind, count):
     deadline = time.monotonic() + 60
-    while sum(event["event"] == kind for event in whole_events(folder)) < count:
+    while sum(event["event"] == kind for event in events(folder)) < count:
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def whole_events(folder):
-    file = folder / "events.jsonl"
-    text = file.read_text() if file.exists() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def servers(tts):
@@ -120,8 +136,7 @@ def quiet(home):
 def built_alone(name, home, said):
     """A bundled deployment whose engines are built in this home; `said` is what that says."""
     with quiet(home) as tts:
-        code, out, err = tts.run("build-engines", name, "--no-verify")
-        assert code == 0, err
+        out, err = tts.done("build-engines", name, "--no-verify")
         assert said in out + err
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TTS_HOME", str(tts.home))

@@ -3,7 +3,9 @@
 import contextlib
 import re
 import signal
+import socket
 import time
+from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -45,6 +47,19 @@ def reply(address, path, body=None, key=None):
     headers = {"authorization": f"Bearer {key}"} if key else {}
     method = "GET" if body is None else "POST"
     return httpx2.request(method, f"{address}{path}", json=body, headers=headers, timeout=120)
+
+
+def connected(address, timeout=60):
+    """A bare connection to a gateway."""
+    at = urlsplit(address)
+    return socket.create_connection((at.hostname, at.port), timeout)
+
+
+def post(body: bytes, extra: str = "") -> bytes:
+    """A whole request for a chat, as it is sent; `extra` are lines of its head."""
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-type: application/json\r\n{extra}content-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def eventually(read):

@@ -12,21 +12,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.end_to_end.gateways import connected, post
+
 CLOSED_WITHIN_S = 60.0
 """Until a connection that says nothing is closed."""
 ANSWER_S = 45.0
 """A gateway that says nothing for so long hangs: its own limits are 10 and 30 seconds."""
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
-Address = tuple[str, int]
-Attack = Callable[[Address, random.Random], "int | None"]
+Bytes = Callable[[random.Random], bytes]
 LARGE = 6 << 20
 """More than a gateway takes."""
-
-
-def post(body: bytes, path: str = "/v1/chat/completions", extra: str = "") -> bytes:
-    """A whole request."""
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{extra}"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+CHUNKED = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
 
 
 def chat(**fields: Any) -> bytes:
@@ -35,15 +31,14 @@ def chat(**fields: Any) -> bytes:
     return json.dumps({"model": "demo", "messages": messages, "max_tokens": 4, **fields}).encode()
 
 
-def exchange(address: Address, *parts: bytes, half_close: bool = False) -> int | None:
-    """Send the parts; the status of the answer, None for a connection that is closed without one.
+def exchange(address: str, request: bytes, *, half_close: bool = False) -> int | None:
+    """Send this; the status of the answer, None for a connection that is closed without one.
 
     Raises TimeoutError if nothing happens.
     """
-    with socket.create_connection(address, timeout=ANSWER_S) as connection:
+    with connected(address, ANSWER_S) as connection:
         try:
-            for part in parts:
-                connection.sendall(part)
+            connection.sendall(request)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
         except TimeoutError:
@@ -60,34 +55,22 @@ def exchange(address: Address, *parts: bytes, half_close: bool = False) -> int |
     return int(status[1]) if status else None
 
 
-def run(address: Address, count: int, seed: int) -> Counter[str]:
-    """So many attacks of every kind; how often which ended in which status.
+def run(address: str, each: int, seed: int) -> Counter[str]:
+    """So many attacks of every kind, in turn; how often which ended in which status.
 
     Raises TimeoutError for a gateway that hangs.
     """
     rng = random.Random(seed)
     seen: Counter[str] = Counter()
-    for number in range(count):
-        name, attack = ATTACKS[number % len(ATTACKS)]
-        try:
-            status = attack(address, rng)
-        except TimeoutError as error:
-            raise TimeoutError(f"the gateway hangs: {name}, request {number}") from error
-        seen[f"{name}: {status or 'closed'}"] += 1
+    for number in range(each):
+        for name, (made, half_close) in ATTACKS.items():
+            try:
+                status = exchange(address, made(rng), half_close=half_close)
+            except TimeoutError as error:
+                raise TimeoutError(f"the gateway hangs: {name}, request {number}") from error
+            seen[f"{name}: {status or 'closed'}"] += 1
+        _leave(address, rng)
     return seen
-
-
-def _garbage(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, rng.randbytes(rng.randint(1, 4000)) + b"\r\n\r\n", half_close=True)
-
-
-def _body(make: Callable[[random.Random], bytes]) -> Attack:
-    return lambda address, rng: exchange(address, post(make(rng)))
-
-
-def _cut(rng: random.Random) -> bytes:
-    body = chat(stream=True)
-    return body[: rng.randrange(len(body))]
 
 
 def _flipped(rng: random.Random) -> bytes:
@@ -103,159 +86,112 @@ def _nested(rng: random.Random) -> bytes:
 
 
 def _odd_value(rng: random.Random) -> bytes:
-    field = rng.choice(
-        ["max_tokens", "n", "temperature", "top_p", "seed", "stop", "messages", "tts", "top_k"]
-    )
+    fields = ["max_tokens", "n", "temperature", "top_p", "seed", "stop", "messages", "tts", "top_k"]
     values: list[object] = [10**30, -(10**30), -1, 0, 1e308, "x" * 1000, None, [], {}, [[]], True]
     values += ["\ud800", {"n": -1}]
-    return json.dumps(json.loads(chat()) | {field: rng.choice(values)}).encode()
+    return chat(**{rng.choice(fields): rng.choice(values)})
 
 
-def _oversize(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, post(chat(user="x" * LARGE)))
+def _odd_path(rng: random.Random) -> bytes:
+    method = rng.choice(["GET", "POST", "DELETE", "TRACE", "OPTIONS", "PATCH"])
+    paths = ["/../../etc/passwd", "/v1/models/%00", "//", "/page/" + "a" * 5000, "/page/../page.js"]
+    return f"{method} {rng.choice(paths)} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
-def _oversize_in_chunks(address: Address, rng: random.Random) -> int | None:
-    head = (
-        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
-        b"content-type: application/json\r\n\r\n"
-    )
-    chunk = b"%x\r\n" % 65536 + b"x" * 65536 + b"\r\n"
-    return exchange(address, head, *[chunk] * (LARGE // 65536), b"0\r\n\r\n")
-
-
-def _long_headers(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, post(chat(), extra=f"x-long: {'y' * 200_000}\r\n"))
-
-
-def _many_headers(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, post(chat(), extra="".join(f"x-{n}: 1\r\n" for n in range(2000))))
-
-
-def _wrong_length(address: Address, rng: random.Random) -> int | None:
+def _wrong_length(rng: random.Random) -> bytes:
     length = rng.choice(["-1", "abc", "99999999999999999999", "1, 2"])
     head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
-    return exchange(address, head.encode() + chat())
+    return head.encode() + chat()
 
 
-def _two_lengths(address: Address, rng: random.Random) -> int | None:
+def _two_lengths(rng: random.Random) -> bytes:
     """A body whose end two readers may see at two places."""
     second = rng.choice(["transfer-encoding: chunked", "content-length: 3"])
-    return exchange(address, post(chat(), extra=f"{second}\r\n"), half_close=True)
+    return post(chat(), extra=f"{second}\r\n")
 
 
-def _bad_chunks(address: Address, rng: random.Random) -> int | None:
+def _bad_chunks(rng: random.Random) -> bytes:
     size = rng.choice(["-1", "zz", "ffffffffffffffffff", "5;" + "x" * 20_000, ""])
-    head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-    return exchange(address, f"{head}{size}\r\nhello\r\n0\r\n\r\n".encode(), half_close=True)
+    return f"{CHUNKED}\r\n{size}\r\nhello\r\n0\r\n\r\n".encode()
 
 
-def _pipelined(address: Address, rng: random.Random) -> int | None:
-    several = [_whole(rng) for _ in range(rng.randint(2, 20))]
-    return exchange(address, b"".join(several))
+def _several(rng: random.Random) -> bytes:
+    health = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    kinds = [post(chat(stream=True)), post(b"{"), health]
+    return b"".join(rng.choice(kinds) for _ in range(rng.randint(2, 20)))
 
 
-def _whole(rng: random.Random) -> bytes:
-    return rng.choice(
-        [post(chat(stream=True)), post(b"{"), b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"]
-    )
-
-
-def _upgrade(address: Address, rng: random.Random) -> int | None:
+def _upgrade(rng: random.Random) -> bytes:
     other = rng.choice(["websocket", "h2c", "TLS/1.0"])
     extra = f"connection: upgrade\r\nupgrade: {other}\r\nexpect: 100-continue\r\n"
-    return exchange(address, post(chat(), extra=extra), half_close=True)
+    return post(chat(), extra=extra)
 
 
-def _half_closed(address: Address, rng: random.Random) -> int | None:
-    whole = post(chat(stream=rng.random() < 0.5))
-    return exchange(address, whole[: rng.randrange(1, len(whole))], half_close=True)
+def _cut(whole: bytes, rng: random.Random) -> bytes:
+    return whole[: rng.randrange(1, len(whole))]
 
 
-def _half_closed_after(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, post(chat()), half_close=True)
+ATTACKS: dict[str, tuple[Bytes, bool]] = {
+    "garbage": (lambda rng: rng.randbytes(rng.randint(1, 4000)) + b"\r\n\r\n", True),
+    "a body cut short": (lambda rng: post(_cut(chat(stream=True), rng)), False),
+    "flipped bytes": (lambda rng: post(_flipped(rng)), False),
+    "odd values": (lambda rng: post(_odd_value(rng)), False),
+    "not UTF-8": (lambda rng: post(b'{"model": "\xff\xfe"}'), False),
+    "nested": (lambda rng: post(_nested(rng)), False),
+    "odd paths and methods": (_odd_path, False),
+    "wrong content-length": (_wrong_length, False),
+    "two lengths": (_two_lengths, True),
+    "bad chunks": (_bad_chunks, True),
+    "pipelined": (_several, False),
+    "upgrade": (_upgrade, True),
+    "half closed": (lambda rng: _cut(post(chat(stream=rng.random() < 0.5)), rng), True),
+    "half closed after the request": (lambda rng: post(chat()), True),
+    "long header": (lambda rng: post(chat(), extra=f"x-long: {'y' * 200_000}\r\n"), False),
+    "many headers": (
+        lambda rng: post(chat(), extra="".join(f"x-{n}: 1\r\n" for n in range(2000))),
+        False,
+    ),
+    "nothing wrong": (lambda rng: post(chat(stream=rng.random() < 0.5)), False),
+}
+"""What is sent, and whether the client then says that it sends no more."""
+OVERSIZE: dict[str, bytes] = {
+    "a length": post(chat(user="x" * LARGE)),
+    "chunks": f"{CHUNKED}content-type: application/json\r\n\r\n".encode()
+    + (b"%x\r\n" % 65536 + b"x" * 65536 + b"\r\n") * (LARGE // 65536)
+    + b"0\r\n\r\n",
+}
+"""Bodies beyond the limit, by what says how long they are."""
 
 
-def _gone(address: Address, rng: random.Random) -> int | None:
-    """A stream that is left after its first bytes."""
-    with socket.create_connection(address, timeout=30) as connection:
+def _leave(address: str, rng: random.Random) -> None:
+    """Leave a stream after its first bytes."""
+    with connected(address) as connection:
         body = chat(stream=True, max_tokens=64, model=rng.choice(["demo", "demo:beam-search"]))
         connection.sendall(post(body))
         connection.recv(rng.randint(1, 200))
-    return None
 
 
-def _path(address: Address, rng: random.Random) -> int | None:
-    path = rng.choice(
-        ["/../../etc/passwd", "/v1/models/%00", "//", "/page/" + "a" * 5000, "/page/../page.js"]
-    )
-    method = rng.choice(["GET", "POST", "DELETE", "TRACE", "OPTIONS", "PATCH"])
-    return exchange(address, f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+def run_idle(address: str, count: int) -> None:
+    """Open so many connections, which say nothing or half of a request, until they are closed.
 
-
-def _good(address: Address, rng: random.Random) -> int | None:
-    return exchange(address, post(chat(stream=rng.random() < 0.5)))
-
-
-ATTACKS: list[tuple[str, Attack]] = [
-    ("garbage", _garbage),
-    ("a body cut short", _body(_cut)),
-    ("flipped bytes", _body(_flipped)),
-    ("odd values", _body(_odd_value)),
-    ("not UTF-8", _body(lambda rng: b'{"model": "\xff\xfe"}')),
-    ("nested", _body(_nested)),
-    ("odd paths and methods", _path),
-    ("wrong content-length", _wrong_length),
-    ("two lengths", _two_lengths),
-    ("bad chunks", _bad_chunks),
-    ("pipelined", _pipelined),
-    ("upgrade", _upgrade),
-    ("half closed", _half_closed),
-    ("half closed after the request", _half_closed_after),
-    ("left in the middle", _gone),
-    ("long header", _long_headers),
-    ("many headers", _many_headers),
-    ("nothing wrong", _good),
-]
-LARGE_ATTACKS: list[tuple[str, Attack]] = [
-    ("oversize", _oversize),
-    ("oversize, chunked", _oversize_in_chunks),
-]
-
-
-def run_large(address: Address, count: int, seed: int) -> Counter[str]:
-    """Bodies beyond the limit, so many of each kind."""
-    rng = random.Random(seed)
-    seen: Counter[str] = Counter()
-    for name, attack in LARGE_ATTACKS * count:
-        seen[f"{name}: {attack(address, rng) or 'closed'}"] += 1
-    return seen
-
-
-def run_idle(address: Address, count: int) -> dict[str, float]:
-    """Open so many; how long a request takes beside them, and how long until they are closed.
-
-    Raises AssertionError if a request is not answered, or they stay open.
+    Raises AssertionError if a request beside them is not answered, or they stay open.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + 1000), most))
     connections = []
     try:
         for number in range(count):
-            connection = socket.create_connection(address, timeout=30)
+            connection = connected(address)
             if number % 2:
                 connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: ")
             connections.append(connection)
-        opened = time.monotonic()
+        deadline = time.monotonic() + CLOSED_WITHIN_S
         assert exchange(address, post(chat())) == 200
-        answered = time.monotonic() - opened
-        deadline = opened + CLOSED_WITHIN_S
         left = connections
         while left and time.monotonic() < deadline:
             left = [connection for connection in left if not _closed(connection)]
             time.sleep(0.5)
         assert not left, f"{len(left)} of {count} idle connections are still open"
-        return {"answered beside them, s": answered, "closed after, s": time.monotonic() - opened}
     finally:
         for connection in connections:
             connection.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tests.end_to_end.commands import summary, wait_for_events
+from tests.end_to_end.commands import summary, wait_for_events, written_demo
 from tests.end_to_end.gateways import client, gateway
 from tests.engines.llmapi_standin import stand_in
 from tests.forks import said_in_a_fork
@@ -101,8 +101,9 @@ def undisturbed(new_home):
             return trees(session.solve_many(PROBLEMS, n=8, seed=2))
 
 
-@pytest.mark.parametrize("deployment", ["demo", "demo-llmapi"])
-@pytest.mark.parametrize("part", ["generator", "verifier"])
+@pytest.mark.parametrize(
+    ("deployment", "part"), [("demo", "generator"), ("demo-llmapi", "verifier")]
+)
 def test_an_engine_that_is_killed_is_opened_again_and_the_trees_are_the_same(
     tts, llmapi, undisturbed, deployment, part
 ):
@@ -241,8 +242,7 @@ def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(t
 def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     options = "demo", "--limit", 6, "--n", 4, "--server", "embedded", "--out"
-    code, _, err = tts.run("bench", *options, whole)
-    assert code == 0, err
+    tts.done("bench", *options, whole)
     steps = steps_file(whole, "generator").read_text().splitlines()
     assert len(steps) > 50  # each generates a token or more for each of the samples in it
     assert json.loads((whole / "run.json").read_text())["server"] == "embedded"
@@ -254,8 +254,7 @@ def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts
     process.communicate()
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
-    code, _, err = tts.run("bench", "--resume", folder)
-    assert code == 0, err
+    tts.done("bench", "--resume", folder)
     assert summary(folder)["tree_digest"] == summary(whole)["tree_digest"]
     assert tts.leftovers() == []
 
@@ -292,15 +291,12 @@ def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, 
     file, folder = tmp_path / "asked.jsonl", tmp_path / "run"
     file.write_text('{"question": "Compute 1 + 2."}\n{"question": "Compute 3 + 4."}\n')
     options = ("--dataset", file, "--set", "n=4", "--server", "embedded", "--out", folder)
-    code, out, err = tts.run("bench", "demo", *options)
-    assert code == 0, err
+    out, err = tts.done("bench", "demo", *options)
     assert "no answers, so no accuracy" in err
     assert summary(folder)["accuracy"] is None
     assert re.search(r"beam-search\b.* - ", out), out
-    code, out, err = tts.run("report", folder)
-    assert code == 0, err
-    code, out, err = tts.run("bench", "--resume", folder)
-    assert code == 0, err
+    tts.done("report", folder)
+    tts.done("bench", "--resume", folder)
 
 
 def test_the_gateway_serves_them_and_survives_their_death(tts):
@@ -321,7 +317,9 @@ def test_the_gateway_serves_them_and_survives_their_death(tts):
 
 
 def test_what_cannot_be_embedded_says_so(tts, tmp_path):
-    code, _, err = tts.run("serve", _embedded(tmp_path))
+    code, _, err = tts.run(
+        "serve", written_demo(tmp_path / "own.yaml", server={"kind": "embedded"})
+    )
     assert code == 2
     assert "server.kind: embedded" in err
     with pytest.raises(ConfigError, match="whose engines run under Triton"):
@@ -349,11 +347,3 @@ def test_a_fork_is_refused(tts):
         said = said_in_a_fork(lambda: session.solve("Compute 1 + 2.", n=4))
         assert "ForkError" in said
         assert session.solve("Compute 1 + 2.", n=4).answer is not None
-
-
-def _embedded(folder):
-    demo = paths.deployments_dir() / "demo.yaml"
-    text = demo.read_text().replace("../checkpoints", str(demo.parents[1] / "checkpoints"))
-    file = folder / "here.yaml"
-    file.write_text(text.replace("server:\n", "server:\n  kind: embedded\n"))
-    return file

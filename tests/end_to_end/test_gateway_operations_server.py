@@ -2,12 +2,11 @@
 
 import json
 import re
-import socket
 
 import openai
 import pytest
 from tests.end_to_end.commands import Tts
-from tests.end_to_end.gateways import client, eventually, gateway, reply
+from tests.end_to_end.gateways import client, connected, eventually, gateway, post, reply
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
 pytestmark = pytest.mark.server
@@ -41,8 +40,7 @@ def keys(tts):
     """API keys by name, made by the command."""
 
     def create(name, *limits):
-        code, out, err = tts.run("gateway", "keys", "create", name, *limits)
-        assert code == 0, err
+        out, _ = tts.done("gateway", "keys", "create", name, *limits)
         return out.strip()
 
     return {
@@ -78,8 +76,7 @@ def asked(address, key, content=QUESTION, **fields):
 
 
 def logged(tts):
-    code, out, err = tts.run("gateway", "requests", "demo", "--format", "jsonl")
-    assert code == 0, err
+    out, _ = tts.done("gateway", "requests", "demo", "--format", "jsonl")
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -166,15 +163,9 @@ def test_a_client_that_goes_away_is_charged_what_it_has_used(
 ):
     body = {"model": model, "stream": True, **fields}
     body["messages"] = [{"role": "user", "content": QUESTION}]
-    host, _, port = address.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        data = json.dumps(body).encode()
-        head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\n"
-            f"authorization: Bearer {keys['open']}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(data)}\r\n\r\n"
-        )
-        connection.sendall(head.encode() + data)
+    with connected(address) as connection:
+        key = f"authorization: Bearer {keys['open']}\r\n"
+        connection.sendall(post(json.dumps(body).encode(), key))
         received = b""
         while received.count(b"data: ") < 4:
             more = connection.recv(65536)

@@ -335,36 +335,40 @@ $\color{red}\unclosed{$ and `</code><script>alert(8)</script>`
 """
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        "$" + "{" * 3000 + "x" + "}" * 3000 + "$",
-        "$" + r"\bf" * 900 + " x$",
-        "$" + r"\frac1{" * 400 + "x" + "}" * 400 + "$",
-        "\n\n".join(["\\["] * 5000),
-        "\\(" * 20_000,
-        "$a$ " * 20_000,
-        "> " * 3000 + "deep",
-        "[" * 20_000,
-        "x" * 300_000,
-    ],
-    ids=["braces", "styles", "fractions", "blocks", "openings", "many", "quotes", "links", "long"],
-)
-def test_a_hostile_answer_is_text(opened, more):
+ENDS = {
+    "braces": "$" + "{" * 3000 + "x" + "}" * 3000 + "$",
+    "styles": "$" + r"\bf" * 900 + " x$",
+    "fractions": "$" + r"\frac1{" * 400 + "x" + "}" * 400 + "$",
+    "blocks": "\n\n".join(["\\["] * 5000),
+    "openings": "\\(" * 20_000,
+    "many": "$a$ " * 20_000,
+    "quotes": "> " * 3000 + "deep",
+    "links": "[" * 20_000,
+    "long": "x" * 300_000,
+}
+
+
+def test_a_hostile_answer_is_text(opened):
     page = opened
     choose(page, "demo")
     scored = {"data": [{"data": [[0, 1]]}], "tts": {"warnings": []}}
     page.route("**/pooling", lambda route: route.fulfill(json=scored))
-    let_answer(page, HOSTILE + more)
-    ask(page, "Attack.")
-    said = page.locator(".said")
-    assert "<script>alert(1)</script>" in said.inner_text()
-    assert "<img src=x onerror=alert(2)>" in said.inner_text()
-    for name in ("script", "img", "iframe", "style", "form", "[onclick]", "[onerror]", "[id]"):
-        assert said.locator(name).count() == 0, name
-    allowed = {"https://evil.example/pixel.png", "https://evil.example/"}  # asked for by a click
-    assert set(said.locator("a").evaluate_all("all => all.map((a) => a.href)")) <= allowed
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for name, end in ENDS.items():
+        page.unroute(CHAT)
+        let_answer(page, HOSTILE + end)
+        ask(page, "Attack.")
+        said = page.locator(".said")
+        assert "<script>alert(1)</script>" in said.inner_text(), name
+        assert "<img src=x onerror=alert(2)>" in said.inner_text()
+        for what in ("script", "img", "iframe", "style", "form", "[onclick]", "[onerror]", "[id]"):
+            assert said.locator(what).count() == 0, (name, what)
+        allowed = {
+            "https://evil.example/pixel.png",
+            "https://evil.example/",
+        }  # by a click
+        assert set(said.locator("a").evaluate_all("all => all.map((a) => a.href)")) <= allowed
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+        page.click("#new")
     assert not any("evil.example" in url for url in page.asked)
     assert page.said == []
 

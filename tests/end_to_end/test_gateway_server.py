@@ -3,16 +3,14 @@
 import contextlib
 import json
 import re
-import socket
 import ssl
 import subprocess
-from urllib.parse import urlsplit
 
 import httpx2
 import openai
 import pytest
 from tests.end_to_end.commands import part_of_server, servers
-from tests.end_to_end.gateways import client, eventually, gateway, reply
+from tests.end_to_end.gateways import client, connected, eventually, gateway, post, reply
 
 pytestmark = pytest.mark.server
 
@@ -242,19 +240,6 @@ def going_on(address):
     return sum(map(float, re.findall(r"^tts_gateway_requests_in_flight.* (\S+)$", text, re.M))) - 1
 
 
-def connection(address):
-    at = urlsplit(address)
-    return socket.create_connection((at.hostname, at.port), timeout=30)
-
-
-def request(body, **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    length = "" if "content_length" in headers else f"content-length: {len(data)}\r\n"
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{length}{lines}\r\n"
-    return head.encode() + data
-
-
 @pytest.mark.parametrize("body", [LONG, SEARCH], ids=["samples", "search"])
 def test_a_client_that_goes_away_cancels_its_request(address, body):
     before = ended(address, "cancelled")
@@ -271,8 +256,8 @@ def test_a_client_that_goes_away_cancels_its_request(address, body):
 def test_a_client_that_goes_away_before_its_answer_cancels_it_too(address):
     before = ended(address, "cancelled")
     body = {**SEARCH, "tts": {"n": 1024}, "stream": False}
-    with connection(address) as there:
-        there.sendall(request(body))
+    with connected(address) as there:
+        there.sendall(post(json.dumps(body).encode()))
         eventually(lambda: going_on(address) > 0)
     eventually(lambda: ended(address, "cancelled") == before + 1)
 
@@ -310,8 +295,8 @@ def test_a_deadline_ends_a_search_with_what_it_has(address):
 
 def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     before = ended(address, "cancelled") + ended(address, "refused")
-    with connection(address) as there:
-        there.sendall(request(b'{"model":', content_length=1000))
+    with connected(address) as there:
+        there.sendall(post(b" " * 1000)[:-500])
     eventually(lambda: ended(address, "cancelled") + ended(address, "refused") == before + 1)
     assert reply(address, "/health").status_code == 200
 
@@ -368,15 +353,3 @@ def test_the_gateway_speaks_tls_and_lets_named_pages_read(served, tmp_path):
             assert answer.headers["access-control-allow-headers"] == "x-a"
             answer = http.get("/v1/models", headers={"origin": "https://other.example"})
             assert answer.status_code == 403
-
-
-def test_what_cannot_be_listened_on_is_said_in_a_sentence(served, address):
-    port = urlsplit(address).port
-    for arguments, word in [
-        (["--port", port], "cannot listen"),
-        (["--port", 0, "--tls-key", "/nowhere"], "two files"),
-        (["--port", 0, "--endpoints-file", "/nowhere"], "cannot be read"),
-    ]:
-        code, _, err = served.run("gateway", "demo", *arguments)
-        assert code == 2
-        assert word in err

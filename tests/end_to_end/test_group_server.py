@@ -6,10 +6,8 @@ import signal
 import time
 
 import pytest
-import yaml
-from tests.end_to_end.commands import summary
+from tests.end_to_end.commands import summary, written_demo
 
-from tts.build import paths
 from tts.build.errors import EndpointError
 from tts.endpoints.triton import TritonConnection
 from tts.lab.bench import group_run
@@ -41,14 +39,8 @@ class Following(Observer):
 @pytest.fixture
 def small_steps(tts, tmp_path):
     """The demo pair, whose generator takes several steps for a prompt that it does not know."""
-    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
-    for role in ("generator", "verifier"):
-        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
-        data[role]["checkpoint"] = str(checkpoint.resolve())
-    data["generator"] |= {"max_num_tokens": 8, "max_batch_size": 8, "in_flight_requests": 8}
-    file = tmp_path / "small-steps.yaml"
-    file.write_text(yaml.safe_dump(data))
-    return str(file)
+    few = {"max_num_tokens": 8, "max_batch_size": 8, "in_flight_requests": 8}
+    return str(written_demo(tmp_path / "small-steps.yaml", generator=few))
 
 
 @pytest.fixture

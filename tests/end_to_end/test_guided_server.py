@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from tests.amounts import amount
 from tests.constraints.languages import accepts
 from tests.end_to_end.commands import carry_out, events, summary, wait_for_events
 
@@ -61,7 +62,7 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(in_served, tmp_pa
         constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
         parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
         digests = set()
-        for schedule in get_args(ScheduleName):
+        for schedule in get_args(ScheduleName)[:: amount(2, 1)]:
             wanted = RunConfig(
                 deployment_source="demo",
                 dataset="demo",
@@ -84,25 +85,14 @@ def test_a_run_with_a_form_is_killed_and_continued(served, tmp_path):
     (tmp_path / "form.json").write_text(SCHEMA)
     options = ("--limit", 3, "--n", 8, "--set", f"answer_schema={tmp_path / 'form.json'}")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    code, _, err = served.run("bench", "demo", *options, "--out", whole)
-    assert code == 0, err
+    served.done("bench", "demo", *options, "--out", whole)
     process = served.start("bench", "demo", *options, "--schedule", "lockstep", "--out", killed)
     wait_for_events(process, killed, "problem_solved", 1)
     process.kill()
     process.communicate()
     (tmp_path / "form.json").unlink()  # the run has kept what it says
-    code, _, err = served.run("bench", "--resume", killed)
-    assert code == 0, err
+    served.done("bench", "--resume", killed)
     assert summary(killed)["tree_digest"] == summary(whole)["tree_digest"]
-
-
-def test_a_wrong_form_ends_the_command_before_any_work(served, tmp_path):
-    code, _, err = served.run(
-        *("bench", "demo", "--limit", 1, "--set", "answer_regex=a(", "--out", tmp_path / "run")
-    )
-    assert code == 2
-    assert "wrong at character 2 ('(')" in err
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(in_served, server):

@@ -13,7 +13,6 @@ from tests.end_to_end.commands import (
     events,
     summary,
     wait_for_events,
-    whole_events,
 )
 
 pytestmark = pytest.mark.server
@@ -64,8 +63,7 @@ def at(endpoints):
 
 
 def bench(tts, folder, *options):
-    code, _, err = tts.run("bench", "demo", *RUN, "--out", folder, *options)
-    assert code == 0, err
+    tts.done("bench", "demo", *RUN, "--out", folder, *options)
     return summary(folder)
 
 
@@ -103,12 +101,10 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
         shard = bench(tts, folder, *at(endpoints), "--shard", f"{number}/2")
         used |= set(shard["servers"])
     assert used == set(endpoints)
-    code, out, err = tts.run("runs", "merge", *folders, "--out", tmp_path / "merged")
-    assert code == 0, err
+    out, err = tts.done("runs", "merge", *folders, "--out", tmp_path / "merged")
     assert f"server {endpoints[1]}" in out + err
     assert summary(tmp_path / "merged")["tree_digest"] == one["tree_digest"]
-    code, out, err = tts.run("report", tmp_path / "one", tmp_path / "merged")
-    assert code == 0, err
+    tts.done("report", tmp_path / "one", tmp_path / "merged")
 
 
 @pytest.mark.slow
@@ -137,7 +133,7 @@ def working_process(running, out):
     while time.monotonic() < deadline:
         assert running.poll() is None, running.stderr.read()
         for lock in (out / "shards").glob("*/.lock"):
-            solved = sum(event["event"] == "generated" for event in whole_events(lock.parent))
+            solved = sum(event["event"] == "generated" for event in events(lock.parent))
             if solved and not (lock.parent / "summary.json").exists():
                 for process in psutil.Process(running.pid).children(recursive=True):
                     if str(process.pid) in re.findall(r"\d+", lock.read_text()):

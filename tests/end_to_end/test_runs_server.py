@@ -17,7 +17,6 @@ from tests.end_to_end.commands import (
     servers,
     summary,
     wait_for_events,
-    whole_events,
 )
 
 from tts.build.errors import RequestRefused
@@ -30,39 +29,37 @@ from tts.lab.bench.single_run import plan_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
-from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
 
 
-LIMIT = 6
+LIMIT = 4
 
 
 @pytest.fixture(scope="session")
 def plain(served, tmp_path_factory):
     """A small lockstep run that others are compared with."""
     folder = tmp_path_factory.mktemp("runs") / "plain"
-    code, out, err = served.run(
+    out, _ = served.done(
         "bench", "demo", "--limit", LIMIT, "--schedule", "lockstep", "--out", folder
     )
-    assert code == 0, err
     assert "beam-search" in out
     assert str(folder) in out
     return folder
 
 
 VARIANTS = {
+    "weighted-adaptive-vote": {"n": 6, "batch": 3, "threshold": 0.8},
+    "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
+    "rebase": {"n": 4, "finish": "eos", "num_iterations": 4},
+    "mcts": {"n": 4, "width": 2, "parallel": 2},
     "greedy": {},
     "adaptive-vote": {"n": 6, "batch": 2},
-    "weighted-adaptive-vote": {"n": 6, "batch": 3, "threshold": 0.8},
     "weighted-best-of-n": {"n": 4, "agg_strategy": "min"},
-    "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
     "dvts": {"n": 4, "beam_width": 2},
-    "rebase": {"n": 4, "finish": "eos", "num_iterations": 4},
     "particle-filtering": {"n": 4, "ess_threshold": 1},
-    "mcts": {"n": 4, "width": 2, "parallel": 2},
     "auto": {},
 }
 
@@ -70,12 +67,13 @@ VARIANTS = {
 def test_every_strategy_grows_the_same_trees_under_every_schedule(in_served, tmp_path):
     """All on one server, so that later runs meet the caches that earlier ones have warmed.
 
-    In the short form each strategy meets two schedules, and each schedule several strategies.
+    In the short form there are four that differ in what they ask for, and each meets two schedules.
     """
     limit = amount(2, 3)
     problems = load_problems("demo", limit=limit)
     others = [schedule for schedule in get_args(ScheduleName) if schedule != "decoupled"]
-    for number, (name, parameters) in enumerate(VARIANTS.items()):
+    variants = list(VARIANTS.items())[: amount(4, len(VARIANTS))]
+    for number, (name, parameters) in enumerate(variants):
         digests = set()
         first = number % len(others)
         for schedule in ("decoupled", *(others + others)[first : first + amount(1, len(others))]):
@@ -147,17 +145,16 @@ def test_a_run_and_its_own_server_are_killed_and_continued_without_doing_anythin
     wait_for_events(process, folder, "generated", 50)
     (server,) = servers(tts)
     server.kill()
-    generated = sum(event["event"] == "generated" for event in whole_events(folder))
+    generated = sum(event["event"] == "generated" for event in events(folder))
     wait_for_events(process, folder, "generated", generated + 100)  # more than were in flight
     wait_for_events(process, folder, "problem_solved", 1)
     process.kill()
     _, err = process.communicate()
     assert "It is started again in 1 s." in err
     assert tts.leftovers() == [], "the server outlived its parent"
-    before = whole_events(folder)
+    before = events(folder)
     assert any(event.get("kind") == "speculative" for event in before)
-    code, _, err = served.run("bench", "--resume", folder)
-    assert code == 0, err
+    served.done("bench", "--resume", folder)
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     assert summary(folder)["sessions"] == 2
     log = events(folder)
@@ -167,16 +164,6 @@ def test_a_run_and_its_own_server_are_killed_and_continued_without_doing_anythin
     asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
     assert len(asked) == len(set(asked)), "something was generated twice"
     assert len(before) < len(log)
-
-
-def test_resuming_with_something_else_changed_is_refused(served, plain, tmp_path):
-    config = read_config(plain)
-    assert config["prompting"]["verifier"]["format"] == "rlhflow"
-    for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
-        write_json(tmp_path / "run.json", {**config, name: old})
-        code, _, err = served.run("bench", "--resume", tmp_path)
-        assert code == 1
-        assert f"cannot be continued: its {name} was {old!r}" in err
 
 
 def serve(tts):
@@ -206,12 +193,10 @@ def test_a_running_server_is_used_and_left_alone(serving, plain, tmp_path):
     running = servers(tts)
     assert len(running) == 1
     folder = tmp_path / "run"
-    code, _, err = tts.run("bench", "demo", "--limit", LIMIT, "--out", folder)
-    assert code == 0, err
+    _, err = tts.done("bench", "demo", "--limit", LIMIT, "--out", folder)
     assert "Using the server at" in err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-    code, out, err = tts.run("solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s")
-    assert code == 0, err
+    out, _ = tts.done("solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s")
     assert "answer:" in out
     code, _, err = tts.run("serve", "demo")
     assert code == 1

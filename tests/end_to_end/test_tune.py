@@ -38,8 +38,7 @@ def own(tts, tmp_path_factory):
         text = text.replace(old, new)
     file = tmp_path_factory.mktemp("deployment") / "own.yaml"
     file.write_text(text)
-    code, _, err = tts.run("build-engines", file, "--no-verify")
-    assert code == 0, err
+    tts.done("build-engines", file, "--no-verify")
     return file
 
 
@@ -50,8 +49,7 @@ def tuned(tts, own, tmp_path_factory):
     problems = own.with_name("problems.jsonl")
     asked = [{"problem": f"Compute (({i} + 12) - 20) + 7."} for i in (31, 40, 53)]
     problems.write_text("".join(json.dumps(each) + "\n" for each in asked))
-    code, out, err = tts.run("tune", own, "--dataset", problems, "--seconds", 1, "--out", folder)
-    assert code == 0, err
+    out, _ = tts.done("tune", own, "--dataset", problems, "--seconds", 1, "--out", folder)
     return folder, out
 
 
@@ -86,10 +84,9 @@ def test_writing_changes_the_two_numbers_only(tts, tuned, own, tmp_path):
     before = own.read_text()
     file.write_text(before)
     run = folder / "run"
-    code, out, err = tts.run(
+    out, err = tts.done(
         "tune", file, "--run", run, "--seconds", 1, "--out", tmp_path / "tune", "--write"
     )
-    assert code == 0, err
     assert "Recording" not in err
     assert f"Written to {file}" in out
     spec = load_deployment(file)

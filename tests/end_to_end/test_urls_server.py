@@ -36,18 +36,14 @@ def test_a_generator_by_url_beside_a_verifier_on_triton(url, tmp_path):
     file, run = written(tmp_path, url), tmp_path / "run"
     asked = ("--limit", 3, "--n", 4, "--set", "num_iterations=2", "--set", "max_tokens=8")
     with quiet(tmp_path) as tts:
-        code, out, err = tts.run("build-engines", file, "--no-verify")
-        assert code == 0, err
-        code, out, err = tts.run("plan", file)
-        assert code == 0, err
+        tts.done("build-engines", file, "--no-verify")
+        out, err = tts.done("plan", file)
         assert "pair" not in out + err
-        code, out, err = tts.run("bench", file, *asked, "--out", run)
-        assert code == 0, err
+        tts.done("bench", file, *asked, "--out", run)
         before = summary(run)
         assert before["verifier_calls"] > 0
         (run / "summary.json").unlink()
-        code, out, err = tts.run("bench", "--resume", run)
-        assert code == 0, err
+        tts.done("bench", "--resume", run)
         assert summary(run)["tree_digest"] == before["tree_digest"]
 
 

@@ -4,21 +4,24 @@ import asyncio
 import importlib.util
 import json
 import sys
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
 
 from tts.build import paths
 from tts.build.errors import RequestError, RequestRefused, ServerError
 from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
-from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator
+from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine, EmbeddedGenerator
+from tts.endpoints.triton import TritonGenerator
 from tts.engines.generate_request import EngineLimits, parse_request
 from tts.engines.responses import first_probability
-from tts.engines.wire import encode_stop_words, scalar
+from tts.engines.wire import DTYPES
 
 LIMITS = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=64, block_size=32, blocks=8, max_active=8
@@ -57,7 +60,9 @@ def prm_score():
     return model
 
 
-def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(monkeypatch):
+async def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(
+    monkeypatch,
+):
     class Client:
         @classmethod
         async def open(cls, opening, *, on_statistics, on_death):
@@ -73,20 +78,17 @@ def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answ
     opened = []
     monkeypatch.setattr(embedded, "EngineClient", Client)
 
-    async def go():
-        engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
-        await engine.open()
-        for deaths in (1, 2):
-            opened[-1]("was killed", None)
-            while len(opened) == deaths:
-                await asyncio.sleep(0)
-            engine.check()
+    engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
+    await engine.open()
+    for deaths in (1, 2):
         opened[-1]("was killed", None)
-        with pytest.raises(ServerError, match="generator has died 3 times without an answer"):
-            engine.check()
-        await engine.aclose()
-
-    asyncio.run(asyncio.wait_for(go(), 20))
+        while len(opened) == deaths:
+            await asyncio.sleep(0)
+        engine.check()
+    opened[-1]("was killed", None)
+    with pytest.raises(ServerError, match="generator has died 3 times without an answer"):
+        engine.check()
+    await engine.aclose()
     assert len(opened) == 3
 
 
@@ -124,36 +126,20 @@ calls = st.builds(
 
 @given(calls)
 def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
-    """The request that Triton's model reads out of the tensors that TritonGenerator sends."""
-    words = [*call.stop_words]
-    if not call.ignore_end:
-        words.append((1, 2))
-    if call.stop_at_step:
-        words += WORDS
+    """The request that Triton's model reads out of what TritonGenerator sends."""
+    words = {"end_id": 5, "step_stop_words": WORDS, "end_stop_words": ((1, 2),)}
+    triton = TritonGenerator(SimpleNamespace(host=True), **words)
+    sent = service_pb2.ModelInferRequest.FromString(triton._row(call, None).encode("1"))
     tensors = {
-        "input_ids": call.input_ids[None],
-        "input_lengths": scalar("input_lengths", len(call.input_ids)),
-        "request_output_len": scalar("request_output_len", call.max_new_tokens),
-        "end_id": scalar("end_id", -1 if call.ignore_end else 5),
-        "exclude_input_in_output": scalar("exclude_input_in_output", True),
+        each.name: np.frombuffer(raw, DTYPES[each.datatype]).reshape(each.shape)
+        for each, raw in zip(sent.inputs, sent.raw_input_contents, strict=True)
     }
-    if words:
-        tensors["stop_words_list"] = encode_stop_words(words)[None]
-    if call.temperature:
-        tensors |= {
-            "temperature": scalar("temperature", call.temperature),
-            "runtime_top_p": scalar("runtime_top_p", call.top_p),
-            "seed": scalar("seed", call.seed),
-        }
-        if call.top_k:
-            tensors["runtime_top_k"] = scalar("runtime_top_k", call.top_k)
     engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
-    generator = EmbeddedGenerator(engine, 5, WORDS, ((1, 2),))
+    generator = EmbeddedConnection({"generator": engine}).generator(**words)
     ours, theirs = generator._request(call), parse_request(tensors, LIMITS)
     assert ours.input_ids.tolist() == theirs.input_ids.tolist()
-    for name in type(ours).__dataclass_fields__:
-        if name != "input_ids":
-            assert getattr(ours, name) == getattr(theirs, name), name
+    for name in {each.name for each in fields(ours)} - {"input_ids"}:
+        assert getattr(ours, name) == getattr(theirs, name), name
 
 
 def test_words_that_an_engine_does_not_take_are_refused_before_it_is_asked():

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
-from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, retried
+from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, AskedToWait, retried
 from tts.lab.simulation.virtual_time import run_virtual
 
 
@@ -37,6 +37,15 @@ def test_what_may_pass_is_asked_again(failure):
     times, end = attempts_of([failure] * 3)
     assert end == "answer"
     assert times == pytest.approx([0, 0.2, 0.6, 1.4])
+
+
+def test_a_server_that_asks_for_a_wait_has_it_but_none_beyond_patience():
+    times, end = attempts_of([AskedToWait("busy", 3.0)] * 2)
+    assert (times, end) == ([0, 3, 6], "answer")
+    times, _ = attempts_of([AskedToWait("busy", 0.1)])
+    assert times == pytest.approx([0, 0.2])
+    times, end = attempts_of([AskedToWait("busy", PATIENCE_S + 1)])
+    assert (times, type(end)) == ([0], AskedToWait)
 
 
 @pytest.mark.parametrize("failure", [RequestRefused("no"), EndpointError("nonsense")])

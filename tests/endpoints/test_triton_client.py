@@ -1,6 +1,7 @@
 """The Triton client where no server is needed; tests/server has the rest."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import grpc
 import numpy as np
@@ -14,18 +15,17 @@ from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifi
 from tts.engines import wire
 from tts.engines.wire import RESET_PREFIX_CACHE
 
-
-def test_a_server_that_is_not_there_is_named():
-    async def go():
-        async with TritonConnection("127.0.0.1:1") as connection:
-            connection.patience_s = 0.0
-            await TritonVerifier(connection).score(ScoreCall(np.asarray([1, 2], dtype=np.int32)))
-
-    with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
-        asyncio.run(go())
+TWO = ScoreCall(np.int32([1, 2]))
 
 
-def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypatch):
+async def test_a_server_that_is_not_there_is_named():
+    async with TritonConnection("127.0.0.1:1") as connection:
+        connection.patience_s = 0.0
+        with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
+            await TritonVerifier(connection).score(TWO)
+
+
+async def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypatch):
     monkeypatch.setattr(retry, "FIRST_WAIT_S", 0.0)
     asked = []
 
@@ -33,12 +33,9 @@ def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypa
         asked.append(True)
         return len(asked) % 5 < 3
 
-    async def go():
-        async with TritonConnection("127.0.0.1:1", comes_back) as connection:
-            await TritonVerifier(connection).score(ScoreCall(np.asarray([1, 2], dtype=np.int32)))
-
     with pytest.raises(EndpointUnavailable, match="has died 3 times without an answer"):
-        asyncio.run(go())
+        async with TritonConnection("127.0.0.1:1", comes_back) as connection:
+            await TritonVerifier(connection).score(TWO)
     assert len(asked) == 10, "the first, fifth and tenth question found it down"
 
 
@@ -75,50 +72,43 @@ async def _serve(port, engines=None):
     return server, port
 
 
-def test_a_server_that_is_replaced_is_survived():
-    async def go():
-        server, port = await _serve(0)
-        async with TritonConnection(f"127.0.0.1:{port}") as connection:
-            verifier = TritonVerifier(connection)
-            call = ScoreCall(np.asarray([1, 2], dtype=np.int32))
-            assert await verifier.score(call) == VerifierResult(0.5)
-            await server.stop(None)
-            asked = asyncio.ensure_future(verifier.score(call))
-            await asyncio.sleep(0.3)  # the first attempt has failed
-            assert not asked.done()
-            server, _ = await _serve(port)
-            assert await asked == VerifierResult(0.5)
+async def test_a_server_that_is_replaced_is_survived():
+    server, port = await _serve(0)
+    async with TritonConnection(f"127.0.0.1:{port}") as connection:
+        verifier = TritonVerifier(connection)
+        assert await verifier.score(TWO) == VerifierResult(0.5)
         await server.stop(None)
+        asked = asyncio.ensure_future(verifier.score(TWO))
+        await asyncio.sleep(0.3)  # the first attempt has failed
+        assert not asked.done()
+        server, _ = await _serve(port)
+        assert await asked == VerifierResult(0.5)
+    await server.stop(None)
 
-    asyncio.run(go())
 
-
-def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back():
+async def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back():
     """gRPC waits a second and more before it connects again to what was not there."""
 
     async def tokens(generator):
         call = GenerateCall(np.int32([1, 2]), 9, 1, 0.0, 1.0, stop_at_step=False)
         return [token async for new in generator.stream(call) for token in new.ids]
 
-    async def go():
-        server, port = await _serve(0)
-        async with TritonConnection(f"127.0.0.1:{port}") as connection:
-            generator = TritonGenerator(connection, end_id=2, step_stop_words=())
-            assert await tokens(generator) == [7, 8]
-            first = connection._tokens
-            await server.stop(None)
-            gone = f"127.0.0.1:{port} is gone|Internal error from Core"  # gRPC's own, at times
-            with pytest.raises(EndpointUnavailable, match=gone):
-                await tokens(generator)
-            server, _ = await _serve(port)
-            assert await tokens(generator) == [7, 8]
-            assert connection._tokens is not first
-            again = connection._tokens
-            assert await tokens(generator) == [7, 8]
-            assert connection._tokens is again
+    server, port = await _serve(0)
+    async with TritonConnection(f"127.0.0.1:{port}") as connection:
+        generator = TritonGenerator(connection, end_id=2, step_stop_words=())
+        assert await tokens(generator) == [7, 8]
+        first = connection._tokens
         await server.stop(None)
-
-    asyncio.run(asyncio.wait_for(go(), 20))
+        gone = f"127.0.0.1:{port} is gone|Internal error from Core"  # gRPC's own, at times
+        with pytest.raises(EndpointUnavailable, match=gone):
+            await tokens(generator)
+        server, _ = await _serve(port)
+        assert await tokens(generator) == [7, 8]
+        assert connection._tokens is not first
+        again = connection._tokens
+        assert await tokens(generator) == [7, 8]
+        assert connection._tokens is again
+    await server.stop(None)
 
 
 class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -161,25 +151,21 @@ class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
         return answer
 
 
-def with_scores(scene):
-    async def go():
-        scores = _Scores()
-        server = grpc.aio.server()
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(scores, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        try:
-            async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
-                verifier = TritonVerifier(connection)
-                await scene(scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32))))
-        finally:  # else its end fails another test
-            await server.stop(None)
-
-    asyncio.run(asyncio.wait_for(go(), 20))
+@asynccontextmanager
+async def scoring():
+    """That verifier's model, and how a prompt of a length is scored by it."""
+    scores = _Scores()
+    server, port = await _serve(0, scores)
+    try:
+        async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
+            verifier = TritonVerifier(connection)
+            yield scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32)))
+    finally:  # else its end fails another test
+        await server.stop(None)
 
 
-def test_chains_of_one_turn_are_scored_together_and_only_what_failed_is_asked_again():
-    async def scene(scores, score):
+async def test_chains_of_one_turn_are_scored_together_and_only_what_failed_is_asked_again():
+    async with scoring() as (scores, score):
         scores.let.set()
         asked = (2, 9, 8, 4, 5)
         found = await asyncio.gather(*map(score, asked), return_exceptions=True)
@@ -189,11 +175,9 @@ def test_chains_of_one_turn_are_scored_together_and_only_what_failed_is_asked_ag
         assert [result.score for result in found] == [0.5, 0.125, 0.25, np.float32(0.2)]
         assert sorted(scores.asked) == [[2, 9, 8, 4], [5], [8]]  # calls may overtake each other
 
-    with_scores(scene)
 
-
-def test_a_request_for_scores_ends_when_nobody_waits_for_any_of_them():
-    async def scene(scores, score):
+async def test_a_request_for_scores_ends_when_nobody_waits_for_any_of_them():
+    async with scoring() as (scores, score):
         one, other = (asyncio.ensure_future(score(n)) for n in (2, 4))
         while not scores.asked:
             await asyncio.sleep(0.01)
@@ -210,19 +194,14 @@ def test_a_request_for_scores_ends_when_nobody_waits_for_any_of_them():
         while not scores.cancelled:
             await asyncio.sleep(0.01)
 
-    with_scores(scene)
 
-
-def test_both_engines_are_asked_for_a_token_that_finds_an_empty_cache():
+async def test_both_engines_are_asked_for_a_token_that_finds_an_empty_cache():
     engines = _Engines()
 
-    async def go():
-        server, port = await _serve(0, engines)
-        async with TritonConnection(f"127.0.0.1:{port}") as connection:
-            assert await connection.reset_prefix_caches()
-        await server.stop(None)
-
-    asyncio.run(asyncio.wait_for(go(), 20))
+    server, port = await _serve(0, engines)
+    async with TritonConnection(f"127.0.0.1:{port}") as connection:
+        assert await connection.reset_prefix_caches()
+    await server.stop(None)
     assert {request.model_name for request in engines.asked} == {"generator", "prm"}
     for request in engines.asked:
         assert request.parameters[RESET_PREFIX_CACHE].bool_param

@@ -150,43 +150,11 @@ class Connection:
     seed=st.integers(0, 2**63 - 1),
     temperature=st.just(0.0) | st.floats(0.125, 2, width=32),
     top_p=st.floats(0, 1, width=32),
+    top_k=st.integers(0, 100),
     stop=st.booleans(),
+    words=st.sampled_from([(), ((6,), (7, 7))]),
+    ignore_end=st.booleans(),
     guide=st.none() | st.builds(wire.Guide, st.just(wire.EBNF), st.text(max_size=30)),
-)
-def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
-    ids, tokens, seed, temperature, top_p, stop, guide
-):
-    connection = Connection()
-    generator = TritonGenerator(
-        connection, end_id=2, step_stop_words=[(3, 4), (9,)], end_stop_words=[(8,)]
-    )
-    call = GenerateCall(np.int32(ids), tokens, seed, temperature, top_p, stop, guide)
-    assert asyncio.run(generator.generate(call)) == [5, 6]
-    words = wire.encode_stop_words([(8,), (3, 4), (9,)] if stop else [(8,)])
-    scalars = {"input_lengths": len(ids), "request_output_len": tokens}
-    if temperature:
-        scalars |= {"temperature": temperature, "runtime_top_p": top_p, "seed": seed}
-    tensors = [
-        ("input_ids", (1, len(ids)), np.int32(ids).tobytes()),
-        *((name, (1, 1), wire.scalar(name, value).tobytes()) for name, value in scalars.items()),
-        ("end_id", (1, 1), b"\2\0\0\0"),
-        ("exclude_input_in_output", (1, 1), b"\1"),
-        ("stop_words_list", (1, *words.shape), words.tobytes()),
-    ]
-    if guide is not None:
-        tensors += [
-            ("guided_decoding_guide_type", (1, 1), wire.encode_text(guide.kind)),
-            ("guided_decoding_guide", (1, 1), wire.encode_text(guide.text)),
-        ]
-    outputs = ["output_ids", "sequence_length"]
-    assert connection.sent == by_protobuf("generator", "7", tensors, outputs)
-
-
-async def streamed(generator, call):
-    return [token async for new in generator.stream(call) for token in new.ids]
-
-
-@given(
     shaping=st.fixed_dictionaries(
         {},
         optional={
@@ -196,50 +164,68 @@ async def streamed(generator, call):
             "frequency_penalty": st.floats(-2, -0.5, width=32),
         },
     ),
-    top_k=st.integers(0, 100),
-    stop=st.booleans(),
-    ignore_end=st.booleans(),
-    log_probs=st.booleans(),
-    streaming=st.booleans(),
+    flags=st.none() | st.tuples(st.booleans(), st.booleans()),
 )
-def test_tokens_are_asked_for_by_the_tensors_of_the_contract(
-    shaping, top_k, stop, ignore_end, log_probs, streaming
+def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
+    ids, tokens, seed, temperature, top_p, top_k, stop, words, ignore_end, guide, shaping, flags
 ):
+    """`flags`: its tokens are asked for as they come, maybe one by one, with log-probabilities."""
     connection = Connection()
     generator = TritonGenerator(
-        connection, end_id=2, step_stop_words=[(3, 4)], end_stop_words=[(8,)]
+        connection, end_id=2, step_stop_words=[(3, 4), (9,)], end_stop_words=[(8,)]
     )
     call = GenerateCall(
-        np.int32([1]),
-        9,
-        5,
-        0.5,
-        1.0,
+        np.int32(ids),
+        tokens,
+        seed,
+        temperature,
+        top_p,
         stop,
+        guide,
         top_k=top_k,
-        stop_words=((6,), (7, 7)),
+        stop_words=words,
         ignore_end=ignore_end,
-        log_probs=log_probs,
-        streaming=streaming,
-        shaping=Shaping(**shaping),
+        shaping=Shaping(**shaping) if shaping else None,
     )
-    assert asyncio.run(streamed(generator, call)) == [5, 6]
-    words = [(6,), (7, 7), *([] if ignore_end else [(8,)]), *([(3, 4)] if stop else [])]
-    layout = wire.encode_stop_words(words)
-    scalars = {"input_lengths": 1, "request_output_len": 9, "temperature": 0.5}
-    scalars |= {"runtime_top_p": 1.0, "seed": 5}
-    scalars |= {"runtime_top_k": top_k} if top_k else {}
-    scalars |= {"exclude_input_in_output": True, "streaming": streaming}
-    scalars |= {"return_log_probs": log_probs, "end_id": wire.NO_END_ID if ignore_end else 2}
+    if flags is None:
+        assert asyncio.run(generator.generate(call)) == [5, 6]
+    else:
+        call.streaming, call.log_probs = flags
+        assert asyncio.run(streamed(generator, call)) == [5, 6]
+    scalars = {"input_lengths": len(ids), "request_output_len": tokens}
+    if temperature:
+        scalars |= {"temperature": temperature, "runtime_top_p": top_p, "seed": seed}
+        scalars |= {"runtime_top_k": top_k} if top_k else {}
+    end_id = {"end_id": wire.NO_END_ID if ignore_end else 2}
+    if flags is None:
+        scalars |= {**end_id, "exclude_input_in_output": True}
+    else:
+        scalars |= {"exclude_input_in_output": True, "streaming": flags[0]}
+        scalars |= {"return_log_probs": flags[1], **end_id}
     order = ("min_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty")
     scalars |= {name: shaping[name] for name in order if name in shaping}
+    ends = [*words, *([] if ignore_end else [(8,)]), *([(3, 4), (9,)] if stop else [])]
+    layout = wire.encode_stop_words(ends)
     tensors = [
-        ("input_ids", (1, 1), b"\1\0\0\0"),
+        ("input_ids", (1, len(ids)), np.int32(ids).tobytes()),
         *((name, (1, 1), wire.scalar(name, value).tobytes()) for name, value in scalars.items()),
-        ("stop_words_list", (1, *layout.shape), layout.tobytes()),
+        *([("stop_words_list", (1, *layout.shape), layout.tobytes())] if ends else []),
     ]
-    outputs = ["output_ids", "sequence_length", *(["output_log_probs"] if log_probs else [])]
+    if guide is not None:
+        tensors += [
+            ("guided_decoding_guide_type", (1, 1), wire.encode_text(guide.kind)),
+            ("guided_decoding_guide", (1, 1), wire.encode_text(guide.text)),
+        ]
+    outputs = [
+        "output_ids",
+        "sequence_length",
+        *(["output_log_probs"] if flags and flags[1] else []),
+    ]
     assert connection.sent == by_protobuf("generator", "7", tensors, outputs)
+
+
+async def streamed(generator, call):
+    return [token async for new in generator.stream(call) for token in new.ids]
 
 
 @given(IDS)

@@ -1,6 +1,7 @@
 """Samples on scripted calls; tests/end_to_end has them on a real server."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import grpc
 import numpy as np
@@ -93,22 +94,30 @@ def tokens_of(ids):
     return {"output_ids": np.array([[ids]], np.int32), "sequence_length": length}
 
 
-def run(scene, most_rows=1, most_streams=1):
-    async def go():
-        calls = []
+@asynccontextmanager
+async def streaming(most_rows=1, most_streams=1):
+    """Streams, and the calls that they open."""
+    calls = []
 
-        def opened():
-            calls.append(Call())
-            return calls[-1]
+    def opened():
+        calls.append(Call())
+        return calls[-1]
 
-        streams = Streams(opened, most_rows, most_streams)
-        await scene(streams, calls)
-        for call in calls:
-            if not call.half_closed:
-                call.end(lost())
-        await streams.wait_closed()
+    streams = Streams(opened, most_rows, most_streams)
+    yield streams, calls
+    for call in calls:
+        if not call.half_closed:
+            call.end(lost())
+    await streams.wait_closed()
 
-    asyncio.run(asyncio.wait_for(go(), 10))
+
+@asynccontextmanager
+async def one_sample():
+    """A sample whose tokens come as they are written, its call and its number."""
+    async with streaming() as (streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        yield sample, call, call.numbers[0]
 
 
 def lost():
@@ -137,8 +146,8 @@ def tensors(message):
     return dict(zip(names, message.raw_input_contents, strict=True))
 
 
-def test_whole_answers_in_any_order_find_their_requests():
-    async def scene(streams, calls):
+async def test_whole_answers_in_any_order_find_their_requests():
+    async with streaming() as (streams, calls):
         samples = await send(streams, 5)
         (call,) = calls
         assert len(set(call.numbers)) == 5
@@ -149,29 +158,11 @@ def test_whole_answers_in_any_order_find_their_requests():
         assert [answer.ids for answer in answers] == [[0], [1], [2], [3], [4]]
         assert all(answer.final for answer in answers), "its first answer is its last"
 
-    run(scene)
 
-
-def test_a_whole_answer_without_tokens_fails_its_request_alone():
-    async def scene(streams, calls):
-        one, other = await send(streams, 2)
-        (call,) = calls
-        call.answer(call.numbers[0], model_name="generator")
-        call.tokens(call.numbers[1], [7], final=True)
-        assert (await other.next()).ids == [7]
-        with pytest.raises(EndpointError, match="model generator holds no output"):
-            await one.next()
-
-    run(scene)
-
-
-def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
+async def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
+    async with one_sample() as (sample, call, number):
         waiting = asyncio.ensure_future(sample.next())
         await settle()
-        (call,) = calls
-        (number,) = call.numbers
         call.tokens(number, [7], final=False, log_probs=[-0.5])
         first = await waiting
         assert (first.ids, first.log_probs, first.final) == ([7], [-0.5], False)
@@ -182,40 +173,30 @@ def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
         rest = await sample.next()
         assert (rest.ids, rest.log_probs, rest.final) == ([8, 9], [-0.25, -1.0], True)
 
-    run(scene)
 
-
-def test_the_tensors_of_an_answer_come_in_any_order():
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
+async def test_the_tensors_of_an_answer_come_in_any_order():
+    async with one_sample() as (sample, call, number):
         call.answer(
-            call.numbers[0],
+            number,
             outputs=[{"name": "sequence_length"}, {"name": "output_ids"}],
             raw_output_contents=[np.int32(1).tobytes(), np.int32(7).tobytes()],
             parameters={"triton_final_response": {"bool_param": True}},
         )
         assert (await sample.next()).ids == [7]
 
-    run(scene)
 
-
-def test_a_last_answer_may_hold_nothing():
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        call.tokens(call.numbers[0], [7], final=False)
-        call.answer(call.numbers[0], parameters={"triton_final_response": {"bool_param": True}})
+async def test_a_last_answer_may_hold_nothing():
+    async with one_sample() as (sample, call, number):
+        call.tokens(number, [7], final=False)
+        call.answer(number, parameters={"triton_final_response": {"bool_param": True}})
         await settle()
         new = await sample.next()
         assert (new.ids, new.final) == ([7], True)
 
-    run(scene)
-
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_cancelling_stops_the_request_and_nothing_else(whole):
-    async def scene(streams, calls):
+async def test_cancelling_stops_the_request_and_nothing_else(whole):
+    async with streaming() as (streams, calls):
         one, other = await send(streams, 2, whole=whole)
         (call,) = calls
         one.cancel()
@@ -233,39 +214,27 @@ def test_cancelling_stops_the_request_and_nothing_else(whole):
         await settle()
         assert len(call.written) == 3
 
-    run(scene)
 
-
-def test_a_request_that_is_given_up_is_stopped():
-    async def scene(streams, calls):
-        late, other = await send(streams, 2)
-        (call,) = calls
-        late.cancel()
-        await settle()
-        assert call.numbers == [call.numbers[0], call.numbers[1], call.numbers[0]]
-        assert "stop" in tensors(call.written[2])
-        call.tokens(call.numbers[1], [3], final=True)
-        await settle()
-        assert (await other.next()).ids == [3], "it was answered before"
-
-    run(scene)
-
-
-def test_an_error_fails_its_request_alone():
-    async def scene(streams, calls):
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ({"model_name": "generator"}, EndpointError, "model generator holds no output"),
+        ({"error": "[refused] top_k is -1"}, ErrorAnswer, "top_k is -1"),
+    ],
+)
+async def test_an_error_or_an_answer_without_tokens_fails_its_request_alone(answer, kind, words):
+    async with streaming() as (streams, calls):
         one, other = await send(streams, 2)
         (call,) = calls
-        call.answer(call.numbers[0], "[refused] top_k is -1")
+        call.answer(call.numbers[0], **answer)
         call.tokens(call.numbers[1], [3], final=True)
         assert (await other.next()).ids == [3]
-        with pytest.raises(ErrorAnswer, match="top_k is -1"):
+        with pytest.raises(kind, match=words):
             await one.next()
 
-    run(scene)
 
-
-def test_a_broken_stream_gives_what_it_had_fails_everything_on_it_and_takes_nothing_more():
-    async def scene(streams, calls):
+async def test_a_broken_stream_gives_what_it_had_fails_everything_on_it_and_takes_nothing_more():
+    async with streaming() as (streams, calls):
         first, *others = await send(streams, 3, whole=False)
         calls[0].tokens(calls[0].numbers[0], [7], final=False)
         calls[0].end(lost())
@@ -281,23 +250,19 @@ def test_a_broken_stream_gives_what_it_had_fails_everything_on_it_and_takes_noth
         calls[1].tokens(calls[1].numbers[0], [1], final=True)
         assert (await again.next()).final
 
-    run(scene)
 
-
-def test_a_stream_that_the_server_closes_fails_what_is_left():
-    async def scene(streams, calls):
+async def test_a_stream_that_the_server_closes_fails_what_is_left():
+    async with streaming() as (streams, calls):
         (sample,) = await send(streams)
         calls[0].end(grpc.aio.EOF)
         with pytest.raises(grpc.aio.AioRpcError, match="ended without an answer"):
             await sample.next()
 
-    run(scene)
 
-
-def test_a_full_stream_ends_after_its_last_answer(monkeypatch):
+async def test_a_full_stream_ends_after_its_last_answer(monkeypatch):
     monkeypatch.setattr(triton_stream, "REQUESTS_PER_STREAM", 3)
 
-    async def scene(streams, calls):
+    async with streaming() as (streams, calls):
         samples = await send(streams, 4)
         call, following = calls
         assert len(following.written) == 1
@@ -313,19 +278,14 @@ def test_a_full_stream_ends_after_its_last_answer(monkeypatch):
         assert call.numbers[-1] == last, "its stop was sent before the end"
         assert not streams.broken
 
-    run(scene)
 
-
-def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_for_nothing(
+async def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_for_nothing(
     monkeypatch,
 ):
     monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
     monkeypatch.setattr(triton_stream, "LONGEST_WAIT_S", 1000.0)
 
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        (number,) = call.numbers
+    async with one_sample() as (sample, call, number):
         call.tokens(number, [1], final=False)
         assert (await sample.next()).ids == [1]  # the first waits for nothing
         reading = asyncio.ensure_future(sample.next())
@@ -337,23 +297,18 @@ def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_f
         call.tokens(number, [4], final=True)
         assert (await reading).ids == [2, 3, 4]
 
-    run(scene)
 
-
-def test_however_many_run_a_token_waits_for_others_for_a_time_only(monkeypatch):
-    monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
-
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
-        for token in (1, 2):
-            calls[0].tokens(calls[0].numbers[0], [token], final=False)
+@pytest.mark.parametrize("piece_s", [1000.0, 0.02])  # of one alone, longer than the shortest wait
+async def test_a_token_waits_for_others_for_a_time_only(monkeypatch, piece_s):
+    monkeypatch.setattr(triton_stream, "PIECE_S", piece_s)
+    async with one_sample() as (sample, call, number):
+        for token in (1, 2, 3):
+            call.tokens(number, [token], final=False)
             assert (await asyncio.wait_for(sample.next(), 30)).ids == [token]
 
-    run(scene)
 
-
-def test_samples_start_on_idle_streams_and_share_the_least_busy_one():
-    async def scene(streams, calls):
+async def test_samples_start_on_idle_streams_and_share_the_least_busy_one():
+    async with streaming(most_streams=3) as (streams, calls):
         first = await send(streams, whole=False)
         second, third = await send(streams, 2, whole=False)
         assert [len(call.written) for call in calls] == [1, 1, 1]
@@ -373,21 +328,6 @@ def test_samples_start_on_idle_streams_and_share_the_least_busy_one():
         assert not streams.broken
         assert not first[0].final
 
-    run(scene, most_streams=3)
-
-
-def test_one_sample_alone_waits_no_longer_than_its_piece_for_the_next_token(monkeypatch):
-    monkeypatch.setattr(triton_stream, "PIECE_S", 0.02)  # longer than the shortest wait
-
-    async def scene(streams, calls):
-        (sample,) = await send(streams, whole=False)
-        (call,) = calls
-        for token in (1, 2, 3):
-            call.tokens(call.numbers[0], [token], final=False)
-            assert (await sample.next()).ids == [token]
-
-    run(scene)
-
 
 ROWS = RequestTemplate("generator", scalars=["request_output_len"], outputs=["output_ids"])
 OTHER_ROWS = RequestTemplate("generator", outputs=["output_ids"])
@@ -404,8 +344,8 @@ def numbers_of(request):
     return list(range(first, first + request.inputs[0].shape[0]))
 
 
-def test_samples_of_one_turn_are_rows_of_one_request_but_for_those_of_another_kind():
-    async def scene(streams, calls):
+async def test_samples_of_one_turn_are_rows_of_one_request_but_for_those_of_another_kind():
+    async with streaming(most_rows=3) as (streams, calls):
         start_rows(streams, 3, 1)
         streams.start_row(RequestRow(OTHER_ROWS, np.zeros(2, np.int32), []))
         start_rows(streams, 2, 5)
@@ -422,11 +362,9 @@ def test_samples_of_one_turn_are_rows_of_one_request_but_for_those_of_another_ki
         numbers = [number for request in call.written for number in numbers_of(request)]
         assert len(set(numbers)) == len(numbers) == 6
 
-    run(scene, most_rows=3)
 
-
-def test_an_answer_may_hold_rows_of_earlier_requests_and_errors_of_some():
-    async def scene(streams, calls):
+async def test_an_answer_may_hold_rows_of_earlier_requests_and_errors_of_some():
+    async with streaming(most_rows=8) as (streams, calls):
         samples = start_rows(streams, 1, 1)
         await settle()
         samples += start_rows(streams, 1, 1)
@@ -441,11 +379,9 @@ def test_an_answer_may_hold_rows_of_earlier_requests_and_errors_of_some():
         with pytest.raises(ErrorAnswer, match="later"):
             await samples[3].next()
 
-    run(scene, most_rows=8)
 
-
-def test_cancelling_a_row_stops_it_alone_and_one_that_is_not_sent_is_left_out():
-    async def scene(streams, calls):
+async def test_cancelling_a_row_stops_it_alone_and_one_that_is_not_sent_is_left_out():
+    async with streaming(most_rows=8) as (streams, calls):
         unsent, one, other = start_rows(streams, 1, 2, 3)
         unsent.cancel()
         await settle()
@@ -461,11 +397,9 @@ def test_cancelling_a_row_stops_it_alone_and_one_that_is_not_sent_is_left_out():
         call.rows(request.id, (first, "[cancelled] the request was cancelled"), (second, [3]))
         assert (await other.next()).ids == [3]
 
-    run(scene, most_rows=8)
 
-
-def test_a_request_by_rows_that_fails_as_a_whole_fails_what_it_was_to_answer():
-    async def scene(streams, calls):
+async def test_a_request_by_rows_that_fails_as_a_whole_fails_what_it_was_to_answer():
+    async with streaming(most_rows=8) as (streams, calls):
         samples = start_rows(streams, 1)
         await settle()
         samples += start_rows(streams, 1, 1)
@@ -480,15 +414,11 @@ def test_a_request_by_rows_that_fails_as_a_whole_fails_what_it_was_to_answer():
         calls[0].rows(last.id, (*numbers_of(last), [5]))
         assert (await later.next()).ids == [5]
 
-    run(scene, most_rows=8)
 
-
-def test_an_answer_without_rows_fails_its_request():
-    async def scene(streams, calls):
+async def test_an_answer_without_rows_fails_its_request():
+    async with streaming(most_rows=8) as (streams, calls):
         (sample,) = start_rows(streams, 1)
         await settle()
         calls[0].answer(calls[0].numbers[0], model_name="generator")
         with pytest.raises(EndpointError, match="model generator has no rows"):
             await sample.next()
-
-    run(scene, most_rows=8)

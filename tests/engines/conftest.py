@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from tests.engines.triton_client import Client
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.checkpoint import expected_tensors
-from tts.build.manifest import EngineConfig, read_engine_config
+from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.spec import Deployment
-from tts.engines.generate_request import EngineLimits, GenerateRequest
+from tts.engines.generate_request import GenerateRequest
+from tts.engines.opening import opening_of
 from tts.engines.responses import Response
 from tts.serving.server.start import RunningServer, start_server
 
@@ -70,25 +72,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     engine = {"precision": "fp32", "max_num_tokens": 128, "kv_cache": {"tokens": 2048}}
     for seed, role in enumerate(("generator", "verifier")):
         write_checkpoint(root / role, seed)
-    deployment = Deployment.model_validate(
-        {
-            "name": "tiny",
-            "target": "openvino",
-            "generator": {
-                **engine,
-                "checkpoint": root / "generator",
-                "max_batch_size": 8,
-                "max_seq_len": 256,
-                "in_flight_requests": 8,
-            },
-            "verifier": {
-                **engine,
-                "checkpoint": root / "verifier",
-                "max_batch_size": 8,
-                "max_seq_len": 256,
-                "in_flight_tokens": 1024,
-            },
-        }
+    engine |= {"max_batch_size": 8, "max_seq_len": 256}
+    deployment = Deployment(
+        name="tiny",
+        target="openvino",
+        generator={**engine, "checkpoint": root / "generator", "in_flight_requests": 8},
+        verifier={**engine, "checkpoint": root / "verifier", "in_flight_tokens": 1024},
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TTS_HOME", str(root / "home"))
@@ -152,21 +141,10 @@ def open_host(pair: Deployment) -> Iterator[Open]:
         **limits,
     ) -> Runner:
         folder = paths.engine_dir(pair.name, role)
-        config: EngineConfig = read_engine_config(folder)
-        spec = getattr(pair, role)
-        base = {
-            "vocab_size": config.vocab_size,
-            "max_seq_len": spec.max_seq_len,
-            "max_num_tokens": spec.max_num_tokens,
-            "block_size": 32,
-            "blocks": spec.kv_cache.blocks,
-            "max_active": spec.max_batch_size,
-            "labels": len(config.label_token_ids or ()),
-        }
         host = EngineHost(
             folder,
-            config,
-            EngineLimits(**{**base, **limits}),
+            read_engine_config(folder),
+            replace(opening_of(pair, role).limits, **limits),
             iteration_log=iteration_log,
             statistics_s=0.02,
             vocabulary=vocabulary,

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from tts.build.errors import EngineError
 from tts.engines.engine import Engine, EngineCommand
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import OnResponse
@@ -28,7 +27,6 @@ class EngineHost(Engine):
         """Start the thread and open the engine there, as `Engine` does; raises what that raises."""
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[EngineCommand | None] = queue.SimpleQueue()
-        self._closed = False
         opened = Future[None]()
         self._thread = threading.Thread(
             target=self._live, args=(opened, arguments, options), name="engine", daemon=True
@@ -40,10 +38,8 @@ class EngineHost(Engine):
         """Queue a request; returns its ticket.
 
         `on_response` is called from the engine thread until a response is final, exactly one of
-        which comes. Raises EngineError after `close`.
+        which comes.
         """
-        if self._closed:
-            raise EngineError("The engine is closed.")
         ticket = next(self._tickets)
         self.call(partial(self.accept, ticket, request, on_response))
         return ticket
@@ -71,6 +67,5 @@ class EngineHost(Engine):
 
     def close(self) -> None:
         """Fail the remaining requests, end the engine thread and wait for it."""
-        self._closed = True
         self._inbox.put(None)
         self._thread.join()

@@ -180,12 +180,3 @@ def test_a_reset_empties_the_prefix_cache_and_changes_no_output(open_host):
     assert runner.at_rest()
     assert reset()
     assert steps_and_output() == (cold, output)
-
-
-def test_an_engine_in_use_is_not_reset(open_host):
-    runner, answers = open_host(kv_reuse=True), queue.SimpleQueue()
-    final = queue.SimpleQueue()
-    runner.host.submit(sampled(n=200), final.put)
-    runner.host.call(lambda: answers.put(runner.host.reset_prefix_cache()))
-    assert answers.get(timeout=10) is False
-    assert final.get(timeout=30).finish_reason == "length"

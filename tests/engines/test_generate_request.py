@@ -1,4 +1,5 @@
 import tracemalloc
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,29 +11,31 @@ from hypothesis.extra import numpy as hnp
 from tts.build.errors import RequestError
 from tts.engines import wire
 from tts.engines.generate_request import (
+    REQUIRED,
     EngineLimits,
     GenerateRequest,
     check_request,
+    check_stop_words,
     is_stop,
     parse_request,
     rows_of,
 )
 from tts.engines.prefix_guard import prefix_hashes
-from tts.engines.responses import Response, response_tensors, row_tensors
+from tts.engines.responses import (
+    Response,
+    failure_of,
+    response_tensors,
+    row_tensors,
+    unavailable,
+)
 
 GENERATOR = EngineLimits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
 )
-VERIFIER = EngineLimits(
-    vocab_size=100,
-    max_seq_len=64,
-    max_num_tokens=64,
-    block_size=32,
-    blocks=8,
-    max_active=4,
-    labels=2,
-    decoupled=False,
-)
+UNCHUNKED = replace(GENERATOR, chunked_context=False)
+SMALL = replace(GENERATOR, max_seq_len=640, blocks=2)
+GUIDED = replace(GENERATOR, guided_end_id=7)
+VERIFIER = replace(GENERATOR, max_num_tokens=64, labels=2, decoupled=False)
 
 
 def tensors(prompt=(1, 2, 3), output=5, **scalars):
@@ -42,7 +45,8 @@ def tensors(prompt=(1, 2, 3), output=5, **scalars):
         "request_output_len": wire.scalar("request_output_len", output),
     }
     for name, value in scalars.items():
-        given_tensors[name] = value if isinstance(value, np.ndarray) else wire.scalar(name, value)
+        plain = value is None or isinstance(value, np.ndarray)
+        given_tensors[name] = value if plain else wire.scalar(name, value)
     return given_tensors
 
 
@@ -105,12 +109,21 @@ def test_the_output_is_clamped_to_the_sequence_length():
 
 
 def test_the_longest_prompt_depends_on_chunked_context():
-    assert GENERATOR.max_prompt == 63
-    whole = EngineLimits(100, 64, 32, 32, 8, 4, chunked_context=False)
-    assert whole.max_prompt == 32
-    parse_request(tensors(prompt=[1] * 32), whole)
-    with pytest.raises(RequestError, match="33 tokens; the longest admissible prompt is 32"):
-        parse_request(tensors(prompt=[1] * 33), whole)
+    for limits, longest in ((GENERATOR, 63), (UNCHUNKED, 32)):
+        parse_request(tensors(prompt=[1] * longest), limits)
+        reason = f"{longest + 1} tokens; the longest admissible prompt is {longest}"
+        with pytest.raises(RequestError, match=reason):
+            parse_request(tensors(prompt=[1] * (longest + 1)), limits)
+
+
+def guided(kind=b"json_schema", text=b"{}", **others):
+    """The tensors of a guide."""
+    given_tensors = {"guided_decoding_guide_type": kind, "guided_decoding_guide": text}
+    return others | {
+        name: np.array([[value]], dtype=object)
+        for name, value in given_tensors.items()
+        if value is not None
+    }
 
 
 INT64 = np.array([[1, 2, 3]], dtype=np.int64)
@@ -141,39 +154,63 @@ BAD = {
     "end_id negative": ({"end_id": -2}, "end_id is -2"),
     "stop word id": ({"stop_words_list": words([100], [1])}, "outside the vocabulary"),
     "stop word layout": ({"stop_words_list": words([1], [0])}, "offset 0"),
-    "beams": ({"beam_width": 2}, "beam_width is 2"),
-    "sequences": ({"num_return_sequences": 2}, "num_return_sequences is 2"),
-    "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
-    "perf metrics": ({"return_perf_metrics": True}, "return_perf_metrics is True"),
-    "penalty": ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
-    "presence": ({"presence_penalty": 2.5}, "presence_penalty is 2.5"),
-    "frequency": ({"frequency_penalty": float("nan")}, "frequency_penalty is nan"),
-    "min_tokens": ({"min_tokens": 10**6}, "min_tokens is 1000000"),
-    "bad words": ({"bad_words_list": words([1], [1])}, "bad_words_list is not supported"),
-    "bias": ({"embedding_bias": np.zeros((1, 100), np.float32)}, "embedding_bias is not"),
     "logits of a generator": ({"return_generation_logits": True}, "gathers generation logits"),
     "seed type": ({"seed": np.array([[1]], dtype=np.int64)}, "seed must be UINT64"),
+    **{f"no {name}": ({name: None}, f"{name} is required") for name in REQUIRED},
+    "min_p": ({"min_p": 1.5}, "min_p is 1.5"),
+    "too many stop words": (
+        {"stop_words_list": np.ones((1, 2, 65_537), np.int32)},
+        "at most 65536",
+    ),
+}
+BAD_GUIDES = {
+    "text alone": (guided(kind=None), "go together"),
+    "kind alone": (guided(text=None), "go together"),
+    "unknown kind": (guided(b"regex"), "guided_decoding_guide_type is 'regex'"),
+    "no grammar": (guided(b"ebnf_grammar", b"x"), "guided_decoding_guide is not a grammar"),
+    "no JSON": (guided(text=b"{"), "guided_decoding_guide is not a JSON schema"),
+    "no object": (guided(text=b"[]"), "it must be an object"),
+    "deep": (guided(text=b"[" * 100_000), "guided_decoding_guide is not a JSON schema"),
+    "long": (guided(text=b"{}" + b" " * 2**18), "has 262146 bytes; at most 262144"),
+    "no UTF-8": (guided(text=b"{\xff}"), "guided_decoding_guide is not UTF-8 at byte 1"),
+    "no end id": (guided(), "end_id is -1; with a guide it must be 7"),
+    "another end id": (guided(end_id=8), "end_id is 8; with a guide it must be 7"),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_each_bad_request_is_refused_by_name(case):
-    change, reason = BAD[case]
+@pytest.mark.parametrize(
+    ("limits", "change", "reason"),
+    [
+        *(pytest.param(GENERATOR, *each, id=case) for case, each in BAD.items()),
+        *(pytest.param(GUIDED, *each, id=case) for case, each in BAD_GUIDES.items()),
+        (GENERATOR, guided(end_id=7), "needs generator.guided_decoding in the deployment"),
+        (SMALL, {"output": 600}, "the whole pool has 2"),
+        (VERIFIER, {"output": 1, "streaming": True}, "decoupled"),
+        (VERIFIER, {"output": 2}, "send 1"),
+        (VERIFIER, {"output": 1, "runtime_top_k": 5}, "likeliest label"),
+        (VERIFIER, {"output": 1, "end_id": 1}, "likeliest label"),
+        (VERIFIER, {"output": 1, "stop_words_list": words([1], [1])}, "likeliest label"),
+    ],
+)
+def test_each_bad_request_is_refused_by_name(limits, change, reason):
+    given_tensors = {name: each for name, each in tensors(**change).items() if each is not None}
     with pytest.raises(RequestError, match=reason):
-        parse_request(tensors(**change), GENERATOR)
+        parse_request(given_tensors, limits)
 
 
-@pytest.mark.parametrize("name", ["input_ids", "input_lengths", "request_output_len"])
-def test_a_missing_tensor_is_named(name):
-    given_tensors = tensors()
-    del given_tensors[name]
-    with pytest.raises(RequestError, match=f"{name} is required"):
-        parse_request(given_tensors, GENERATOR)
+def test_a_guide_arrives():
+    request = parse_request(tensors(**guided(end_id=7)), GUIDED)
+    assert request.guide == wire.Guide(wire.JSON_SCHEMA, "{}")
 
 
-def test_a_prompt_that_leaves_no_room_is_refused():
-    with pytest.raises(RequestError, match="64 tokens; the longest admissible prompt is 63"):
-        parse_request(tensors(prompt=[1] * 64), GENERATOR)
+def test_the_greatest_and_the_least_of_each_number_are_accepted():
+    for sign, bounds in (
+        (1, {"min_p": 1.0, "runtime_top_p": 1.0, "runtime_top_k": 1024, "end_id": 99, "seed": 0}),
+        (-1, {"min_p": 0.0, "temperature": 0.0, "end_id": 0, "min_tokens": 0, "output": 1}),
+    ):
+        penalties = {"presence_penalty": 2.0 * sign, "frequency_penalty": 2.0 * sign}
+        parse_request(tensors(**bounds, **penalties), GENERATOR)
+    parse_request(tensors(repetition_penalty=10.0, min_tokens=5), GENERATOR)
 
 
 @pytest.mark.parametrize("id_", [100, -1, 2**32 + 5, 7 * 2**32 + 5])
@@ -182,38 +219,19 @@ def test_ids_of_a_request_made_here_are_checked_in_all_their_bits(id_):
         check_request(GenerateRequest(np.array([1, id_], np.int64), 1), GENERATOR)
 
 
-def test_a_request_larger_than_the_pool_is_refused():
-    small = EngineLimits(100, 640, 32, 32, 2, 4)
-    with pytest.raises(RequestError, match="the whole pool has 2"):
-        parse_request(tensors(output=600), small)
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("stop_words", "reason"),
     [
-        ({"streaming": True}, "decoupled"),
-        ({"output": 2}, "send 1"),
-        ({"runtime_top_k": 5}, "likeliest label"),
-        ({"end_id": 1}, "likeliest label"),
-        ({"stop_words_list": words([1], [1])}, "likeliest label"),
+        (((99, 0), (5,)), None),
+        (((5,), ()), "without a token"),
+        (((5,), (100,)), "outside the vocabulary"),
+        (((-1,),), "outside the vocabulary"),
+        (((5,) * 65_537,), "at most 65536"),
     ],
 )
-def test_a_verifier_only_scores(change, reason):
-    with pytest.raises(RequestError, match=reason):
-        parse_request(tensors(**{"output": 1, **change}), VERIFIER)
-
-
-def test_neutral_values_of_unsupported_tensors_are_welcome():
-    parse_request(
-        tensors(
-            beam_width=1,
-            num_return_sequences=1,
-            repetition_penalty=1.0,
-            bad_words_list=words([0], [-1]),
-            embedding_bias=np.zeros((1, 0), dtype=np.float32),
-        ),
-        GENERATOR,
-    )
+def test_stop_words_of_a_request_made_here_are_checked(stop_words, reason):
+    with pytest.raises(RequestError, match=reason) if reason else nullcontext():
+        check_stop_words(stop_words, GENERATOR)
 
 
 @given(
@@ -323,18 +341,19 @@ def test_a_stop_request_is_recognised():
 PROMPT = np.array([1, 2], dtype=np.int64)
 
 
-def test_output_tensors_without_and_with_the_prompt():
-    response = Response([7, 8], finish_reason="length")
-    out = response_tensors(GenerateRequest(PROMPT, 2), response)
-    assert out["output_ids"].tolist() == [[[7, 8]]]
-    assert out["sequence_length"].tolist() == [[2]]
-    assert set(out) == {"output_ids", "sequence_length"}
-    out = response_tensors(GenerateRequest(PROMPT, 2, exclude_input=False), response)
-    assert out["output_ids"].tolist() == [[[1, 2, 7, 8]]]
-    out = response_tensors(
-        GenerateRequest(PROMPT, 2, exclude_input=False, streaming=True), response
-    )
-    assert out["output_ids"].tolist() == [[[7, 8]]]
+@pytest.mark.parametrize(
+    ("fields", "ids"),
+    [
+        ({}, [7, 8]),
+        ({"exclude_input": False}, [1, 2, 7, 8]),
+        ({"exclude_input": False, "streaming": True}, [7, 8]),
+    ],
+)
+def test_output_tensors_without_and_with_the_prompt(fields, ids):
+    out = response_tensors(GenerateRequest(PROMPT, 2, **fields), Response([7, 8]))
+    assert out.keys() == {"output_ids", "sequence_length"}
+    assert out["output_ids"].tolist() == [[ids]]
+    assert out["sequence_length"].tolist() == [[len(ids)]]
 
 
 def test_log_probs_and_logits_have_their_shapes():
@@ -351,6 +370,21 @@ def test_log_probs_and_logits_have_their_shapes():
 
 
 @pytest.mark.parametrize(
+    ("response", "failure"),
+    [
+        (Response([7], finish_reason="stop"), None),
+        (Response([]), None),
+        (Response([7], finish_reason="cancelled"), wire.Failure.CANCELLED),
+        (Response([], error="too long"), wire.Failure.REFUSED),
+        (unavailable("the engine has died"), wire.Failure.UNAVAILABLE),
+    ],
+)
+def test_a_response_without_an_answer_says_what_kind_of_failure_it_is(response, failure):
+    assert (failure_of(response) or (None,))[0] == failure
+    assert response.final == (failure is not None or response.finish_reason is not None)
+
+
+@pytest.mark.parametrize(
     ("stop_words", "last"), [([], "語"), ([[7]] * 5000, "a"), ([list(range(1, 100))] * 50, "é")]
 )
 def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words, last):
@@ -359,9 +393,7 @@ def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words, last
     given_tensors = tensors(
         prompt=range(300_000, 310_000),
         stop_words_list=wire.encode_stop_words(stop_words)[None],
-        guided_decoding_guide_type=np.array([[b"json_schema"]], dtype=object),
-        guided_decoding_guide=np.array([[guide.encode()]], dtype=object),
-        end_id=1,
+        **guided(text=guide.encode(), end_id=1),
     )
     prefix_hashes(np.ones(20_000, np.int64))  # what all prompts share is made once
     tracemalloc.start()
@@ -401,6 +433,8 @@ def test_stop_words_that_many_clients_once_sent_do_not_stay_in_memory():
         ("repetition_penalty", 1.0, 0.0),
         ("presence_penalty", 0.0, 2.1),
         ("frequency_penalty", 0.0, -2.1),
+        ("bad_words_list", words([0], [-1]), words([1], [1])),
+        ("embedding_bias", np.zeros((1, 0), np.float32), np.zeros((1, 100), np.float32)),
     ],
 )
 def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, other):

@@ -1,8 +1,8 @@
-"""The iteration log: bounded, followed across rotations, and no danger to the engine."""
+"""What an engine records of its iterations; the log: bounded, followed, no danger to the engine."""
 
 import json
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -123,17 +123,9 @@ def test_a_follower_of_another_version_takes_what_it_knows(follow, tmp_path):
     assert follower.read() == [Statistics(7)]
 
 
-def test_a_disk_that_refuses_ends_the_log_and_not_the_engine(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    recorder = StepRecorder(tmp_path / "file" / "log", 0.0, lambda statistics: None)
-    recorder.record(active=1)
-    recorder.close()
-    assert recorder.current.iteration == 1
-    assert "ends here" in caplog.text
-
-
-def test_a_full_disk_ends_the_log_and_not_the_engine(caplog):
-    recorder = StepRecorder(Path("/dev/full"), 0.0, lambda s: None)
+@pytest.mark.parametrize("place", ["/dev/full", f"{__file__}/log"])
+def test_a_disk_that_refuses_ends_the_log_and_not_the_engine(place, caplog):
+    recorder = StepRecorder(Path(place), 0.0, lambda statistics: None)
     for _ in range(3):
         recorder.record(active=0)
     recorder.close()
@@ -151,3 +143,53 @@ def test_an_engine_without_work_has_told_all_that_it_did(follow, tmp_path):
     recorder.record(active=0)
     assert [each.active for each in follower.read()] == [2, 0]
     recorder.close()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only where a test says so."""
+    now = [100.0]
+    monkeypatch.setattr("tts.engines.iteration_log.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_an_engine_that_has_done_nothing_has_zeros_everywhere():
+    assert set(asdict(StepRecorder(None, 1.0, print).current).values()) == {0}
+
+
+def test_totals_add_up_and_each_iteration_is_a_line(tmp_path):
+    file = tmp_path / "of" / "generator.jsonl"
+    recorder = StepRecorder(file, 0.0, lambda statistics: None)
+    recorder.count(requests=1, input_tokens=7, output_tokens=2)
+    recorder.record(active=2, scheduled=1)
+    recorder.count(requests=2, input_tokens=3)
+    recorder.record(active=1, blocks_used=5)
+    recorder.close()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["iteration"] for line in lines] == [1, 2]
+    assert [line["active"] for line in lines] == [2, 1]
+    totals = [tuple(line[name] for name in line if name.endswith("_total")) for line in lines]
+    assert totals == [(1, 7, 2), (3, 10, 2)]
+    assert lines[-1] == asdict(recorder.current)
+    assert lines[-1].keys() == {field.name for field in fields(Statistics)}
+
+
+def test_a_busy_engine_is_published_once_a_period_and_then_at_rest(clock):
+    published = []
+    recorder = StepRecorder(None, 2.0, published.append)
+    assert recorder.rest_due_s() is None, "nothing has happened that would have to be taken back"
+    for seconds in (0.0, 1.9, 0.2, 1.0):
+        clock[0] += seconds
+        recorder.record(active=3, blocks_reserved=8)
+    assert [statistics.iteration for statistics in published] == [1, 3]
+    assert recorder.rest_due_s() == pytest.approx(1.0)
+    clock[0] += 5.0
+    assert recorder.rest_due_s() == 0.0
+    recorder.count(requests=1)
+    recorder.rest(blocks_used=4)
+    last = published[-1]
+    assert (last.iteration, last.active, last.blocks_reserved, last.blocks_used) == (4, 0, 0, 4)
+    assert last.requests_total == 1
+    assert recorder.rest_due_s() is None
+    recorder.record(active=1)
+    assert published[-1] is last, "a new period began with the rest"

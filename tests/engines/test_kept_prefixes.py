@@ -35,6 +35,15 @@ def test_of_a_path_the_last_block_is_dropped_first():
     assert ask(kept, path)
 
 
+def test_what_was_used_last_is_kept():
+    kept = KeptPrefixes(blocks=3, block_size=4)
+    first, second = range(9), range(100, 105)
+    for prompt in (first, second, first, range(200, 205)):
+        assert not ask(kept, prompt)
+    assert not ask(kept, first)
+    assert ask(kept, second)
+
+
 def test_partly_filled_blocks_are_taken_over_and_not_missed():
     kept = KeptPrefixes(blocks=8, block_size=4)
     ask(kept, [1, 2], [3, 4, 5])

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tts.build.builder import build_engines
 from tts.build.errors import EngineError
 from tts.build.spec import Deployment, Role
 from tts.engines.engine_client import EngineClient
-from tts.engines.engine_messages import Opening, OpenLlm
+from tts.engines.engine_messages import Opening
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.opening import llm_opening_of, opening_of
 from tts.engines.responses import Response
@@ -96,14 +97,6 @@ async def opened(opening: Opening) -> AsyncIterator[Engine]:
         await engine.client.aclose()
 
 
-def run(opening: Opening, test: Callable[[Engine], Awaitable[Any]]) -> Any:
-    async def main() -> Any:
-        async with opened(opening) as engine:
-            return await test(engine)
-
-    return asyncio.run(main())
-
-
 REQUESTS: dict[Role, list[GenerateRequest]] = {
     "generator": [
         GenerateRequest(prompt(1), 12),
@@ -120,7 +113,7 @@ REQUESTS: dict[Role, list[GenerateRequest]] = {
 
 
 @pytest.mark.parametrize("role", ["generator", "verifier"])
-def test_it_answers_as_an_engine_of_target_openvino_does(
+async def test_it_answers_as_an_engine_of_target_openvino_does(
     pair: Deployment, llmapi_pair: Deployment, role: Role
 ):
     def plain(response: Response) -> Response:
@@ -132,19 +125,18 @@ def test_it_answers_as_an_engine_of_target_openvino_does(
             log_probs=probs and [pytest.approx(each, abs=1e-4) for each in probs],
         )
 
-    async def answers(engine: Engine) -> list[Response]:
-        return await engine.answers(*REQUESTS[role])
-
-    expected = run(opening_of(pair, role), answers)
-    found = run(llm_opening_of(llmapi_pair, role), answers)
+    async with opened(opening_of(pair, role)) as engine:
+        expected = await engine.answers(*REQUESTS[role])
+    async with opened(llm_opening_of(llmapi_pair, role)) as engine:
+        found = await engine.answers(*REQUESTS[role])
     assert all(response.error is None for response in found)
     assert found == [plain(response) for response in expected]
 
 
-def test_a_stream_brings_its_tokens_and_is_aborted_when_it_is_cancelled(
+async def test_a_stream_brings_its_tokens_and_is_aborted_when_it_is_cancelled(
     llmapi_pair: Deployment, misbehave: Misbehave
 ):
-    async def test(engine: Engine) -> None:
+    async with opened(llm_opening_of(llmapi_pair, "generator")) as engine:
         (whole,) = await engine.answers(sampled(1, n=30))
         come = [each async for each in engine.stream(sampled(1, n=30, streaming=True))]
         assert len(come) > 1
@@ -156,30 +148,25 @@ def test_a_stream_brings_its_tokens_and_is_aborted_when_it_is_cancelled(
             reasons.append(response.finish_reason)
         assert reasons[-1] == "cancelled"
 
-    run(llm_opening_of(llmapi_pair, "generator"), test)
-
 
 @pytest.mark.parametrize("how", ["refuse", "fail"])
-def test_a_request_that_the_engine_refuses_fails_alone(
+async def test_a_request_that_the_engine_refuses_fails_alone(
     llmapi_pair: Deployment, misbehave: Misbehave, how: str
 ):
     misbehave(**{how: 3})  # no token of the other prompts
-
-    async def test(engine: Engine) -> None:
-        bad = GenerateRequest(prompt(1) * 0 + 3, 4)
+    bad = GenerateRequest(prompt(1) * 0 + 3, 4)
+    async with opened(llm_opening_of(llmapi_pair, "generator")) as engine:
         refused, *others = await engine.answers(bad, sampled(1), sampled(2))
-        assert refused.failure == Failure.UNAVAILABLE
-        assert how in str(refused.error)
-        assert all(response.error is None for response in others)
-
-    run(llm_opening_of(llmapi_pair, "generator"), test)
+    assert refused.failure == Failure.UNAVAILABLE
+    assert how in str(refused.error)
+    assert all(response.error is None for response in others)
 
 
 @pytest.mark.parametrize(
     ("version", "role", "seeded"),
     [("1.2.1", "generator", True), ("1.2.1", "verifier", False), ("1.3.0rc26", "generator", False)],
 )
-def test_an_engine_that_dies_ends_its_process_which_says_what_it_was_opened_with(
+async def test_an_engine_that_dies_ends_its_process_which_says_what_it_was_opened_with(
     llmapi_pair: Deployment,
     misbehave: Misbehave,
     monkeypatch: pytest.MonkeyPatch,
@@ -189,17 +176,14 @@ def test_an_engine_that_dies_ends_its_process_which_says_what_it_was_opened_with
 ):
     """Only a generator may ask for the sampler that keeps seeds: a verifier would lose logits."""
     monkeypatch.setenv("TTS_STANDIN_VERSION", version)
-
-    async def test(engine: Engine) -> None:
+    async with opened(llm_opening_of(llmapi_pair, role)) as engine:
         misbehave(dead=True)
         how, said = await asyncio.wait_for(engine.died, PATIENCE_S)
-        assert how == "ended with exit status 1"
-        assert said is not None
-        assert "The engine has died." in said
-        assert f"stand-in on GPUs {3 if role == 'generator' else 0}:" in said
-        assert ("'sampler_type': 'TRTLLMSampler'" in said) == seeded
-
-    run(llm_opening_of(llmapi_pair, role), test)
+    assert how == "ended with exit status 1"
+    assert said is not None
+    assert "The engine has died." in said
+    assert f"stand-in on GPUs {3 if role == 'generator' else 0}:" in said
+    assert ("'sampler_type': 'TRTLLMSampler'" in said) == seeded
 
 
 @pytest.mark.parametrize(
@@ -207,25 +191,21 @@ def test_an_engine_that_dies_ends_its_process_which_says_what_it_was_opened_with
     [
         ({"refuse_to_load": "CUDA out of memory"}, "1.3.0rc24", "CUDA out of memory"),
         ({}, "1.1.0", r"TensorRT-LLM 1\.1\.0 is older than 1\.2\.0"),
+        ({}, None, "runs inside NVIDIA's image"),  # where it is not installed
     ],
 )
-def test_an_engine_that_cannot_be_opened_says_why(
+async def test_an_engine_that_cannot_be_opened_says_why(
     llmapi_pair: Deployment,
     misbehave: Misbehave,
     monkeypatch: pytest.MonkeyPatch,
     how: dict[str, str],
-    version: str,
+    version: str | None,
     said: str,
 ):
     misbehave(**how)
-    monkeypatch.setenv("TTS_STANDIN_VERSION", version)
+    if version:
+        monkeypatch.setenv("TTS_STANDIN_VERSION", version)
+    else:
+        monkeypatch.setattr(sys, "path", [each for each in sys.path if "standin" not in each])
     with pytest.raises(EngineError, match=said):
-        run(llm_opening_of(llmapi_pair, "generator"), lambda engine: engine.answers())
-
-
-def test_without_tensorrt_llm_it_is_said_where_it_is(llmapi_pair: Deployment):
-    opening: OpenLlm = llm_opening_of(llmapi_pair, "generator")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.path", [p for p in __import__("sys").path if "standin" not in p])
-        with pytest.raises(EngineError, match="runs inside NVIDIA's image"):
-            run(opening, lambda engine: engine.answers())
+        await EngineClient.open(llm_opening_of(llmapi_pair, "generator"))

@@ -1,7 +1,7 @@
 """The host of an `LLM`: its loop, its end, its limits. The engine is scripted here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -105,27 +105,8 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.wait({served.running})
 
 
-def run(test: Callable[[Served], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with serving() as served:
-            await test(served)
-
-    asyncio.run(main())
-
-
-def test_an_answer_comes_when_the_engine_has_finished():
-    async def test(served: Served) -> None:
-        served.accept(1)
-        await served.reached(1)
-        assert served.responses[1] == []
-        served.llm.results[0].finish()
-        assert await served.last(1) == Response([5], finish_reason="length")
-
-    run(test)
-
-
-def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
-    async def test(served: Served) -> None:
+async def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
+    async with serving() as served:
         served.accept(1)
         await served.reached(1)
         served.accept(2)
@@ -139,16 +120,15 @@ def test_a_cancelled_request_is_aborted_or_never_reaches_the_engine():
         await asyncio.sleep(0.01)
         assert [len(responses) for responses in served.responses.values()] == [1, 1]
 
-    run(test)
-
 
 @pytest.mark.parametrize(
     "bound", [("MAX_REQUESTS", 2), ("MAX_WAITING_BYTES", 2 * REQUEST.bytes_waiting)]
 )
-def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(
+async def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(
     monkeypatch: pytest.MonkeyPatch, bound: tuple[str, int]
 ):
-    async def test(served: Served) -> None:
+    monkeypatch.setattr(llmapi_host, *bound)
+    async with serving() as served:
         for ticket in range(3):
             served.accept(ticket)
         assert "2 requests are in this engine" in str((await served.last(2)).error)
@@ -163,12 +143,9 @@ def test_more_requests_than_it_may_hold_and_cold_ones_are_refused(
         served.accept(4)  # nothing of the others counts any more
         await served.reached(3)
 
-    monkeypatch.setattr(llmapi_host, *bound)
-    run(test)
 
-
-def test_the_end_answers_everyone_and_closes_the_engine():
-    async def test(served: Served) -> None:
+async def test_the_end_answers_everyone_and_closes_the_engine():
+    async with serving() as served:
         for ticket in range(3):
             served.accept(ticket)
         await served.reached(3)
@@ -178,18 +155,17 @@ def test_the_end_answers_everyone_and_closes_the_engine():
         assert errors == ["the engine is shutting down"] * 3
         assert served.llm.closed
 
-    run(test)
-
 
 def fails() -> bool:
     raise RuntimeError("injected")
 
 
 @pytest.mark.parametrize("health", [bool, fails])
-def test_an_engine_that_dies_or_cannot_be_asked_ends_it(
+async def test_an_engine_that_dies_or_cannot_be_asked_ends_it(
     monkeypatch: pytest.MonkeyPatch, health: Callable[[], bool]
 ):
-    async def test(served: Served) -> None:
+    monkeypatch.setattr(llmapi_host, "HEALTH_CHECK_S", 0.001)
+    async with serving() as served:
         served.accept(1)
         await served.reached(1)
         assert not served.running.done()
@@ -199,20 +175,15 @@ def test_an_engine_that_dies_or_cannot_be_asked_ends_it(
         assert (await served.last(1)).failure == Failure.UNAVAILABLE
         assert served.llm.closed
 
-    monkeypatch.setattr(llmapi_host, "HEALTH_CHECK_S", 0.001)
-    run(test)
 
-
-def test_a_callback_that_fails_harms_no_other_request():
+async def test_a_callback_that_fails_harms_no_other_request():
     def broken(response: Response) -> None:
         raise ValueError("injected")
 
-    async def test(served: Served) -> None:
+    async with serving() as served:
         served.host.accept(1, REQUEST, broken)
         served.accept(2)
         await served.reached(2)
         for result in served.llm.results:
             result.finish()
         assert (await served.last(2)).finish_reason == "length"
-
-    run(test)

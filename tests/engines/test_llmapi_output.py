@@ -22,20 +22,19 @@ PROMPT = np.arange(3)
 words = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
 
 
-@st.composite
-def requests(draw: st.DrawFn) -> GenerateRequest:
-    return GenerateRequest(
-        PROMPT,
-        draw(st.integers(1, 40)),
-        end_id=draw(st.none() | st.integers(0, 9)),
-        stop_words=tuple(draw(st.lists(words, max_size=4))),
-        temperature=draw(st.sampled_from([0.0, 0.6, 1.0])),
-        top_p=draw(st.sampled_from([0.0, 0.9, 1.0])),
-        top_k=draw(st.sampled_from([0, 1, 40])),
-        seed=draw(st.integers(0, 2**64 - 1)),
-        return_log_probs=draw(st.booleans()),
-        streaming=draw(st.booleans()),
-    )
+requests = st.builds(
+    GenerateRequest,
+    input_ids=st.just(PROMPT),
+    max_new_tokens=st.integers(1, 40),
+    end_id=st.none() | st.integers(0, 9),
+    stop_words=st.lists(words, max_size=4).map(tuple),
+    temperature=st.sampled_from([0.0, 0.6, 1.0]),
+    top_p=st.sampled_from([0.0, 0.9, 1.0]),
+    top_k=st.sampled_from([0, 1, 40]),
+    seed=st.integers(0, 2**64 - 1),
+    return_log_probs=st.booleans(),
+    streaming=st.booleans(),
+)
 
 
 def is_greedy(arguments: dict[str, Any]) -> bool:
@@ -45,7 +44,7 @@ def is_greedy(arguments: dict[str, Any]) -> bool:
     return values == [None] * 3 or top_k == 1 or top_p == 0.0 or temperature == 0
 
 
-@given(requests(), st.booleans())
+@given(requests, st.booleans())
 def test_what_is_asked_is_what_is_meant(request: GenerateRequest, one_sampler: bool):
     arguments = sampling_arguments(request, one_sampler=one_sampler)
     assert is_greedy(arguments) == request.greedy
@@ -57,10 +56,11 @@ def test_what_is_asked_is_what_is_meant(request: GenerateRequest, one_sampler: b
     assert arguments.get("ignore_eos", False) == (endless and one_sampler)
     wanted = 0 if one_sampler else 1
     assert arguments.get("logprobs") == (wanted if request.return_log_probs else None)
-    assert arguments["pad_id"] >= 0
+    assert arguments["pad_id"] == max(arguments["end_id"], 0)
+    assert {arguments["detokenize"], arguments["add_special_tokens"]} == {False}
 
 
-@given(requests(), st.booleans())
+@given(requests, st.booleans())
 def test_every_stop_word_ends_the_output_here_or_there(request: GenerateRequest, one_sampler: bool):
     arguments = sampling_arguments(request, one_sampler=one_sampler)
     there = set(arguments.get("stop_token_ids", [])) | {arguments["end_id"]}
@@ -123,7 +123,7 @@ def answers(request: GenerateRequest, given: Any, *, one_sampler: bool = False) 
 
 
 @given(
-    requests(),
+    requests,
     st.lists(st.integers(0, 9), min_size=40, max_size=40),
     st.booleans(),
     st.booleans(),

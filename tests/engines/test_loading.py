@@ -1,5 +1,8 @@
 """What the engine host says while it loads."""
 
+import itertools
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,15 +27,20 @@ def test_a_line_that_is_being_written_says_nothing_or_all(stage, length):
     assert Stage.parse(line[:length]) in (None, stage)
 
 
-def test_weights_are_read_to_their_end_and_the_fraction_rises(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "_EVERY_S", 0.0)
+@pytest.mark.parametrize(("step_s", "times", "last"), [(0.3, 5, 10_000 / 10_500), (1.0, 11, 1.0)])
+def test_weights_are_read_to_their_end_and_the_fraction_rises(
+    tmp_path, monkeypatch, step_s, times, last
+):
+    """It is said twice a second: of eleven parts every one, or every other one."""
+    clock = itertools.count(0.0, step_s)
+    monkeypatch.setattr(loading.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(loading, "_CHUNK_BYTES", 1000)
     file = tmp_path / "openvino_model.bin"
     file.write_bytes(bytes(10_500))
     said = []
     read_weights(file, said.append)
     assert said == sorted(said)
-    assert (len(said), said[-1]) == (11, 1.0)
+    assert (len(said), said[-1]) == (times, last)
 
 
 def test_weights_that_cannot_be_read_are_left_to_whoever_opens_them(tmp_path):

@@ -36,6 +36,15 @@ def test_extended_hashes_are_those_of_prompt_and_output(prompt, generated):
     assert extend_hashes(hashes(prompt), generated) == hashes(prompt + generated)
 
 
+def visit(guard, ticket, content, generated=(), *, started=False):
+    """A request from its beginning to its end."""
+    assert guard.enter(ticket, hashes(content))
+    guard.stepped()
+    if started:
+        guard.started(ticket)
+    guard.left(ticket, hashes([*content, *generated]))
+
+
 class Open:
     """A guard that lets everyone in."""
 
@@ -144,19 +153,21 @@ def test_everyone_gets_in_and_reads_only_what_belongs_to_it(case):
     assert guard._load == 0
 
 
-def test_without_the_guard_the_model_of_the_cache_gives_wrong_results():
-    """So the property above says something: prompts that part within a kept block."""
-    parent, siblings = [1, 2], [[1, 2, 9, 5], [1, 2, 9, 6]]
+@pytest.mark.parametrize(
+    ("step_tokens", "first", "length", "prompts"),
+    [
+        # prompts that part within a kept block
+        (1000, [1, 2], 1, ([1, 2, 9, 5], [1, 2, 9, 6])),
+        # equal ones of which one is cut: its block is padded with zeros where others have tokens
+        (3, [1, 2, 3, 4, 5], 2, [[1, 2, 3, 4, 5, 9, 9, 6]] * 2),
+    ],
+)
+def test_without_the_guard_the_model_of_the_cache_gives_wrong_results(
+    step_tokens, first, length, prompts
+):
+    """So the property above says something."""
     for guard, wrong in ((Open(), True), (None, False)):
-        pipeline = Pipeline(guard).run(parent, length=1).run(*siblings)
-        assert bool(pipeline.cache.wrong) == wrong
-
-
-def test_equal_prompts_of_which_one_is_cut_would_harm_each_other():
-    """The cut one's block is padded with zeros where the others have tokens already."""
-    parent, child = [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 9, 9, 6]
-    for guard, wrong in ((Open(), True), (None, False)):
-        pipeline = Pipeline(guard, step_tokens=3).run(parent, length=2).run(child, child)
+        pipeline = Pipeline(guard, step_tokens=step_tokens).run(first, length=length).run(*prompts)
         assert bool(pipeline.cache.wrong) == wrong
 
 
@@ -170,18 +181,20 @@ def test_a_request_that_gives_up_waiting_is_forgotten():
     assert not guard._blockers
 
 
-def test_samples_of_one_prompt_enter_together():
-    pipeline = Pipeline().run([1, 2], length=1)  # leaves its prompt behind in the cache
-    pipeline.waiting = {ticket: ([1, 2, 9], 3) for ticket in range(8)}
+@pytest.mark.parametrize(
+    ("step_tokens", "prompts", "entered"),
+    [
+        (1000, [[1, 2, 9]] * 8, 8),
+        (4, [[1, 2, 9, 9, 9]] * 8, 1),  # may not be computed whole in one step
+        (1000, [[ticket, 1, 2] for ticket in range(50)], 50),  # no common prefix
+    ],
+)
+def test_samples_of_one_prompt_enter_together_if_one_step_takes_them(step_tokens, prompts, entered):
+    pipeline = Pipeline(step_tokens=step_tokens)
+    pipeline.run([1, 2], length=1)  # leaves its prompt behind in the cache
+    pipeline.waiting = {ticket: (prompt, 3) for ticket, prompt in enumerate(prompts)}
     pipeline.enter()
-    assert len(pipeline.live) == 8
-
-
-def test_samples_that_may_not_be_computed_whole_in_one_step_enter_one_by_one():
-    pipeline = Pipeline(step_tokens=4).run([1, 2], length=1)
-    pipeline.waiting = {ticket: ([1, 2, 9, 9, 9], 3) for ticket in range(8)}
-    pipeline.enter()
-    assert len(pipeline.live) == 1
+    assert len(pipeline.live) == entered
 
 
 def test_a_prompt_that_continues_a_running_one_waits_only_until_that_is_computed():
@@ -196,19 +209,10 @@ def test_a_prompt_that_continues_a_running_one_waits_only_until_that_is_computed
     assert list(pipeline.live) == [0, 1, 2]
 
 
-def test_requests_without_a_common_prefix_never_wait():
-    pipeline = Pipeline()
-    pipeline.waiting = {ticket: ([ticket, 1, 2], 3) for ticket in range(50)}
-    pipeline.enter()
-    assert len(pipeline.live) == 50
-
-
 def test_the_books_stay_small():
     guard = PrefixGuard(blocks=2, block_size=4, step_tokens=64)
     for ticket in range(100):
-        assert guard.enter(ticket, hashes([ticket]))
-        guard.stepped()
-        guard.left(ticket, extend_hashes(hashes([ticket]), [1]))
+        visit(guard, ticket, [ticket], [1])
     assert len(guard._contents) <= 8
 
 
@@ -254,21 +258,11 @@ def test_requests_that_share_prefixes_get_what_they_get_alone(open_host, role):
 def test_a_shorter_content_is_still_there_when_a_longer_one_may_have_been_taken_over():
     """Two kept contents, one the beginning of the other, in two blocks: only one is taken over."""
     guard = PrefixGuard(blocks=64, block_size=32, step_tokens=64)
-
-    def hashes(*ids):
-        return prefix_hashes(np.asarray(ids, dtype=np.int64))
-
-    short, long = tuple(range(40)), tuple(range(45))
-    for ticket, content in enumerate((short, long)):
-        assert guard.enter(ticket, hashes(*content))
-        guard.stepped()
-        guard.left(ticket, hashes(*content))
-    filled = hashes(*long, *range(100, 140))
-    assert guard.enter(2, filled)
-    guard.stepped()
-    guard.left(2, filled)
-    assert guard.enter(3, hashes(*short, 7, 7, 7))
-    assert not guard.enter(4, hashes(*short, 8, 8, 8)), "both could take the short one's block over"
+    short, long = range(40), range(45)
+    for ticket, content in enumerate((short, long, [*long, *range(100, 140)])):
+        visit(guard, ticket, content)
+    assert guard.enter(3, hashes([*short, 7, 7, 7]))
+    assert not guard.enter(4, hashes([*short, 8, 8, 8])), "both could take the short one's block"
 
 
 @pytest.mark.parametrize(("length", "kept"), [(32, True), (33, False), (100, False)])
@@ -279,14 +273,8 @@ def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept)
     """
     guard = PrefixGuard(blocks=64, block_size=32, step_tokens=64)
     content = [1] * 20
-    assert guard.enter(0, hashes(content))
-    guard.stepped()
-    guard.left(0, hashes(content))
-    filled = content + [2] * (length - len(content))
-    assert guard.enter(1, hashes(filled))
-    guard.stepped()
-    guard.started(1)
-    guard.left(1, hashes(filled))
+    visit(guard, 0, content)
+    visit(guard, 1, content + [2] * (length - len(content)), started=True)
     assert guard.enter(2, hashes([*content, 7, 7]))
     assert guard.enter(3, hashes([*content, 8, 8])) is not kept, "both could take it over"
 
@@ -296,9 +284,7 @@ def test_a_content_stays_in_the_books_if_a_full_block_of_others_may_have_been_us
     guard = PrefixGuard(blocks=64, block_size=4, step_tokens=64)
     part = [1, 2, 3, 4, 5, 6]
     for ticket, content in enumerate(([*part, 7, 8, 9], part, [*part, 7, 8, 10])):
-        assert guard.enter(ticket, hashes(content))
-        guard.stepped()
-        guard.left(ticket, hashes(content))
+        visit(guard, ticket, content)
     assert guard.enter(3, hashes([*part, 11]))
     assert not guard.enter(4, hashes([*part, 12])), "both could take the block of `part` over"
 
@@ -306,9 +292,7 @@ def test_a_content_stays_in_the_books_if_a_full_block_of_others_may_have_been_us
 def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
     """Such as the one token of a probe, for a model whose prompts all begin with that token."""
     guard = PrefixGuard(blocks=64, block_size=4, step_tokens=64)
-    assert guard.enter(0, hashes([0]))
-    guard.stepped()
-    guard.left(0, hashes([0, 9]))
+    visit(guard, 0, [0], [9])
     prompts = [[0, number, 2, 3, 4, 5] for number in range(1, 6)]
     assert guard.enter(1, hashes(prompts[0]))
     assert not guard.enter(2, hashes(prompts[1]))

@@ -27,21 +27,6 @@ def test_a_request_gets_one_final_response(client):
     assert out["cum_log_probs"][0, 0] == pytest.approx(out["output_log_probs"].sum(), abs=1e-4)
 
 
-def test_the_prompt_is_returned_on_demand(client):
-    tokens, _ = client.generate(**sampled())
-    with_prompt, _ = client.generate(**sampled(exclude_input_in_output=False))
-    assert with_prompt == [*PROMPT, *tokens]
-
-
-def test_a_stop_word_ends_the_output(client):
-    tokens, _ = client.generate(**sampled(output=20))
-    for word in (tokens[6:7], tokens[6:8]):
-        table = wire.encode_stop_words([[1, 1, 1], word])[None]
-        stopped, _ = client.generate(**sampled(output=20, stop_words_list=table))
-        assert stopped == tokens[: len(stopped)]
-        assert stopped[-len(word) :] == word
-
-
 def test_the_output_may_be_empty(client):
     (first,), _ = client.generate(**sampled(output=1))
     assert client.generate(**sampled(output=1, end_id=first)) == ([], "")
@@ -58,28 +43,10 @@ def test_streaming_sends_deltas(client):
 INT64 = np.array([PROMPT], dtype=np.int64)
 BAD = {
     "ids outside the vocabulary": ({"prompt": (5, 128)}, "the id 128"),
-    "negative id": ({"prompt": (5, -1)}, "the id -1"),
-    "prompt too long": ({"prompt": (5,) * 256}, "longest admissible prompt is 255"),
     "empty prompt": ({"prompt": ()}, "input_ids"),
-    "length disagrees": ({"input_lengths": 3}, "input_lengths is 3"),
-    "no output": ({"output": 0}, "request_output_len is 0"),
-    "negative output": ({"output": -1}, "request_output_len is -1"),
     "NaN temperature": ({"temperature": float("nan")}, "temperature is nan"),
-    "infinite temperature": ({"temperature": float("inf")}, "temperature is inf"),
-    "negative temperature": ({"temperature": -1.0}, "temperature is -1.0"),
-    "top_p": ({"runtime_top_p": 1.5}, "runtime_top_p is 1.5"),
-    "top_k": ({"runtime_top_k": -1}, "runtime_top_k is -1"),
-    "end_id": ({"end_id": 128}, "end_id is 128"),
     "empty stop word": ({"stop_words_list": np.array([[[7], [0]]], np.int32)}, "offset 0"),
-    "stop words too short": ({"stop_words_list": np.array([[[7], [2]]], np.int32)}, "beyond"),
     "stop words rank": ({"stop_words_list": np.array([[7, 1]], np.int32)}, "stop_words_list"),
-    "beams": ({"beam_width": 2}, "beam_width is 2"),
-    "several answers": ({"num_return_sequences": 4}, "num_return_sequences is 4"),
-    "penalty": ({"repetition_penalty": 11.0}, "repetition_penalty is 11.0"),
-    "bad words": ({"bad_words_list": np.array([[[7], [1]]], np.int32)}, "bad_words_list is not"),
-    "bias": ({"embedding_bias": np.ones((1, 128), np.float32)}, "embedding_bias is not"),
-    "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
-    "generation logits": ({"return_generation_logits": True}, "gathers generation logits"),
     "wrong type": ({"input_ids": INT64}, "expects 'INT32'"),
     "wrong rank": ({"input_ids": INT64.astype(np.int32)[0]}, "input_ids"),
     "missing length": ({"input_lengths": None}, "input_lengths"),
@@ -215,12 +182,6 @@ def test_a_request_by_rows_names_its_rows(client, client_id, first, parameter, r
     assert reason in answer.error_message
 
 
-def test_a_batch_is_refused(client):
-    two = {"input_ids": np.ones((2, 3), np.int32), "input_lengths": np.ones((2, 1), np.int32) * 3}
-    tensors = {**two, "request_output_len": np.ones((2, 1), np.int32)}
-    assert "one request per prompt" in client.generate(**tensors)[1]
-
-
 def test_requests_in_flight_share_steps_and_keep_their_answers(client):
     alone = [client.generate(**sampled(seed, output=60))[0] for seed in range(12)]
     calls = [client.open(infer("generator", **sampled(seed, output=60))) for seed in range(12)]
@@ -270,28 +231,6 @@ def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_t
         after.append(resident())
     assert min(after[3:]) < after[1] + 50_000_000  # one text may be freed late; two are kept
     assert client.generate(**sampled())[1] == ""
-
-
-@pytest.mark.slow
-def test_long_lists_of_stop_words_are_not_kept_after_their_requests(client, server):
-    """A list takes 4 MB, and every client may send others."""
-    server_process = psutil.Process(server.state.server.pid)
-    (stub,) = (p for p in server_process.children() if "/generator/1/model.py" in p.cmdline()[1])
-
-    def send(lists):
-        for number in lists:
-            ids = np.random.default_rng(number).integers(1, 128, 60_000)
-            table = np.stack([ids, np.arange(1, 60_001)]).astype(np.int32)[None]
-            assert client.generate(**sampled(stop_words_list=table))[1] == ""
-        return sum(process.memory_info().rss for process in [stub, *stub.children()])
-
-    before = send(range(10))
-    assert send(range(10, 35)) < before + 60_000_000
-
-
-def test_more_stop_words_than_a_request_may_keep_are_refused(client):
-    table = np.ones((1, 2, 70_000), np.int32)
-    assert "at most 65536" in client.generate(stop_words_list=table)[1]
 
 
 def test_a_stop_request_without_a_running_one_is_refused(client):

@@ -6,20 +6,18 @@ import urllib.request
 import pytest
 from tests.engines.triton_client import PROMPT, sampled
 
+from tts.engines import statistics
+from tts.engines.generate_request import EngineLimits
+from tts.engines.statistics import Statistics
+
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
 def test_the_metrics_have_the_names_of_tensorrt_llm(client):
     assert client.at_rest("generator")
     gauges = client.gauges("generator")
-    for family, kinds in {
-        "request": ("active", "max", "scheduled", "context", "waiting"),
-        "kv_cache_block": ("max", "free", "used", "tokens_per", "fraction"),
-        "inflight_batcher": ("total_context_tokens", "generation_requests", "paused_requests"),
-        "general": ("timestamp", "iteration_counter"),
-    }.items():
-        for kind in kinds:
-            assert f"nv_trt_llm_{family}_metrics/{kind}" in gauges
+    expected = statistics.gauges(Statistics(), EngineLimits(1, 1, 1, 1, 1, 1))
+    assert gauges.keys() >= {f"{each.name}/{each.kind}" for each in expected}
     assert gauges["nv_trt_llm_request_metrics/max"] == 8
     assert gauges["nv_trt_llm_kv_cache_block_metrics/max"] == 64
     assert gauges["nv_trt_llm_general_metrics/iteration_counter"] > 0

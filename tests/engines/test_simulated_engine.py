@@ -14,6 +14,12 @@ from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, Sim
 STEP = Affine(1e-3, 1e-5, 1e-7, 1e-5)
 
 
+def of_any(few, many):
+    """So many seeds, from which the requests of a test are drawn."""
+    examples = settings(max_examples=amount(few, many), deadline=None)
+    return lambda test: examples(given(seed=st.integers(0, 10**9))(test))
+
+
 def ids(tokens):
     return np.asarray(tokens, dtype=np.int32)
 
@@ -47,8 +53,7 @@ def serve(gpu, arrivals):
             done[finished] = now
 
 
-@settings(max_examples=amount(25, 100), deadline=None)
-@given(seed=st.integers(0, 10**9))
+@of_any(25, 100)
 def test_every_request_is_answered_once_and_every_token_counted(seed):
     rng = random.Random(seed)
     one = engine()
@@ -62,8 +67,7 @@ def test_every_request_is_answered_once_and_every_token_counted(seed):
     assert (one.cache.held, totals.wasted_tokens) == (0, 0)
 
 
-@settings(max_examples=amount(25, 100), deadline=None)
-@given(seed=st.integers(0, 10**9))
+@of_any(25, 100)
 def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
     rng = random.Random(seed)
     loads = []
@@ -81,8 +85,7 @@ def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
     assert all(load.decode_context >= load.decodes for load in loads)
 
 
-@settings(max_examples=amount(12, 50), deadline=None)
-@given(seed=st.integers(0, 10**9))
+@of_any(12, 50)
 def test_the_same_arrivals_give_the_same_times(seed):
     def times():
         rng = random.Random(seed)
@@ -95,8 +98,8 @@ def test_the_same_arrivals_give_the_same_times(seed):
 
 
 @settings(max_examples=amount(12, 50), deadline=None)
-@given(seed=st.integers(0, 10**9))
-def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
+@given(seed=st.integers(0, 10**9), part=st.floats(0.01, 0.99))
+def test_bursts_take_as_long_as_their_steps_one_by_one(seed, part):
     def times(disturb):
         rng = random.Random(seed)
         one = engine()
@@ -106,9 +109,9 @@ def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
         done, now = [], 0.0
         gpu.run(0.0)
         while (next_s := gpu.next_s()) is not None:
-            if disturb:  # as if something had come in right after the step began
+            if disturb:  # as if something had come in meanwhile
                 one.disturbed = True
-                gpu.run(now + 1e-5)
+                gpu.run(now + part * (next_s - now))
                 next_s = gpu.next_s()
             now = next_s
             done += [now] * len(gpu.run(now))
@@ -117,8 +120,7 @@ def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
     assert times(disturb=False) == pytest.approx(times(disturb=True), rel=1e-3)
 
 
-@settings(max_examples=amount(25, 100), deadline=None)
-@given(seed=st.integers(0, 10**9))
+@of_any(25, 100)
 def test_cancelled_requests_leave_nothing_behind(seed):
     rng = random.Random(seed)
     one = engine()
@@ -146,7 +148,14 @@ def test_cancelled_requests_leave_nothing_behind(seed):
 
 
 def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
-    one = engine(tokens=8)
+    loads = []
+
+    class Watch:
+        def cost(self, load):
+            loads.append((load.prefill_tokens, load.prefill_attention, load.cached_tokens))
+            return STEP.cost(load)
+
+    one = engine(tokens=8, step_time=Watch())
     one.submit(SimulatedRequest(ids([1] * 4), ids([1] * 9), 9))
     first = one.finish(one.plan())
     one.submit(SimulatedRequest(ids([2] * 20), ids([2]), 1))
@@ -155,6 +164,9 @@ def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
         chunks.append([tokens for _, tokens in burst.chunks])
         first += one.finish(burst)
     assert chunks == [[7], [7], [6], []]
+    # a chunk attends to all before it, and on average to half of itself
+    whole, *parts = [(4, 4 * 2, 0), (7, 7 * 3.5, 0), (7, 7 * 10.5, 7), (6, 6 * 17, 14), (0, 0, 0)]
+    assert loads == [whole, *parts]
     assert len(first) == 2
 
 
@@ -175,8 +187,7 @@ def test_a_request_that_can_never_start_is_refused():
         engine().submit(SimulatedRequest(ids([1] * 160), ids([1]), 4))
 
 
-@settings(max_examples=amount(7, 30), deadline=None)
-@given(seed=st.integers(0, 10**9))
+@of_any(7, 30)
 def test_two_engines_on_one_gpu_are_between_the_two_bounds(seed):
     class Bound:
         def __init__(self, compute, memory):

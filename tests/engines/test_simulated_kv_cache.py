@@ -17,6 +17,14 @@ def ids(tokens):
     return np.asarray(tokens, dtype=np.int32)
 
 
+def use(cache, tokens):
+    """A request from its beginning to its end; how much of it was there."""
+    lease = cache.open(ids(tokens), len(tokens))
+    cache.keep(lease, ids(tokens))
+    cache.close(lease)
+    return lease.reused_tokens
+
+
 def common_blocks(tokens, other):
     """Whole blocks at which both begin."""
     count = 0
@@ -37,9 +45,7 @@ def best_match(tokens, kept):
 def test_reuses_the_longest_prefix_of_whole_blocks(kept, wanted):
     cache = PagedCache(1000, SIZE)
     for tokens in kept:
-        lease = cache.open(ids(tokens), len(tokens))
-        cache.keep(lease, ids(tokens))
-        cache.close(lease)
+        use(cache, tokens)
     assert cache.open(ids(wanted), len(wanted)).reused_tokens == best_match(wanted, kept)
 
 
@@ -70,9 +76,7 @@ def test_without_reuse_nothing_is_found_and_nothing_stays():
 def test_the_least_recently_used_prefix_goes_first_and_leaves_before_their_stem():
     cache = PagedCache(4, SIZE)
     for tokens in ([0, 0, 1, 1], [0, 0, 2, 2]):  # a stem and two leaves
-        lease = cache.open(ids(tokens), 4)
-        cache.keep(lease, ids(tokens))
-        cache.close(lease)
+        use(cache, tokens)
     cache.close(cache.open(ids([9, 9]), 4))  # one block must go
 
     def reused(tokens):
@@ -149,10 +153,7 @@ def test_verifier_tokens_of_independent_chains(n, fresh, cached):
             for chain in range(n):
                 steps = np.arange(depth * 65, dtype=np.int32) + 1000 * (chain + 1)
                 dialogue = np.concatenate((np.arange(150, dtype=np.int32), steps))
-                lease = cache.open(dialogue, len(dialogue))
-                total += len(dialogue) - lease.reused_tokens
-                cache.keep(lease, dialogue)
-                cache.close(lease)
+                total += len(dialogue) - use(cache, dialogue)
         return total
 
     assert computed(PagedCache(10**6, 1, reuse=False)) == fresh

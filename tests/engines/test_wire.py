@@ -59,11 +59,8 @@ def test_no_words(table):
 def test_each_malformed_layout_is_refused(table, reason):
     with pytest.raises(RequestError, match=reason):
         decode_stop_words(np.array(table, dtype=np.int32))
-
-
-def test_a_wrong_type_is_refused():
     with pytest.raises(RequestError, match="INT32"):
-        decode_stop_words(np.array([[5], [1]], dtype=np.int64))
+        decode_stop_words(np.array(table, dtype=np.int64))
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -81,6 +78,8 @@ def test_a_failure_and_its_sentence_round_trip(failure, sentence):
     assert decode_failure(through_an_ensemble) == (failure, f"in ensemble 'prm', {sentence}")
 
 
-@pytest.mark.parametrize("text", ["", "out of memory", "[E0001] [unavailable] x", "x [refused] y"])
+@pytest.mark.parametrize(
+    "text", ["", "out of memory", "[E0001] [unavailable] x", "x [refused] y", "[no_code] x"]
+)
 def test_an_error_that_no_engine_of_ours_wrote_has_no_code(text):
     assert decode_failure(text) == (None, text)

@@ -14,7 +14,7 @@ from tts.build.errors import ConfigError, ServerError
 from tts.gateway import connections
 from tts.gateway.connections import HttpServer
 from tts.gateway.draining import Drain
-from tts.gateway.http_server import Listen, answer, bind
+from tts.gateway.http_server import Listen, _check_tls, answer, bind
 
 
 def served(work, app, most=100):
@@ -40,6 +40,8 @@ def test_a_port_is_held_from_the_start_but_nobody_is_let_in():
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
             bind(Listen(port=port))
+    with pytest.raises(ConfigError, match="two files"):
+        _check_tls(Listen(port=0, key=Path("key.pem")))
 
 
 def test_all_addresses_of_a_name_are_listened_on_at_one_port(monkeypatch):

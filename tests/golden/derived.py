@@ -318,12 +318,7 @@ def of_wire(socket):
                 sent[f"stream: {name}"] = server.taken()
         return sent
 
-    with _recording_server(socket) as server:
-        sent = asyncio.run(send(server))
-    return {
-        name: [base64.b64encode(without_id(each)).decode() for each in requests]
-        for name, requests in sent.items()
-    }
+    return _bytes_sent(send, socket)
 
 
 def of_gateway(socket):
@@ -366,6 +361,11 @@ def of_gateway(socket):
                 sent[name] = server.taken()
         return sent
 
+    return _bytes_sent(send, socket)
+
+
+def _bytes_sent(send, socket):
+    """The requests that `send` has a server get, by what it calls them."""
     with _recording_server(socket) as server:
         sent = asyncio.run(send(server))
     return {

@@ -6,8 +6,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, Outcome, Reason, canonical
+from tts.grading import Outcome, Reason, canonical
 from tts.grading.canonical import json_form
 
 VALUES = st.recursive(
@@ -48,29 +49,24 @@ def test_forms_differ_where_values_do(one, other):
     assert (forms[0] == forms[1]) == same(one, other)
 
 
-@pytest.mark.parametrize(
-    "text", ["5", r"\{1, 2\}", "[1, 2]", "{1,2}", '{"a": NaN}', '{"a": 1, "a": 2}', '{"a"', "{}"]
+NO_JSON = (
+    *("5", r"\{1, 2\}", "[1, 2]", "{1,2}", '{"a": NaN}', '{"a": 1, "a": 2}', '{"a"', "{}"),
+    *('["' + "[" * 3000, '{"a": 1e9999999999999999999}', '{"a":' * 3000),
 )
+
+
+@pytest.mark.parametrize("text", NO_JSON, ids=range(len(NO_JSON)))
 def test_what_is_no_json_object_is_left_to_mathematics(text):
     assert json_form(text) is None
 
 
-@pytest.mark.parametrize(
-    "text", ['["' + "[" * 3000, '{"a": 1e9999999999999999999}', '{"a":' * 3000]
-)
-def test_hostile_json_is_no_json(text):
-    assert json_form(text) is None
-
-
 def test_verdicts():
-    with Grader() as grader:
+    with SyncGrader() as grader:
         equal = grader.equal_sync('{"value": 1.0, "unit": "m"}', '{"unit":"m","value":1}')
         assert (equal.outcome, equal.reason) == (Outcome.EQUAL, Reason.CANONICAL)
+        known = '{"value": 1, "unit": "m"}'
         for other in ('{"unit":"m","value":2}', '{"unit":"- m","value":1}', "1", r"\frac{1}{2}"):
-            for pair in (
-                ('{"value": 1, "unit": "m"}', other),
-                (other, '{"value": 1, "unit": "m"}'),
-            ):
+            for pair in ((known, other), (other, known)):
                 verdict = grader.equal_sync(*pair)
                 assert (verdict.outcome, verdict.reason) == (Outcome.DIFFERENT, Reason.JSON)
         assert grader.worker_pids() == []

@@ -2,8 +2,9 @@
 
 import psutil
 import pytest
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, Outcome, extract_answer
+from tts.grading import Outcome, extract_answer
 
 # Measured with math-verify 0.9.0: 280 of 287. What remains are mostly matters of taste: does a list
 # have an order (g0331, g0337), is 0.0304 another spelling of 3.04 (g0353, g0354), how far may
@@ -14,14 +15,6 @@ AGREEMENT_FLOOR = 0.975
 EXTRACTION_FLOOR = 0.86
 
 
-def disagreements(grader, cases):
-    return {
-        case["id"]
-        for case in cases
-        if grader.equal_sync(case["prediction"], case["reference"]).equal != case["equal"]
-    }
-
-
 def is_plain(case):
     """Whether the label was made with default options (which kind of match is sought aside)."""
     config = case.get("config") or {}
@@ -29,32 +22,30 @@ def is_plain(case):
     return config.keys() <= {"match_types", "match_type"} and "NativeLetters" not in kinds
 
 
-def test_agreement_on_answer_pairs(shared_lines):
+def pair(case):
+    return case["prediction"], case["reference"]
+
+
+def boxed(case):
+    prediction, reference = pair(case)
+    return extract_answer(prediction), extract_answer(reference) or reference
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "floor"),
+    [("answer_pair", pair, AGREEMENT_FLOOR), ("extract", boxed, EXTRACTION_FLOOR)],
+)
+def test_agreement_on_answer_pairs_and_on_completions_with_a_box(
+    shared_lines, kind, answers, floor
+):
     cases = shared_lines("grader_cases_dev.jsonl")
-    cases = [case for case in cases if case["kind"] == "answer_pair" and is_plain(case)]
-    with Grader(cpu_s=10) as grader:
-        wrong = disagreements(grader, cases)
+    cases = [case for case in cases if case["kind"] == kind and is_plain(case)]
+    cases = [case for case in cases if answers(case)[0] is not None]
+    with SyncGrader(cpu_s=10) as grader:
+        wrong = [c["id"] for c in cases if grader.equal_sync(*answers(c)).equal != c["equal"]]
     agreement = 1 - len(wrong) / len(cases)
-    print(f"answer pairs: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
-    assert agreement >= AGREEMENT_FLOOR
-
-
-def test_agreement_on_completions_with_a_box(shared_lines):
-    cases = [
-        {
-            **case,
-            "prediction": answer,
-            "reference": extract_answer(case["reference"]) or case["reference"],
-        }
-        for case in shared_lines("grader_cases_dev.jsonl")
-        if case["kind"] == "extract" and is_plain(case)
-        if (answer := extract_answer(case["prediction"])) is not None
-    ]
-    with Grader(cpu_s=10) as grader:
-        wrong = disagreements(grader, cases)
-    agreement = 1 - len(wrong) / len(cases)
-    print(f"completions with a box: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
-    assert agreement >= EXTRACTION_FLOOR
+    print(f"{kind}: {agreement:.2%} of {len(cases)}, not {wrong}")
+    assert agreement >= floor
 
 
 def build(line, field):
@@ -64,7 +55,7 @@ def build(line, field):
 
 @pytest.mark.slow
 def test_hostile_inputs(shared_lines):
-    with Grader(cpu_s=1) as grader:
+    with SyncGrader(cpu_s=1) as grader:
         for line in shared_lines("hostile_inputs.jsonl"):
             prediction, reference = build(line, "prediction"), build(line, "reference")
             verdict = grader.equal_sync(extract_answer(prediction) or prediction, reference)
@@ -94,8 +85,5 @@ HOSTILE = [
 
 @pytest.mark.slow
 def test_hostile_inputs_of_our_own():
-    with Grader(cpu_s=0.5) as grader:
-        for answer in HOSTILE:
-            assert not grader.equal_sync(answer, r"\sqrt{5}").equal
-    with Grader(cpu_s=10) as grader:
-        assert grader.equal_sync("1/2", "0.5").equal
+    with SyncGrader(cpu_s=0.5) as grader:
+        assert not any(grader.equal_sync(answer, r"\sqrt{5}").equal for answer in HOSTILE)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+from tests.grading.sync import SyncGrader
 
-from tts.grading import Grader, boxed_answer, extract_answer, extract_gsm8k_answer
+from tts.grading import boxed_answer, extract_answer, extract_gsm8k_answer
 from tts.grading.extract import stated_answer
 
 
@@ -39,41 +40,29 @@ def test_the_last_complete_box_is_the_answer(text, answer):
     assert extract_answer(text) == answer
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        r"\boxed",
-        r"\boxed{",
-        r"\boxed{5",
-        r"\boxed{ }",
-        r"\boxedfoo{5}",
-        r"\\boxed",
-        "put it in \\boxed format",
-        "\\",
-    ],
+UNBOXED = (
+    *("", "\\", r"\boxed", r"\boxed{", r"\boxed{5", r"\boxed{ }", r"\boxedfoo{5}", r"\\boxed"),
+    "put it in \\boxed format",
 )
+
+
+@pytest.mark.parametrize("text", UNBOXED)
 def test_without_a_complete_box_there_is_no_answer(text):
     assert extract_answer(text) is None
 
 
-def balanced():
-    atom = st.sampled_from(
-        ["1", "x", "+", " ", r"\frac", r"\{", r"\}", r"\\", "$", "\n", "é", "\0"]
-    )
-    return st.recursive(
-        st.lists(atom, max_size=4).map("".join),
-        lambda inner: st.lists(st.one_of(inner, inner.map("{{{}}}".format)), max_size=4).map(
-            "".join
-        ),
-        max_leaves=12,
-    )
+PARTS = ["1", "x", "+", " ", r"\frac", r"\{", r"\}", r"\\", "$", "\n", "é", "\0"]
+BALANCED = st.recursive(
+    st.lists(st.sampled_from(PARTS), max_size=4).map("".join),
+    lambda inner: st.lists(inner | inner.map("{{{}}}".format), max_size=4).map("".join),
+    max_leaves=12,
+)
 
 
 @settings(deadline=None)
 @given(
     before=st.text("{}a \n$"),
-    content=balanced().filter(str.strip),
+    content=BALANCED.filter(str.strip),
     after=st.text("{}a \n$"),
     box=st.sampled_from([r"\boxed", r"\fbox", r"\boxed "]),
 )
@@ -93,32 +82,23 @@ def test_any_text_is_harmless_and_an_answer_is_part_of_it(text):
     assert answer is None or (answer in text and answer == answer.strip() != "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{" * 1_000_000,
-        "}" * 1_000_000,
-        "\\" * 1_000_000,
-        r"\boxed" * 200_000,
-        r"\boxed{" * 200_000,
-        r"\boxed{" * 200_000 + "}" * 200_000,
-        r"\boxed{}" * 200_000,
-        r"\boxed 1" * 200_000,
-        (r"\boxed" + " " * 1000) * 1000,
-        r"\boxed{" + " " * 1_000_000,
-        r"\boxed 1" + "." * 1_000_000,
-        "final answer is $" * 60_000,
-        "final answer" + " " * 1_000_000,
-        "final answer:" + "*" * 1_000_000,
-        "final answer is " + "$a$, " * 200_000,
-        "answer:\n" * 100_000,
-        "\n" * 1_000_000,
-        "# " * 500_000,
-        "####" + " " * 1_000_000,
-        "#### " + "1." * 500_000 + "x",
-    ],
-    ids=lambda text: f"{text[:10]}...{len(text)}",
+HOSTILE = (
+    *(each * 1_000_000 for each in ("{", "}", "\\", "\n")),
+    *(each * 200_000 for each in (r"\boxed", r"\boxed{", r"\boxed{}", r"\boxed 1")),
+    r"\boxed{" * 200_000 + "}" * 200_000,
+    (r"\boxed" + " " * 1000) * 1000,
+    r"\boxed{" + " " * 1_000_000,
+    r"\boxed 1" + "." * 1_000_000,
+    "final answer is $" * 60_000,
+    "final answer" + " " * 1_000_000,
+    "final answer:" + "*" * 1_000_000,
+    "final answer is " + "$a$, " * 200_000,
+    *("answer:\n" * 100_000, "# " * 500_000),
+    *("####" + " " * 1_000_000, "#### " + "1." * 500_000 + "x"),
 )
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{text[:10]}...{len(text)}")
 def test_long_hostile_texts_finish(text):
     """With quadratic work, a million characters would take hours."""
     extract_answer(text)
@@ -155,6 +135,10 @@ STATED = [
     ("The answer is **42**", "42"),
     ("First, the answer is 5. Then it doubles: the answer is 10.", "10"),
     ("The answer is 5, I think.\nAnswer: 6", "6"),
+    ("The answer is (C).", "C"),
+    ("Final Answer: (B)", "B"),
+    ("Final Answer: The largest $n$ is 34.", "34"),
+    (r"Final Answer: The area is $\frac{1}{2}$.", r"\frac{1}{2}"),
 ]
 
 
@@ -189,6 +173,9 @@ def test_without_a_box_the_answer_is_what_the_text_announces_as_such(text, answe
         "#### 3 more steps",
         "####",
         "The final answer is $" + "x" * 600 + "$.",
+        "The answer is (a) 5.",
+        "Final Answer: The largest $n$ is not 34.",
+        "Final Answer: The area is greater than 34.",
     ],
 )
 def test_a_sentence_that_only_speaks_of_an_answer_states_none(text):
@@ -204,11 +191,7 @@ def read_by_math_verify(text):
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [
-        each
-        for each in STATED
-        if "nswer is" in each[0] and "(D)" not in each[0] and "*" not in each[0]
-    ],
+    [each for each in STATED if "nswer is" in each[0] and not re.search(r"\*|\([CD]\)", each[0])],
 )
 def test_math_verify_finds_the_same(text, answer):
     found = read_by_math_verify(text)
@@ -218,7 +201,7 @@ def test_math_verify_finds_the_same(text, answer):
 def test_answers_that_real_completions_state_without_their_boxes(shared_lines):
     """A completion says the same in words as in its box, or states nothing in words."""
     stated, otherwise = 0, []
-    with Grader(workers=1, cpu_s=10) as grader:
+    with SyncGrader(workers=1, cpu_s=10) as grader:
         for trace in shared_lines("traces_dev.jsonl"):
             text, boxed = trace["text"], boxed_answer(trace["text"])
             if boxed is None:
@@ -250,19 +233,3 @@ def test_gsm8k_answers_follow_the_mark(text, answer):
 def test_every_gsm8k_reference_is_an_integer(shared_lines):
     for problem in shared_lines("gsm8k_test.jsonl"):
         assert re.fullmatch(r"-?\d+", extract_gsm8k_answer(problem["answer"]) or "")
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("The answer is (C).", "C"),
-        ("The answer is (a) 5.", None),
-        ("Final Answer: (B)", "B"),
-        ("Final Answer: The largest $n$ is 34.", "34"),
-        (r"Final Answer: The area is $\frac{1}{2}$.", r"\frac{1}{2}"),
-        ("Final Answer: The largest $n$ is not 34.", None),
-        ("Final Answer: The area is greater than 34.", None),
-    ],
-)
-def test_a_choice_or_what_a_verb_states_is_an_answer(text, answer):
-    assert extract_answer(text) == answer

@@ -6,8 +6,7 @@ from math import factorial
 
 import pytest
 from tests.amounts import amount
-
-from tts.grading import Grader
+from tests.grading.sync import SyncGrader
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SHAPES = (
@@ -86,7 +85,7 @@ def pairs(seed, same):
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
+    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
         yield grader
 
 

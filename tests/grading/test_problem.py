@@ -95,12 +95,9 @@ def test_what_the_budget_does_not_cover_is_undecided_and_not_asked():
     _, verdicts = grouped([f"o{n}" for n in range(8)], workers, cpu_s=3.0)
     assert [verdict.reason for verdict in verdicts[1:]] == [Reason.MATH] * 3 + [Reason.BUDGET] * 4
     assert len(workers.compared()) == 3
-
-
-def test_reading_stops_where_the_budget_ends():
-    workers = Workers(read_s=1.0)
-    grouped([f"o{n}" for n in range(100)], workers, cpu_s=20.0)
-    assert len(workers.asked) == 32  # two times 16: the budget is looked at in between
+    slow = Workers(read_s=1.0)
+    grouped([f"o{n}" for n in range(100)], slow, cpu_s=20.0)
+    assert len(slow.asked) == 32  # two times 16: the budget is looked at in between
 
 
 def test_the_budget_of_one_problem_is_not_that_of_another():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
+from tests.grading.sync import SyncGrader
 
 from tts.grading import Grader, Outcome, Reason, Verdict, group_answers
 
@@ -67,7 +68,7 @@ POOL = [
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
+    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
         yield grader
 
 

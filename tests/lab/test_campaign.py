@@ -9,7 +9,6 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, Hanging
 
 from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
-from tts.build.tokenizer import Tokenizer
 from tts.lab import campaign as module
 from tts.lab.campaign import Campaign, carry_out
 from tts.lab.observer import Observer
@@ -45,12 +44,6 @@ class Told(Observer):
     def _note(self, call):
         self.calls.append(call)
         self.threads.add(threading.current_thread())
-
-
-@pytest.fixture
-def words(tokenizer_folder):
-    encode = Tokenizer(tokenizer_folder).encode
-    return [encode(word) for word in ("1", "22", r"\boxed{4}")], encode("\n\n")
 
 
 @pytest.fixture

@@ -81,11 +81,13 @@ def test_equal_siblings_are_one_line_with_their_number_and_score():
     )
     tree[(1,)].score = 0.5
     tree[(0,)].fate = tree[(1,)].fate = Fate.EXPANDED
+    tree[(2,)].fate = Fate.PRUNED
     text = "\n".join(drawn(tree, 24))
     assert text.count("7 + 7 = 14") == 1
     assert "0.5000 2 x 7 + 7 = 14" in text
     assert "below" in text
-    assert "4 thoughts, 0 pruned" in text
+    assert "other" not in text
+    assert "4 thoughts, 1 pruned" in text
     assert "not drawn" not in text
 
 

@@ -1,34 +1,26 @@
 """What `tts plan` prints."""
 
-from rich.console import Console
+from tests.reports.screen import printed
 
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.reports.memory_plan import engine_table, print_memory_plan, print_pools
-
-
-def printed(show, *arguments):
-    console = Console(width=80)
-    with console.capture() as capture:
-        show(console, *arguments)
-    return capture.get()
+from tts.reports.memory_plan import print_memory_plan, print_pools
 
 
 def planned():
     return plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16"))
 
 
-def test_the_table_of_engines_fits_a_narrow_terminal():
-    text = printed(Console.print, engine_table(planned()))
-    assert "…" not in text
-    for name in ("generator, bf16", "KV bytes/token per rank", "90 of 4,096 tokens"):
-        assert name in text
-
-
-def test_the_tables_of_gpus_show_the_server_where_it_has_memory_of_its_own():
+def test_the_tables_are_whole_and_show_a_server_that_has_memory_of_its_own():
+    text = printed(print_memory_plan, planned())
+    for part in (
+        *("weights", "activations", "workspaces", "KV cache", "sum", "verifier, rank 0"),
+        *("generator, bf16", "KV bytes/token per rank", "90 of 4,096 tokens"),
+    ):
+        assert part in text
+    assert "the server itself" not in text
     apart = plan_memory(load_deployment("llama-1b-prm-8b-2xh100-disaggregated"))
     assert printed(print_memory_plan, apart).count("│ the server itself │") == 2  # one per half
-    assert "the server itself" not in printed(print_memory_plan, planned())
 
 
 def test_pools_that_differ_are_told_apart_from_those_as_planned():

@@ -54,28 +54,15 @@ def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
     ]
 
 
-def test_a_terminal_is_shown_a_bar_for_each_run():
-    out = console(terminal=True)
-    observer: Observer = Bars(out)
-    for title in ("1/2 greedy", "2/2 dvts"):
-        run = RunProgress(4)
-        observer.began(run, title)
-        run.count(None)
-        observer.changed()
-        observer.ended()
-    text = out.file.getvalue()
-    for words in ("1/2 greedy", "2/2 dvts", "1/4", "accuracy -"):
-        assert words in text
-
-
-def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
+def test_a_terminal_is_shown_a_bar_for_each_run_and_engine_and_none_is_left_at_the_end():
     out = console(terminal=True)
     with Bars(out) as observer:
-        run = RunProgress(2)
-        observer.began(run, "recording")
-        run.count(None)
-        observer.changed()
-        observer.ended()
+        for title in ("1/2 [greedy]", "2/2 dvts"):
+            run = RunProgress(4)
+            observer.began(run, title)
+            run.count(None)
+            observer.changed()
+            observer.ended()
         for role in ("generator", "verifier"):
             observer.measuring(role, 6)
             observer.at(4096, 0)
@@ -84,7 +71,8 @@ def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
     counts = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert "2/6" in counts
     assert "3/6" not in counts  # each engine's measurements are counted from the first
-    assert "recording" in text
+    for words in ("1/2 [greedy]", "2/2 dvts", "1/4", "accuracy -"):
+        assert words in counts
     assert "8,192 tokens in flight, round 1 of 5" in text
     show_cursor, hide_cursor = "\x1b[?25h", "\x1b[?25l"
     assert text.rindex(show_cursor) > text.rindex(hide_cursor)

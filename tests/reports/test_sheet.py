@@ -1,4 +1,4 @@
-"""Tables on narrow screens: nothing is cut, every cell is there."""
+"""Tables of runs and of simulations: on narrow screens every cell is there, and none is cut."""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,28 +9,23 @@ from hypothesis import strategies as st
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tests.runs.runs import row_of
+from tests.reports.screen import printed
+from tests.runs.logs import SESSION, solved
+from tests.runs.runs import row_of, write_run
 
-from tts.build.spec import load_deployment
-from tts.build.tensorrt.memory_plan import plan_memory
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
-from tts.reports.memory_plan import print_memory_plan
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
-from tts.reports.terminal import tables
+from tts.reports.terminal import accuracy_cell, tables
+from tts.runs.compare import read_rows
 from tts.strategies.catalog import find_strategy
 
 
-def shown(*renderables, width=80):
-    console = Console(width=width, force_terminal=False)
-    with console.capture() as capture:
-        for each in renderables:
-            console.print(each)
-    text = capture.get()
+def shown(renderable, width=80):
+    text = printed(Console.print, renderable, width=width)
     assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text
     return text
 
 
@@ -38,7 +33,7 @@ def shown(*renderables, width=80):
 def test_the_tables_of_runs_are_whole(width):
     fields = {
         "tokens": 152_406_432,
-        "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
+        "accuracy_by_level": {str(i): {"problems": 40, "accuracy": 0.8} for i in range(20)},
         "verifier_calls_per_problem": 1_234_567.8,
         "undecided": 3,
     }
@@ -68,15 +63,6 @@ def test_one_run_fits_eighty_columns_in_one_table():
     assert shown(tables([row_of("beam-search")])).count("beam-search") == 2  # and by rule
 
 
-def test_simulated_schedules_are_whole():
-    deployment = simulated_deployment("h100", 2)
-    parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
-    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off")
-    text = shown(outcomes_table(scenario, "greedy", [simulate(scenario, "lockstep")]))
-    for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
-        assert part in text
-
-
 def test_simulated_schedules_are_compared_by_what_they_took():
     deployment = simulated_deployment("h100", 2)
     parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
@@ -91,24 +77,14 @@ def test_simulated_schedules_are_compared_by_what_they_took():
         waiting=0.12,
     )
     second = replace(first, schedule="decoupled", wall_s=50.0, digest="another")
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(outcomes_table(scenario, "greedy", [first, second]))
-    rows = {words[0]: words for line in capture.get().splitlines() if (words := line.split())}
+    shown_rows = outcomes_table(scenario, "greedy", [first, second])
+    for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
+        assert part in shown(shown_rows)
+    lines = shown(shown_rows, width=200).splitlines()
+    rows = {words[0]: words for line in lines if (words := line.split())}
     assert rows["lockstep"][1:7] == ["100.0", "1.00x", "80%", "30%", "5%", "12%"]
     assert rows["decoupled"][1:7] == ["50.0", "2.00x", "160%", "60%", "10%", "12%"]
     assert (rows["lockstep"][-1], rows["decoupled"][-1]) == ("yes", "NO")
-
-
-@pytest.mark.parametrize("name", ["llama-1b-prm-8b-h100-bf16"])
-def test_a_memory_plan_is_whole(name):
-    console = Console(width=80)
-    with console.capture() as capture:
-        print_memory_plan(console, plan_memory(load_deployment(name)))
-    text = capture.get()
-    assert "…" not in text
-    for part in ("weights", "activations", "workspaces", "KV cache", "sum", "verifier, rank 0"):
-        assert part in text
 
 
 CELLS = st.text("abc", min_size=1, max_size=12)
@@ -124,3 +100,32 @@ def test_every_cell_is_shown_once_whatever_the_width(columns, width):
     for place in (str.upper, str):
         expected = Counter(place(column[place is str]) for column in columns)
         assert not expected - Counter(words)
+
+
+@pytest.mark.parametrize(
+    ("share", "problems", "cell"),
+    [(0.5, 100, "50.0% ±9.6"), (1.0, 10, "100.0% ±13.9"), (None, 10, "-"), (0.5, 0, "-")],
+)
+def test_accuracy_comes_with_its_interval(share, problems, cell):
+    assert accuracy_cell(share, problems) == cell
+
+
+def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):
+    auto = find_strategy("auto").configure({}, context=64)
+    rows = [
+        row_of("auto", schedule=schedule, parameters=auto.to_json(), wall_s=wall_s, run=schedule)
+        for schedule, wall_s in (("lockstep", 20.0), ("decoupled", 10.0))
+    ]
+    text = shown(tables(rows))
+    assert "trees identical (auto: lockstep and decoupled): yes" in text
+    assert "2.00x" in text
+
+
+def test_intervals_are_about_the_problems_with_a_reference(tmp_path):
+    """They were about all that were solved, and so too narrow."""
+    known = [solved(str(place), 1.0, correct={"best": True}) for place in range(4)]
+    other = [solved(str(place), 1.0, correct=None) for place in range(4, 40)]
+    rows, _ = read_rows(write_run(tmp_path / "run", [SESSION, *known, *other]))
+    text = shown(tables(rows))
+    assert text.count("100.0% ±24.5") == 2
+    assert "±4.4" not in text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.runs.logs import (
     LOGS,
     PROBLEMS,
@@ -26,7 +27,7 @@ from tts.build.errors import RunError
 from tts.reports.trace import TRACE, write_trace
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Cancelled
-from tts.runs.folder import EVENTS, create_run
+from tts.runs.folder import CONFIG, EVENTS, create_run
 from tts.runs.requests import requests_of
 
 
@@ -91,10 +92,6 @@ def trace_of(folder, *events, config=None):
     return Parsed(file), counts
 
 
-def total(slots):
-    return sum(map(len, slots.values()))
-
-
 PROBLEM_EVENTS = st.one_of(st.builds(started, PROBLEMS, TIMES), st.builds(solved, PROBLEMS, TIMES))
 
 
@@ -150,37 +147,22 @@ def test_a_flow_leads_from_a_score_to_each_expansion_that_waited_for_it(tmp_path
     assert (name, said["score"]) == ("0", 0.5)
 
 
-def test_a_step_that_is_scored_again_in_another_session_has_both_requests(tmp_path):
-    step = expansion((0,), 0.0, 1.0, tokens=4), scoring((0,), 1.0, 2.0)
-    parsed, counts = trace_of(tmp_path / "run", SESSION, *step, SESSION, *step)
-    assert counts.requests == 4
-    assert total(parsed.slots("verifier")) == total(parsed.slots("generator")) == 2
-
-
-def test_as_many_slots_as_requests_at_a_time(tmp_path):
-    parsed, _ = trace_of(
-        tmp_path / "run",
-        SESSION,
-        *(expansion((n,), n * 1.0, n * 1.0 + 2.5, tokens=1) for n in range(6)),
-    )
-    slots = parsed.slots("generator")
-    assert sorted(slots) == [f"generator/slot {n}" for n in range(3)]
-    assert [len(slots[name]) for name in sorted(slots)] == [2, 2, 2]
-    assert max(number for _, number in parsed.counters["generator/in flight"]) == 3
-
-
 def test_why_work_was_cancelled_or_held_is_said(tmp_path):
     parsed, _ = trace_of(
         tmp_path / "run",
         SESSION,
         cut((0,), 0.0, 1.0, why="slot"),
+        *(expansion((n,), n * 1.0, n * 1.0 + 2.5, tokens=1) for n in range(1, 6)),
         idle("verifier", 0.0, 2.0, "budget"),
     )
+    assert parsed.other == {"began": SESSION.time}
+    assert list(parsed.processes.values()) == ["orchestrator", "generator", "verifier"]
+    slots = {name: len(slices) for name, slices in sorted(parsed.slots("generator").items())}
+    assert slots == {"generator/slot 0": 3, "generator/slot 1": 2, "generator/slot 2": 1}
     (_, name, said) = next(each for each in parsed.instants if each[1].startswith("cancel"))
     assert (name, said["cancelled"], said["node"]) == ("cancel generator", "slot", "0")
     assert [each[:3] for each in parsed.slices["verifier/idle"]] == [(0.0, 2.0, "budget")]
-    ((_, _, name, _),) = parsed.slots("generator")["generator/slot 0"]
-    assert name == "speculative 0 (cancelled)"
+    assert parsed.slices["generator/slot 0"][0][2] == "speculative 0 (cancelled)"
 
 
 def test_problems_lie_in_lanes_with_their_answers_until_their_session_ends(tmp_path):
@@ -209,20 +191,9 @@ def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
     create_run(folder, {"vote": "best"})
     (folder / EVENTS).write_bytes(log_bytes(SESSION))
     log = StepLog(folder, "generator", StepSession(session=SESSION.time, sampled=False))
+    same = EngineStep(t=0.0, seconds=0.01, scheduled=8, queued=0, context_tokens=0)
     for t, tokens, blocks in ((0.02, 8, 3), (0.04, 8, 5), (0.55, 4, 5)):
-        log.write(
-            [
-                EngineStep(
-                    t=t,
-                    seconds=0.01,
-                    scheduled=8,
-                    queued=0,
-                    context_tokens=0,
-                    generated_tokens=tokens,
-                    blocks_used=blocks,
-                )
-            ]
-        )
+        log.write([replace(same, t=t, generated_tokens=tokens, blocks_used=blocks)])
     log.close()
     file, counts = write_trace(folder, tmp_path / "elsewhere" / "of.json")
     counters = Parsed(file).counters
@@ -234,42 +205,10 @@ def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
     assert "verifier/batch" not in counters
 
 
-def test_a_trace_says_when_its_first_session_began(tmp_path):
-    parsed, _ = trace_of(tmp_path / "run", SESSION)
-    assert parsed.other == {"began": SESSION.time}
-
-
-def test_processes_and_tracks_have_their_names(tmp_path):
-    parsed, _ = trace_of(
-        tmp_path / "run",
-        SESSION,
-        started("a", 0.0),
-        expansion((0,), 0.0, 1.0, tokens=4),
-        scoring((0,), 1.0, 2.0),
-        idle("verifier", 0.0, 1.0, "budget"),
-        solved("a", 2.0),
-    )
-    assert list(parsed.processes.values()) == ["orchestrator", "generator", "verifier"]
-    assert parsed.slices.keys() == {
-        "orchestrator/problems 0",
-        "generator/slot 0",
-        "verifier/slot 0",
-        "verifier/idle",
-    }
-    assert "scheduler" in parsed.threads.values()
-    assert len(set(parsed.processes) | {tid for _, tid in parsed.threads}) == 8, "all differ"
-
-
-def test_a_run_that_has_not_begun_has_no_trace(tmp_path):
+def test_a_run_that_has_not_begun_has_no_trace_and_none_is_half_written(tmp_path):
     create_run(tmp_path, {})
     with pytest.raises(RunError, match="has not begun"):
         write_trace(tmp_path)
-    assert not list(tmp_path.glob("*trace*"))
-    assert not list(tmp_path.glob(".*part"))
-
-
-def test_a_trace_that_cannot_be_written_says_so(tmp_path):
-    trace_of(tmp_path / "run", SESSION)
-    (tmp_path / "file").write_text("")
+    assert [file.name for file in tmp_path.iterdir()] == [CONFIG]
     with pytest.raises(RunError, match="cannot be written"):
-        write_trace(tmp_path / "run", tmp_path / "file" / "trace")
+        write_trace(tmp_path, tmp_path / CONFIG / "trace")

@@ -19,6 +19,7 @@ from tts.runs.events import (
     encode,
 )
 from tts.runs.log import ChecksumChain
+from tts.search import Stop
 
 SESSION = SessionBegan(t=0.0, time="2026-01-01T00:00:00+00:00", version=VERSION)
 
@@ -36,10 +37,16 @@ def log_bytes(*events):
     return b"".join(lines)
 
 
-def expansion(node, sent, done, kind="main", *, tokens=0, problem="a"):
-    return StepGenerated(
-        **_request(node, sent, done, problem, 5), kind=kind, tokens=tokens, thoughts=()
-    )
+def expansion(node, sent, done, kind="main", *, tokens=None, problem="a", thoughts=()):
+    """An answer; its tokens are those of its thoughts, unless it is said otherwise."""
+    request = _request(node, sent, done, problem, 5)
+    counted = sum(len(thought.ids) for thought in thoughts) if tokens is None else tokens
+    return StepGenerated(**request, kind=kind, tokens=counted, thoughts=thoughts)
+
+
+def texts(*steps, stop="step", length=1):
+    """A thought of so many tokens for each text."""
+    return tuple(LoggedThought((1,) * length, step, Stop(stop)) for step in steps)
 
 
 def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", problem="a", load=5):
@@ -47,9 +54,9 @@ def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", pr
     return Cancelled(**request, kind=kind, work=work, why=why)
 
 
-def scoring(node, sent, done, *, problem="a", load=5):
+def scoring(node, sent, done, *, problem="a", load=5, score=0.5, cached=False):
     request = _request(node, sent, done, problem, load)
-    return StepScored(**request, score=0.5, cached=False)
+    return StepScored(**request, score=score, cached=cached)
 
 
 def started(problem, now, question=""):
@@ -131,14 +138,8 @@ def _problem_events(draw, name):
         now = sent + draw(st.integers(1, 40))
         kind = draw(st.sampled_from(("main", "eager", "speculative")))
         tokens = draw(st.integers(0, 9))
-        events.append(
-            StepGenerated(
-                **_request(node, sent / 1000, now / 1000, name, 5),
-                kind=kind,
-                tokens=tokens,
-                thoughts=(LoggedThought((7,) * tokens, "x", "step"),),
-            )
-        )
+        step = texts("x", length=tokens)
+        events.append(expansion(node, sent / 1000, now / 1000, kind, problem=name, thoughts=step))
         if kind == "speculative" and draw(st.booleans()):
             events.append(used(node, now / 1000, problem=name))
         if draw(st.booleans()):

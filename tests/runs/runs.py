@@ -8,8 +8,8 @@ from tts.runs.compare import Row
 from tts.runs.config import RunConfig
 from tts.runs.events import Finished
 from tts.runs.folder import create_run
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.measures import Measures
+from tts.runs.run import Run
 from tts.runs.summary import Summary, summarise
 
 CONFIG = {
@@ -39,7 +39,10 @@ def write_run(folder, events, **config):
 
 
 def run_of(events, folder="run", **config):
-    return MeasuredRun(Path(folder), RunConfig(**CONFIG | config), Measures.of(events))
+    """A run whose log these events would be."""
+    run = Run(Path(folder), RunConfig(**CONFIG | config), None)
+    vars(run)["totals"] = Measures.of(events, run.config.vote)
+    return run
 
 
 def log_of(answers, tokens=5, question="question of {}"):

@@ -52,14 +52,8 @@ def test_scores_beyond_0_and_1_are_in_the_outer_bins():
     assert (bins[3].right, bins[0].wrong) == (1, 1)
 
 
-def test_what_says_nothing_is_left_out():
-    unscored = (LoggedCompletion((0,), None, 0),)
-    found = calibration_of([], [], completions=unscored)
-    assert (found.right, found.without_score) == (0, 1)
-    for fields in ({"correct": None},):
-        assert calibration_of([0.5], [0.5], **fields).right == 0
-
-
-def test_a_completion_without_an_answer_is_wrong():
-    found = calibration_of([], [], completions=(LoggedCompletion((0,), 0.5, -1),))
-    assert (found.right, found.wrong) == (0, 1)
+def test_what_says_nothing_is_left_out_and_a_completion_without_an_answer_is_wrong():
+    done = (LoggedCompletion((0,), None, 0), LoggedCompletion((1,), 0.5, -1))
+    found = calibration_of([], [], completions=done)
+    assert (found.right, found.wrong, found.without_score) == (0, 1, 1)
+    assert calibration_of([0.5], [0.5], correct=None).right == 0

@@ -6,17 +6,11 @@ from hypothesis import strategies as st
 from tests.runs.logs import solved as plain_solved
 
 from tts.grading.votes import Group, right_by_rule
-from tts.runs import curves
-from tts.runs.curves import sizes
+from tts.runs.curves import points, sizes
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.search import Completion
 
 RULES = ("best", "weighted", "majority")
-
-
-def curve(judged, n, unit, rule):
-    """The points of a run of n completions a problem whose units give `unit` completions each."""
-    return curves.points(judged, n, unit, rule)
 
 
 def event(nodes, scores, group_of, groups):
@@ -61,7 +55,7 @@ def test_at_its_own_n_a_curve_is_the_run(data, n, unit):
     n *= unit
     problems = data.draw(st.lists(solved(n, unit), min_size=1, max_size=4))
     for rule in RULES:
-        last = curve(problems, n, unit, rule)[-1]
+        last = points(problems, n, unit, rule)[-1]
         expected = sum(right_of_all(problem, rule) for problem in problems) / len(problems)
         assert (last.n, last.blocks) == (n, 1)
         assert last.accuracy == round(expected, 4)
@@ -74,38 +68,38 @@ def test_at_one_every_rule_is_the_mean_over_chains(data, n):
         sum(d.group >= 0 and p.groups[d.group].correct for d in p.completions) / n for p in problems
     ]
     for rule in RULES:
-        first = curve(problems, n, 1, rule)[0]
+        first = points(problems, n, 1, rule)[0]
         assert first.n == 1
         assert first.accuracy == first.pass_at_n == round(sum(shares) / len(shares), 4)
 
 
 @given(st.data(), st.integers(1, 20))
 def test_no_rule_beats_pass_and_pass_grows_where_blocks_nest(data, n):
-    points = curve([data.draw(solved(n))], n, 1, "best")
-    assert all(point.accuracy <= point.pass_at_n for point in points)
-    whole = [point for point in points if n % point.n == 0]
+    found = points([data.draw(solved(n))], n, 1, "best")
+    assert all(point.accuracy <= point.pass_at_n for point in found)
+    whole = [point for point in found if n % point.n == 0]
     assert [p.pass_at_n for p in whole] == sorted(p.pass_at_n for p in whole)
 
 
 def test_blocks_are_consecutive_and_what_is_left_over_is_not_used():
     groups = [Group("1", True), Group("2", False)]
     problem = event([(i,) for i in range(5)], [0.1, 0.9, 0.9, 0.1, 0.5], [0, 1, 0, 1, 0], groups)
-    points = {point.n: point for point in curve([problem], 5, 1, "best")}
-    assert points[1].accuracy == 0.6
-    assert (points[2].accuracy, points[2].blocks) == (0.5, 2)  # 0 and 1: wrong; 2 and 3: right
-    assert (points[4].accuracy, points[4].blocks) == (0.0, 1)  # of two equal ones the first
+    found = {point.n: point for point in points([problem], 5, 1, "best")}
+    assert found[1].accuracy == 0.6
+    assert (found[2].accuracy, found[2].blocks) == (0.5, 2)  # 0 and 1: wrong; 2 and 3: right
+    assert (found[4].accuracy, found[4].blocks) == (0.0, 1)  # of two equal ones the first
 
 
 def test_subtrees_stay_whole_whatever_their_first_index_is():
     groups = [Group("1", True), Group("2", False)]
     nodes = [(0, 0), (0, 1), (3, 0), (3, 1)]  # width 2: subtree 0 and subtree 1
     problem = event(nodes, [0.5] * 4, [0, 0, 1, 1], groups)
-    points = curve([problem], 4, 2, "majority")
-    assert [(point.n, point.accuracy) for point in points] == [(2, 0.5), (4, 1.0)]
+    found = points([problem], 4, 2, "majority")
+    assert [(point.n, point.accuracy) for point in found] == [(2, 0.5), (4, 1.0)]
 
 
 def test_problems_without_a_reference_are_not_in_a_curve():
     unknown = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None),))
     known = event([(0,)], [None], [0], [Group("1", True)])
-    assert curve([unknown], 1, 1, "majority") is None
-    assert curve([known, unknown], 1, 1, "majority") == curve([known], 1, 1, "majority")
+    assert points([unknown], 1, 1, "majority") is None
+    assert points([known, unknown], 1, 1, "majority") == points([known], 1, 1, "majority")

@@ -1,11 +1,9 @@
 """Engine steps from every source, and those of a run of several sessions."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runs.logs import log_bytes, started
+from tests.runs.logs import SESSION, log_bytes, started
 
 from tts.build.errors import RunError
 from tts.engines.generate_request import EngineLimits
@@ -61,11 +59,6 @@ def test_a_step_of_the_cpu_engine_host_is_on_the_sessions_clock():
     assert step.blocks_reused is step.paused_requests is None, "it does not tell"
 
 
-def test_the_verifier_of_target_openvino_is_the_model_prm():
-    steps = of_metrics(METRICS.replace("prm_engine", "prm"), t=2.5)
-    assert steps == of_metrics(METRICS, t=2.5)
-
-
 def test_the_metrics_of_tensorrt_llm_give_each_engines_last_step():
     steps = of_metrics(METRICS, t=2.5)
     assert steps == {
@@ -88,6 +81,8 @@ def test_the_metrics_of_tensorrt_llm_give_each_engines_last_step():
     }
     assert steps["generator"].tokens == 94
     assert steps["verifier"].tokens is None
+    assert steps == of_metrics(METRICS.replace("prm_engine", "prm"), t=2.5), "target openvino's"
+    assert of_metrics('nv_inference_count{model="generator",version="1"} 12\n', t=0.0) == {}
 
 
 def test_the_cpu_engine_hosts_metrics_say_the_same_as_its_log():
@@ -122,42 +117,30 @@ def test_the_cpu_engine_hosts_metrics_say_the_same_as_its_log():
         assert getattr(sampled, name) == getattr(logged, name), name
 
 
-def test_metrics_of_another_kind_say_nothing_of_the_engines():
-    assert of_metrics('nv_inference_count{model="generator",version="1"} 12\n', t=0.0) == {}
+def write(folder, *steps, session="2026-01-01T00:00:00+00:00"):
+    log = StepLog(folder, "generator", StepSession(session=session, sampled=False))
+    log.write(steps)
+    log.close()
 
 
-@pytest.fixture
-def resumed(tmp_path: Path) -> Path:
-    """A run of two sessions, of which the first went on for 10 s."""
-    first, second = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
-    events = [SessionBegan(t=0.0, time=first, version=VERSION), started("a", 10.0)]
-    events += [SessionBegan(t=0.0, time=second, version=VERSION), started("b", 1.0)]
+def test_steps_of_a_resumed_run_are_on_one_clock(tmp_path):
+    later = SessionBegan(t=0.0, time="2026-01-02T00:00:00+00:00", version=VERSION)
+    events = [SESSION, started("a", 10.0), later, started("b", 1.0)]
     (tmp_path / EVENTS).write_bytes(log_bytes(*events))
-    for session, times in ((first, (1.0, 2.0)), (second, (0.5,))):
-        log = StepLog(tmp_path, "generator", StepSession(session=session, sampled=False))
-        log.write([EngineStep(t=t) for t in times])
-        log.close()
-    return tmp_path
-
-
-def test_steps_of_a_resumed_run_are_on_one_clock(resumed):
-    assert [step.t for step in steps_of_run(resumed, "generator")] == [1.0, 2.0, 10.5]
+    write(tmp_path, EngineStep(t=1.0), EngineStep(t=2.0), session=SESSION.time)
+    write(tmp_path, EngineStep(t=0.5), session=later.time)
+    assert [step.t for step in steps_of_run(tmp_path, "generator")] == [1.0, 2.0, 10.5]
+    assert list(steps_of_run(tmp_path, "verifier")) == []
 
 
 def test_missed_prefixes_are_those_of_the_runs_own_time(tmp_path):
     for session, counts in (("one", (7, 7, 9)), ("two", (12, 13, 0, 4)), ("three", (None, None))):
-        log = StepLog(tmp_path, "generator", StepSession(session=session, sampled=False))
-        log.write([EngineStep(t=1.0, prefixes_missed=count) for count in counts])
-        log.close()
+        steps = (EngineStep(t=1.0, prefixes_missed=count) for count in counts)
+        write(tmp_path, *steps, session=session)
     assert prefixes_missed(tmp_path, "generator") == 2 + 1 + 4
     assert prefixes_missed(tmp_path, "verifier") == 0
 
 
-def test_a_run_whose_engines_told_nothing_has_no_steps(resumed):
-    assert list(steps_of_run(resumed, "verifier")) == []
-
-
-SESSION = StepSession(session="2026-01-01T00:00:00+00:00", sampled=False)
 NUMBERS = st.none() | st.integers(0, 10**6)
 STEPS = st.builds(
     EngineStep,
@@ -167,50 +150,25 @@ STEPS = st.builds(
 )
 
 
-def write(folder, *steps, session=SESSION):
-    log = StepLog(folder, "generator", session)
-    log.write(steps)
-    log.close()
-
-
 @given(steps=st.lists(STEPS, max_size=4))
 def test_steps_come_back_as_written(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("run")
     write(folder, *steps)
-    assert list(read_step_log(folder, "generator")) == [SESSION, *steps]
+    session, *rest = read_step_log(folder, "generator")
+    assert (session.session, session.sampled) == (SESSION.time, False)
+    assert session.columns == EngineStep.__struct_fields__
+    assert rest == steps
 
 
 def test_a_session_appends_to_those_before_and_a_half_line_is_cut(tmp_path):
-    write(tmp_path, EngineStep(t=1.0), EngineStep(t=2.0))
+    one, other = EngineStep(t=1.0), EngineStep(t=0.5, active=3)
+    write(tmp_path, one, EngineStep(t=2.0))
     file = steps_file(tmp_path, "generator")
     file.write_bytes(file.read_bytes()[:-4])  # the run was killed
-    assert list(read_step_log(tmp_path, "generator")) == [SESSION, EngineStep(t=1.0)]
-    resumed = StepSession(session="later", sampled=True)
-    write(tmp_path, EngineStep(t=0.5, active=3), session=resumed)
-    assert list(read_step_log(tmp_path, "generator")) == [
-        SESSION,
-        EngineStep(t=1.0),
-        resumed,
-        EngineStep(t=0.5, active=3),
-    ]
-
-
-def test_a_run_without_steps_has_none(tmp_path):
-    assert list(read_step_log(tmp_path, "verifier")) == []
-
-
-def test_a_line_says_by_its_session_what_its_columns_are(tmp_path):
-    write(tmp_path, EngineStep(t=1.0))
-    (session, _) = read_step_log(tmp_path, "generator")
-    assert session.columns == EngineStep.__struct_fields__
-    assert session.columns[0] == "t"
-
-
-def test_steps_of_an_older_version_lack_what_came_later(tmp_path):
-    write(tmp_path)
-    with steps_file(tmp_path, "generator").open("a") as file:
-        file.write("[1.5,7]\n")
-    assert list(read_step_log(tmp_path, "generator"))[1] == EngineStep(t=1.5, iteration=7)
+    assert list(read_step_log(tmp_path, "generator"))[1:] == [one]
+    write(tmp_path, other, session="later")
+    _, *lines = read_step_log(tmp_path, "generator")
+    assert lines == [one, StepSession(session="later", sampled=False), other]
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", "x", '["1"]'])

@@ -1,5 +1,6 @@
 """The files of a run folder."""
 
+import errno
 import os
 
 import pytest
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 
 from tts.build.errors import RunError
 from tts.datasets.load import load_problems
-from tts.problem import Problem
+from tts.problem import Problem, Turn
 from tts.runs.checks import read_summary_fields, write_summary
+from tts.runs.files import write_whole
 from tts.runs.folder import (
     CONFIG,
     PROBLEMS,
@@ -29,14 +31,8 @@ PROBLEM = st.builds(
     st.text(),
     st.none() | st.text(),
     st.none() | st.integers() | st.text(),
+    st.lists(st.from_type(Turn), max_size=2).map(tuple),
 )
-
-
-def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
-    create_run(tmp_path, {})
-    with pytest.raises(RunError, match="already holds a run") as caught:
-        create_run(tmp_path, {})
-    assert f"--resume {tmp_path}" in str(caught.value)
 
 
 def test_a_run_is_private_unless_its_folder_was_there(tmp_path):
@@ -52,16 +48,9 @@ def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
     create_run(tmp_path / "run", {})
     for folder in ("group", "run"):
         for create in (create_group, create_run):
-            with pytest.raises(RunError, match="already holds a run"):
+            with pytest.raises(RunError, match="already holds a run") as caught:
                 create(tmp_path / folder, {})
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be written: Not a directory"):
-        create_run(tmp_path / "file" / "run", {})
-    with pytest.raises(RunError, match="cannot be written: Not a directory"):
-        write_problems(tmp_path / "file", [])
+            assert f"--resume {tmp_path / folder}" in str(caught.value)
 
 
 def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
@@ -69,9 +58,14 @@ def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
     file.write_text("")
     with pytest.raises(RunError, match=r"holds no run: .*file is a file, and a run is a folder\."):
         read_config(file)
-    with pytest.raises(RunError) as refused:
-        create_run(file, {})
-    assert refused.value.hint == "It is a file, or a path below a file: name another folder."
+    for write in (
+        lambda: create_run(file, {}),
+        lambda: create_run(file / "run", {}),
+        lambda: write_problems(file, []),
+    ):
+        with pytest.raises(RunError, match="cannot be written:") as refused:
+            write()
+        assert refused.value.hint.startswith("It is a file, or a path below a file")
 
 
 def test_reading_what_is_no_run_or_not_finished(tmp_path):
@@ -91,6 +85,7 @@ def test_reading_what_is_no_run_or_not_finished(tmp_path):
 @given(st.lists(PROBLEM, max_size=5))
 def test_problems_come_back_as_they_were_given(tmp_path_factory, problems):
     folder = tmp_path_factory.mktemp("run")
+    assert read_problems(folder) == []
     write_problems(folder, problems)
     assert read_problems(folder) == problems
 
@@ -101,18 +96,9 @@ def test_problems_with_references_are_a_dataset_file(tmp_path):
     assert load_problems(str(tmp_path / PROBLEMS)) == problems
 
 
-def test_a_run_that_keeps_no_problems_has_none(tmp_path):
-    assert read_problems(tmp_path) == []
-
-
 def test_problems_that_cannot_be_read_are_named(tmp_path):
-    for text in (
-        "not json\n",
-        '{"id": "a"}\n',
-        "[1]\n",
-        '{"id": 1, "problem": "x", "answer": "y", "level": null}\n',
-        "[" * 99999,
-    ):
+    wrong = '{"id": 1, "problem": "x", "answer": "y", "level": null}\n'
+    for text in ("not json\n", '{"id": "a"}\n', "[1]\n", wrong, "[" * 99999):
         (tmp_path / PROBLEMS).write_text(text)
         with pytest.raises(RunError, match=r"problems\.jsonl cannot be read .*\n.*id, problem"):
             read_problems(tmp_path)
@@ -145,3 +131,16 @@ def test_tables_of_a_group_that_cannot_be_written_name_its_folder(tmp_path):
     (tmp_path / COMPARISON).mkdir()
     with pytest.raises(RunError, match=f"The run folder {tmp_path} cannot be written: Is a dir"):
         write_comparison(tmp_path, {})
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    write_whole(file, "old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, "new")
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["old"]

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.runs.logs import (
-    LOGS,
     SESSION,
     TIMES,
     cut,
@@ -79,16 +78,6 @@ def test_goodput_is_the_mean_tokens_of_completions_over_their_mean_time(log):
 
 
 @given(whole_logs())
-def test_a_completion_is_never_faster_than_all_that_was_written(log):
-    """Of one problem alone, a completion's tokens per second are at most the run's."""
-    measures = Measures.of([e for e in log if getattr(e, "problem", "a") == "a"])
-    for problem in measures.problems.values():
-        tree = problem.tree
-        assert tree.completion_tokens <= tree.completions * problem.tokens
-        assert tree.useful_tokens <= min(tree.completion_tokens, problem.tokens)
-
-
-@given(whole_logs())
 def test_a_tree_holds_what_was_written_and_not_sent_ahead_in_vain(log):
     for problem in Measures.of(log).problems.values():
         solution = next(e for e in log if isinstance(e, ProblemSolved) and e.problem == problem.id)
@@ -127,13 +116,9 @@ def test_two_logs_end_to_end_add_up(one, other):
         )
 
 
-def thoughts(*lengths):
-    return tuple(LoggedThought((1,) * length, "x", "step") for length in lengths)
-
-
 def chain(node, sent, done, *lengths, kind="main"):
-    event = expansion(node, sent, done, kind, tokens=sum(lengths))
-    return replace(event, thoughts=thoughts(*lengths))
+    thoughts = tuple(LoggedThought((1,) * length, "x", "step") for length in lengths)
+    return expansion(node, sent, done, kind, thoughts=thoughts)
 
 
 def test_each_thought_of_a_request_is_a_node():
@@ -166,7 +151,8 @@ def test_a_problem_of_two_sessions_has_tokens_but_no_times():
     tree = measures.problems["a"].tree
     assert (tree.completion_s, tree.first_step_s, measures.goodput) == (None, None, None)
     assert measures.useful_tokens == 7
-    assert measures.problems["a"].seconds == 1.0  # of the session that solved it
+    assert measures.latencies_s == [1.0]  # of the session that solved it
+    assert measures.wall_s == 3.5
 
 
 def test_the_parts_that_hold_a_right_completion_are_counted():
@@ -176,14 +162,6 @@ def test_the_parts_that_hold_a_right_completion_are_counted():
     measures = Measures.of([*log, solved("b", 1.0)])  # b has no reference
     assert measures.right_units(4, 1) == {(4, 2): 1}
     assert measures.right_units(4, 2) == {(2, 2): 1}
-
-
-@given(LOGS)
-def test_without_speculation_and_cancellation_nothing_is_wasted(events):
-    kept = [e for e in events if isinstance(e, StepGenerated) and e.kind == "main"]
-    use = Measures.of([SESSION, *kept])
-    assert use.speculation.hit_rate is None
-    assert (use.speculation.unused_tokens, use.waste) in {(0, 0.0), (0, None)}
 
 
 @given(st.lists(st.tuples(TIMES, st.sampled_from(("budget", "dependency"))), min_size=1))
@@ -211,14 +189,6 @@ def test_no_events_give_empty_and_none():
             "waste": {"unused_tokens": 0, "share": None},
         }.items()
     )
-
-
-def test_a_problem_takes_the_time_of_the_session_that_solved_it():
-    first = [SESSION, started("a", 1.0), expansion([0], 1.0, 4.0, tokens=1)]
-    second = [SESSION, started("a", 0.5), expansion([1], 0.5, 2.0, tokens=1), solved("a", 3.0)]
-    use = Measures.of([*first, *second])
-    assert use.wall_s == 7.0
-    assert use.latencies_s == [2.5]
 
 
 def long_run(problems):
@@ -266,26 +236,14 @@ def load_of(intervals):
 
 
 @given(LOADS)
-def test_the_integral_is_that_of_loads_times_durations(intervals):
-    expected = sum((done - sent) * weight for sent, done, weight in intervals)
-    assert load_of(intervals).total == pytest.approx(expected)
-
-
-@given(LOADS.filter(bool))
 def test_each_stretch_has_its_own_mean(intervals):
-    load, wall = load_of(intervals), max(done for _, done, _ in intervals) or 1.0
+    load, wall = load_of(intervals), max((done for _, done, _ in intervals), default=0) or 1.0
     means = load.means(wall)
-    assert len(means) <= STRETCHES
+    assert STRETCHES / 2 <= len(means) <= STRETCHES or load.width_s == 1e-3
+    assert load.total == pytest.approx(sum((done - sent) * w for sent, done, w in intervals))
     for place, mean in enumerate(means):
         begin, end = place * load.width_s, min((place + 1) * load.width_s, wall)
         inside = sum(
             weight * max(0.0, min(done, end) - max(sent, begin)) for sent, done, weight in intervals
         )
         assert mean == pytest.approx(inside / (end - begin), abs=1e-6)
-
-
-@given(LOADS)
-def test_the_order_of_requests_does_not_matter(intervals):
-    one, other = load_of(intervals), load_of(intervals[::-1])
-    assert one.width_s == other.width_s
-    assert one.means(10.0) == pytest.approx(other.means(10.0))

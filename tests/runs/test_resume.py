@@ -7,21 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runs.logs import log_bytes
+from tests.runs.logs import SESSION, expansion, log_bytes, scoring, solved, started, texts, used
 from tests.runs.recorded import RECORDED
 
 from tts.build.errors import RunError
-from tts.runs.events import (
-    VERSION,
-    Finished,
-    LoggedThought,
-    ProblemSolved,
-    ProblemStarted,
-    SessionBegan,
-    StepGenerated,
-    StepScored,
-    Used,
-)
+from tts.runs.events import Finished, ProblemSolved
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log, resumed_work
@@ -33,37 +23,22 @@ def test_a_folder_without_a_log_is_begun_anew(tmp_path):
 
 
 def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_path):
-    def solved(problem, correct):
-        return ProblemSolved(
-            groups=(),
-            t=1.0,
-            problem=problem,
-            answers={},
-            correct=correct,
-            any_correct=None,
-            tree_digest="d",
-        )
-
-    request = {"t": 1.0, "sent": 0.0, "done": 1.0, "prompt_tokens": 5, "in_flight": (1, 0)}
-    thoughts = (LoggedThought((1, 2), "x\n\n", Stop.STEP), LoggedThought((3,), "y", Stop.END))
+    thoughts = (*texts("x\n\n", length=2), *texts("y", stop="end"))
     create_run(tmp_path, {})
     with RunLog(tmp_path) as log:
-        for problem in ("right", "unknown", "open"):
-            log.write(ProblemStarted(t=0.0, problem=problem, question="?"))
-            log.write(
-                StepGenerated(
-                    problem=problem, node=(0,), kind="main", tokens=3, thoughts=thoughts, **request
-                )
-            )
-            log.write(StepScored(t=1.0, problem=problem, node=(0, 0), score=0.25, cached=True))
-        log.write(solved("right", {"best": True, "majority": False}))
-        log.write(solved("unknown", None))
+        for name in ("right", "unknown", "open"):
+            log.write(started(name, 0.0))
+            log.write(expansion((0,), 0.0, 1.0, problem=name, thoughts=thoughts))
+            log.write(scoring((0, 0), 1.0, 1.0, problem=name, score=0.25, cached=True))
+        log.write(started("untouched", 0.0))
+        log.write(solved("right", 1.0, correct={"best": True, "majority": False}))
+        log.write(solved("unknown", 1.0))
     point = read_resume_point(tmp_path, "best")
     assert point.solved == {"right": True, "unknown": None}
     assert read_resume_point(tmp_path, "majority").solved["right"] is False
     assert {name: resumed_work(problem) for name, problem in point.unfinished.items()} == {
         "open": ResumedWork(
-            {(0,): (Thought((1, 2), "x\n\n", Stop.STEP), Thought((3,), "y", Stop.END))},
+            {(0,): (Thought((1, 1), "x\n\n", Stop.STEP), Thought((1,), "y", Stop.END))},
             {(0, 0): 0.25},
         )
     }
@@ -94,12 +69,6 @@ def write(folder, content):
     return folder
 
 
-def solved(name, t=1.0):
-    return ProblemSolved(
-        t=t, problem=name, answers={}, correct=None, any_correct=None, tree_digest=name, groups=()
-    )
-
-
 @given(st.dictionaries(st.integers(0, len(LINES) - 2), st.sampled_from(DAMAGES), max_size=4))
 def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory, damages):
     damaged = [damages.get(i, bytes)(line) for i, line in enumerate(LINES)]
@@ -117,13 +86,12 @@ def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory,
 
 
 def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
-    used = Used(t=0.5, problem="a", node=(0,))
     events = [
-        SessionBegan(t=0.0, time="now", version=VERSION),
-        ProblemStarted(t=0.1, problem="before", question="?"),
-        solved("before"),
-        ProblemStarted(t=1.1, problem="a", question="?"),
-        used,
+        SESSION,
+        started("before", 0.1),
+        solved("before", 1.0),
+        started("a", 1.1),
+        used([0], 1.5),
         b"damage\n",
         solved("a", 2.0),
         Finished(t=3.0),
@@ -141,14 +109,14 @@ def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
 
 @pytest.mark.parametrize("name", ["a", "stranger"])
 def test_a_second_solution_or_that_of_a_stranger_counts_as_damage(tmp_path, name):
-    session = SessionBegan(t=0.0, time="now", version=VERSION)
-    folder = write(tmp_path / "run", log_bytes(session, solved("a"), solved(name, 5.0)))
+    first = solved("a", 1.0)
+    folder = write(tmp_path / "run", log_bytes(SESSION, first, solved(name, 5.0)))
     if name == "a":
         with pytest.raises(RunError, match="'a' was solved twice") as caught:
             read_resume_point(folder, "best")
         assert f"--resume {folder} --repair" in caught.value.hint
     assert repair_log(folder, ["a"]).lines == 2
-    assert list(read_events(folder)) == [session, solved("a")]
+    assert list(read_events(folder)) == [SESSION, first]
 
 
 def test_every_repair_keeps_a_copy_of_its_own(tmp_path):

@@ -7,40 +7,19 @@ import types
 from pathlib import Path
 
 import pytest
-from tests.runs.logs import expansion, solved, started
+from tests.runs.logs import expansion, scoring, solved, started, texts
 from tests.runs.recorded import RECORDED
 from tests.runs.runs import CONFIG
 
 from tts.build.errors import RunError, TtsError
 from tts.runs.checks import write_summary
-from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought, StepGenerated, StepScored
+from tts.runs.events import LoggedAnswer, LoggedCompletion, StepGenerated
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.records import CompletionRecord
 from tts.runs.run import Run
 from tts.runs.summary import summarise
-from tts.search import Stop
-
-
-def generated(node, *texts, tokens=1, t=1.0):
-    thoughts = tuple(LoggedThought((1,), text, Stop.STEP) for text in texts)
-    return StepGenerated(
-        t=t,
-        problem="a",
-        node=node,
-        kind="main",
-        sent=0.5,
-        done=t,
-        prompt_tokens=5,
-        in_flight=(1, 0),
-        tokens=tokens,
-        thoughts=thoughts,
-    )
-
-
-def scored(node, score):
-    return StepScored(t=1.0, problem="a", node=node, score=score, cached=True)
 
 
 def make_run(folder, *events, config=None):
@@ -53,11 +32,11 @@ def make_run(folder, *events, config=None):
 
 TREE = [
     started("a", 0.25, question="2 + 2?"),
-    generated((0,), "One.\n\n", tokens=3),
-    scored((0,), 0.5),
-    generated((0, 1), "Two.\n\n", r"\boxed{4}", tokens=7),
-    scored((0, 1), 0.75),
-    generated((1,), "Never used.", tokens=2),
+    expansion((0,), 0.5, 1.0, thoughts=texts("One.\n\n", length=3)),
+    scoring((0,), 0.5, 1.0, score=0.5, cached=True),
+    expansion((0, 1), 0.5, 1.0, thoughts=texts("Two.\n\n", r"\boxed{4}", length=4)),
+    scoring((0, 1), 0.5, 1.0, score=0.75, cached=True),
+    expansion((1,), 0.5, 1.0, thoughts=texts("Never used.", length=2)),
     solved(
         "a",
         2.0,
@@ -91,20 +70,12 @@ def test_a_solved_problem_has_its_completions_step_by_step(tmp_path):
     assert (problem.id, problem.question, problem.level) == ("a", "2 + 2?", 3)
     assert (problem.reference, problem.answer, problem.correct) == ("4", "4", True)
     assert problem.answers == {"best": "5", "weighted": "4", "majority": None}
-    assert (problem.tokens, problem.seconds, problem.tree_digest) == (12, 1.75, "d")
+    assert (problem.tokens, problem.seconds, problem.tree_digest) == (13, 1.75, "d")
 
 
 def test_without_a_reference_nothing_is_right_or_wrong(tmp_path):
     (problem,) = Run.load(make_run(tmp_path, solved("a", 1.0))).problems
     assert (problem.correct, problem.reference, problem.seconds) == (None, None, None)
-
-
-def test_a_run_has_its_measures_by_name(tmp_path):
-    config = CONFIG | {"vote": "weighted", "strategy": "beam-search", "parameters": {"n": 2}}
-    measures = Run.load(make_run(tmp_path / "run", *TREE, config=config)).measures
-    assert (measures["problems"], measures["accuracy"]) == (1, 1.0)
-    assert measures["useful_token_throughput"] <= measures["token_throughput"]
-    assert measures["gpu_energy"] is None
 
 
 def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_path):
@@ -113,6 +84,8 @@ def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_p
     assert run.summary is None
     assert [problem.id for problem in run.problems] == ["a"]
     assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
+    assert (run.measures["problems"], run.measures["accuracy"]) == (1, 1.0)
+    assert run.measures["gpu_energy"] is None
     summary = summarise(run.config, read_events(tmp_path))
     write_summary(tmp_path, summary.to_json())
     kept = Run.load(tmp_path).summary
@@ -158,9 +131,17 @@ def stand_in(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(DataFrame=lambda data: data))
 
 
-def test_data_frames_have_a_row_for_each_record(tmp_path, monkeypatch):
+def test_data_frames_of_what_is_installed_have_a_row_for_each_record(tmp_path, monkeypatch):
+    run = Run.load(make_run(tmp_path, *TREE))
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    for library, said in ((None, "no pandas or polars here"), ("polars", "no polars here")):
+        with pytest.raises(TtsError, match=said):
+            run.to_frames(library)
     stand_in(monkeypatch, "polars")
-    problems, requests = Run.load(make_run(tmp_path, *TREE)).to_frames("polars")
+    problems, requests = run.to_frames()
+    with pytest.raises(TtsError, match="no pandas here"):
+        run.to_frames("pandas")
     assert {name: column[0] for name, column in problems.items()} == {
         "id": "a",
         "question": "2 + 2?",
@@ -173,29 +154,15 @@ def test_data_frames_have_a_row_for_each_record(tmp_path, monkeypatch):
         "correct": True,
         "completions": 2,
         "limit": None,
-        "tokens": 12,
+        "tokens": 13,
         "seconds": 1.75,
         "tree_digest": "d",
     }
     assert {len(column) for column in requests.values()} == {3}
     assert requests["node"] == ["0", "0.1", "1"]
-    assert requests["tokens"] == [3, 7, 2]
+    assert requests["tokens"] == [3, 8, 2]
     assert requests["generator_in_flight"] == [1, 1, 1]
     json.dumps([problems, requests])  # plain data throughout
-
-
-def test_data_frames_are_of_whichever_library_is_installed(tmp_path, monkeypatch):
-    run = Run.load(make_run(tmp_path, *TREE))
-    for name in ("pandas", "polars"):
-        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    with pytest.raises(TtsError, match=r"no pandas or polars here.*\n.*pip install pandas"):
-        run.to_frames()
-    with pytest.raises(TtsError, match=r"no polars here.*\n.*pip install polars"):
-        run.to_frames("polars")
-    stand_in(monkeypatch, "polars")
-    assert run.to_frames()[0]["id"] == ["a"]
-    with pytest.raises(TtsError, match="no pandas here"):
-        run.to_frames("pandas")
 
 
 def test_the_examples_of_the_page_run(monkeypatch):

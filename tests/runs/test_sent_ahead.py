@@ -3,7 +3,6 @@
 from collections import Counter
 
 from hypothesis import given
-from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion, solved, used
 
 from tts.runs.events import Cancelled, StepGenerated, Used
@@ -35,38 +34,12 @@ def counted(events):
     return found.sent, found.answered, found.used, found.cancelled, found.unused_tokens
 
 
-@given(LOGS)
-def test_speculation_adds_up_and_shares_are_shares(events):
-    use = Measures.of([SESSION, *events])
-    ahead = use.speculation
-    assert ahead.sent == ahead.answered + ahead.cancelled.total()
-    assert ahead.hit_rate is None if not ahead.sent else 0 <= ahead.hit_rate <= 1
-    assert 0 <= ahead.unused_tokens <= use.run.work.generated_tokens
-    assert use.waste is None or 0 <= use.waste <= 1
-
-
 @given(LOGS, LOGS)
 def test_forgetting_solved_problems_changes_no_number(first, second):
     """A cancelled request may end after its problem was solved; nothing is used any more then."""
     late = [event for event in second if isinstance(event, Cancelled)]
     events = [SESSION, *first, solved("a", 20.0), solved("b", 20.0), *late]
     assert counted(events) == all_kept(events)
-
-
-@given(st.integers(1, 200))
-def test_nothing_is_kept_of_solved_problems(count):
-    use = Measures()
-    for number in range(count):
-        name = f"p{number}"
-        for event in (
-            expansion([0], 0.0, 1.0, "speculative", tokens=3, problem=name),
-            expansion([1], 0.0, 1.0, "speculative", tokens=4, problem=name),
-            used([0], 1.0, problem=name),
-            solved(name, 2.0),
-        ):
-            use.add(event)
-    assert not use.speculation._open
-    assert (use.speculation.used, use.speculation.unused_tokens) == (count, 4 * count)
 
 
 def test_an_expansion_is_wasted_unless_its_search_asked_for_it():

@@ -55,27 +55,19 @@ VALUES = st.lists(st.integers(-50, 50).map(float), min_size=1)
 
 
 @given(VALUES)
-def test_the_interval_is_symmetric_about_the_mean_and_mirrored_with_the_runs(differences):
-    found = paired(differences)
-    low, high = found.interval_95
-    assert found.mean - low == pytest.approx(high - found.mean)
-    turned = paired([-value for value in differences])
-    assert turned.interval_95 == pytest.approx((-high, -low))
-    assert turned.is_certain == found.is_certain
-
-
-@given(VALUES)
 def test_it_is_the_normal_interval_of_the_mean(differences):
     found = paired(differences)
     count, mean = len(differences), sum(differences) / len(differences)
     spread = sum((value - mean) ** 2 for value in differences) / max(1, count - 1)
+    error = math.sqrt(spread / count)
     assert (found.mean, found.count) == (pytest.approx(mean), count)
-    assert found.error == pytest.approx(math.sqrt(spread / count))
+    assert found.error == pytest.approx(error)
+    assert found.interval_95 == pytest.approx((mean - 1.96 * error, mean + 1.96 * error))
 
 
 def test_nothing_has_no_mean_and_what_does_not_vary_is_certain():
     assert paired([]) is None
-    assert paired([2.0, 2.0]).is_certain
+    assert [paired([mean, mean]).is_certain for mean in (2.0, -2.0, 0.0)] == [True, True, False]
     assert not paired([1.0, -1.0]).is_certain
 
 
@@ -98,7 +90,8 @@ def test_few_problems_without_a_disagreement_are_no_certainty():
     low, high = share_difference_95(0, 0, 10)
     assert low == -high < -0.1
     assert share_difference_95(0, 0, 10_000)[1] < 0.001
-    assert share_difference_95(50, 10, 100)[0] > 0.2  # 40 points, and far from none
+    assert share_difference_95(50, 10, 100) == pytest.approx((0.2628, 0.5215), abs=1e-4)
+    assert share_difference_95(1, 0, 1)[1] == 1.0 == -share_difference_95(0, 1, 1)[0]
 
 
 @st.composite
@@ -113,12 +106,7 @@ def test_it_is_the_share_of_all_draws_that_hold_a_right_one(drawn):
     ways = list(combinations(range(n), k))
     holding = sum(any(place < right for place in way) for way in ways)
     assert pass_at_k(n, right, k) == pytest.approx(holding / len(ways))
-
-
-@given(draws())
-def test_more_draws_never_help_less(drawn):
-    n, right, k = drawn
-    assert pass_at_k(n, right, k) <= pass_at_k(n, right, n) == float(right > 0)
+    assert pass_at_k(n, right, n) == float(right > 0)
 
 
 @pytest.mark.parametrize("impossible", [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
@@ -128,6 +116,7 @@ def test_what_cannot_be_drawn_is_refused(impossible):
 
 
 def test_the_mean_is_over_problems_with_enough_units():
+    assert mean_pass_at_k({}, 1) is None
     counts = {(4, 4): 1, (4, 0): 3, (2, 2): 5}
     assert mean_pass_at_k(counts, 4) == 0.25
     assert mean_pass_at_k(counts, 2) == pytest.approx(6 / 9)
@@ -142,18 +131,9 @@ def dominates(one, other):
 
 
 @given(POINTS)
-def test_the_front_is_what_nothing_dominates(points):
+def test_the_front_is_what_nothing_dominates_by_rising_cost(points):
     front = [points[place] for place in pareto_front(points)]
-    kept = {p for p in points if not any(dominates(other, p) for other in points)}
-    assert set(front) == kept
-    assert len(front) == len(kept)  # of equal pairs one
-
-
-@given(POINTS)
-def test_costs_and_values_rise_along_the_front(points):
-    front = [points[place] for place in pareto_front(points)]
-    assert front == sorted(set(front))
-    assert [value for _, value in front] == sorted({value for _, value in front})
+    assert front == sorted(p for p in set(points) if not any(dominates(q, p) for q in points))
 
 
 @given(POINTS, st.integers(-1, 21))

@@ -4,28 +4,18 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.runs.logs import SESSION, expansion, scoring
 from tests.runs.logs import solved as plain_solved
 from tests.runs.recorded import RECORDED
+from tests.runs.runs import CONFIG
 
 from tts.build.errors import RunError
 from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.events import StepScored
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary, summarise
 
-CONFIG = {
-    "deployment": "d",
-    "dataset": "x",
-    "strategy": "beam-search",
-    "schedule": "decoupled",
-    "seed": 3,
-    "vote": "weighted",
-    "parameters": {"n": 4},
-}
+ASKED = RunConfig(**CONFIG | {"vote": "weighted"})
 
 
 def solved(problem, now, level, correct, digest="d", answer="1"):
@@ -48,7 +38,7 @@ TWO_SESSIONS = [
     expansion([0], 1.0, 2.0, tokens=6),
     SESSION,
     scoring([0], 0.5, 1.5),
-    StepScored(t=1.6, problem="a", node=(1,), score=0.5, cached=True),
+    scoring([1], 1.6, 1.6, cached=True),
 ]
 B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
 
@@ -62,39 +52,31 @@ def test_a_recorded_run_has_the_summary_that_was_written():
 
 
 def test_a_summary_adds_up_sessions_and_splits_accuracy():
-    summary = summarise(RunConfig(**CONFIG), [*TWO_SESSIONS, B, A]).to_json()
-    assert summary["problems"] == 2
-    assert summary["wall_s"] == 4.0
-    assert summary["generated_tokens"] == 16
-    assert summary["tokens_per_s"] == 4.0
-    assert summary["mean_in_flight"] == {"generator": 0.75, "verifier": 0.25}
-    assert (summary["verifier_calls"], summary["verifier_cached"]) == (1, 1)
-    assert summary["accuracy"] == 0.5
-    assert summary["accuracy_by_rule"] == {"best": 0.0, "majority": 0.0, "weighted": 0.5}
+    summary = summarise(ASKED, [*TWO_SESSIONS, B, A]).to_json()
+    expected = {
+        "problems": 2,
+        "wall_s": 4.0,
+        "generated_tokens": 16,
+        "tokens_per_s": 4.0,
+        "mean_in_flight": {"generator": 0.75, "verifier": 0.25},
+        "verifier_calls": 1,
+        "verifier_cached": 1,
+        "accuracy": 0.5,
+        "accuracy_by_rule": {"best": 0.0, "majority": 0.0, "weighted": 0.5},
+        "sessions": 2,
+    }
+    assert expected.items() <= summary.items()
     assert summary["accuracy_by_level"]["1"] == {"problems": 1, "accuracy": 1.0}
-    assert summary["sessions"] == 2
     json.dumps(summary)
 
 
 def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_answers():
     def digest(*problems):
-        return summarise(RunConfig(**CONFIG), [*TWO_SESSIONS, *problems]).tree_digest
+        return summarise(ASKED, [*TWO_SESSIONS, *problems]).tree_digest
 
     assert digest(A, B) == digest(B, A)
     assert digest(solved("b", 1.8, 1, HALF_RIGHT, digest="e"), A) != digest(B, A)
     assert digest(solved("b", 1.8, 1, HALF_RIGHT, answer="2"), A) != digest(B, A)
-
-
-@given(st.integers(1, 5))
-def test_events_are_gone_through_once(sessions):
-    events = [*TWO_SESSIONS, B, A] * sessions
-    assert summarise(RunConfig(**CONFIG), iter(events)) == summarise(RunConfig(**CONFIG), events)
-
-
-def test_a_run_without_references_has_no_accuracy():
-    summary = summarise(RunConfig(**CONFIG), [SESSION, plain_solved("a", 1.0)]).to_json()
-    assert summary["accuracy"] is None
-    assert summary["accuracy_by_level"] == {}
 
 
 @pytest.fixture
@@ -115,13 +97,8 @@ def changed(tmp_path):
     ("fields", "complaint"),
     [
         ({"accuracy": ...}, "missing required field `accuracy`"),
-        ({"accuracy": "high"}, "got `str` - at `$.accuracy`"),
         ({"accuracy": 2}, "at `$.accuracy`"),
-        ({"wall_s": None}, "at `$.wall_s`"),
-        ({"mean_in_flight": {}}, "missing required field `generator` - at `$.mean_in_flight`"),
         ({"accuracy_by_rule": {"luck": 1.0}}, "'luck'"),
-        ({"parameters": {"n": []}}, "at `$.parameters[...]`"),
-        ({"latency_s": ...}, "missing required field `latency_s`"),
         ({"speculation": {"sent": 1, "used": 0, "cancelled": {}, "hit_rate": None}}, "hit_rate"),
         ({"idle_s": {}}, "`idle_s` lacks an engine"),
         ({"idle_s": {"verifier": {}}}, "`idle_s` lacks an engine"),

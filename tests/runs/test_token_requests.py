@@ -4,23 +4,14 @@ from collections import Counter
 
 import pytest
 from examples.search_and_learn import BeamSearchConfig
-from tests.driver.scripted_run import Run
-from tests.driver.test_driver import CONFIGS
+from tests.driver.scripted_run import CONFIGS, Run
 
 from tts.build.errors import RunError
-from tts.build.tokenizer import Tokenizer
 from tts.prompting import Models
 from tts.runs.events import VERSION, Cancelled, SessionBegan
 from tts.runs.token_requests import logged_requests
 
 SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4)
-
-
-@pytest.fixture(scope="module")
-def words(tokenizer_folder):
-    tokenizer = Tokenizer(tokenizer_folder)
-    pieces = [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")]
-    return pieces, tokenizer.encode("\n\n")
 
 
 def rebuilt(run):

@@ -30,19 +30,11 @@ def learn_score(scheduler, load, seconds):
 
 
 class Supply:
-    """Queued problems and guesses, as a driver would supply them."""
+    """Queued problems, of one priority, and guesses, as a driver would supply them."""
 
-    def __init__(self, queued=(), guesses=(), start=lambda problem: None):
-        self.queued, self.waiting, self.start = list(queued), list(guesses), start
-
-    def next_priority(self):
-        return 0 if self.queued else None
-
-    def start_problem(self):
-        self.start(self.queued.pop(0))
-
-    def guesses(self):
-        return iter([job for job in self.waiting if job.kind is WorkKind.SPECULATIVE])
+    def __init__(self, queued=(), guesses=(), start=lambda problem: None, priority=0):
+        self.queued, self.guesses, self.start = list(queued), list(guesses), start
+        self.priority = priority
 
 
 NOTHING = Supply()
@@ -52,18 +44,16 @@ def decide(scheduler, supply=NOTHING):
     """What to cancel and what to send now, as a driver asks for it."""
     sent = []
     while True:
-        while (priority := supply.next_priority()) is not None:
-            if not scheduler.wants_problem(priority):
-                break
+        while supply.queued and scheduler.wants_problem(supply.priority):
             scheduler.problem_started(supply.queued[0], ())
-            supply.start_problem()
+            supply.start(supply.queued.pop(0))
         if not (jobs := scheduler.take()):
             break
         sent += jobs
-    if cancelled := scheduler.overdrawn():
-        return cancelled, sent
-    guesses = scheduler.take_guesses(supply.guesses(), taken=any(job.generates for job in sent))
-    return [], sent + guesses
+    cancelled = scheduler.overdrawn()
+    guesses = [job for job in supply.guesses if job.kind is WorkKind.SPECULATIVE]
+    taken = any(job.generates for job in sent)
+    return cancelled, sent + scheduler.take_guesses(guesses, taken=taken)
 
 
 def send(scheduler, supply=NOTHING):

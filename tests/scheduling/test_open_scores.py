@@ -43,16 +43,15 @@ def test_each_problem_has_a_share_of_two_steps_taken_by_path():
     assert nodes(send(scheduler)) == [(3,)]
 
 
-def test_scores_that_are_needed_wait_for_the_budget_alone():
-    scheduler = scheduler_of()
-    add(scheduler, *(score((child,), need_open=False) for child in (5, 3, 4)))
-    assert nodes(send(scheduler)) == [(5,), (3,), (4,)]
-
-
-@pytest.mark.parametrize("schedule", ["lockstep", "batched", "alternating"])
-def test_the_other_schedules_hold_nothing_back(schedule):
+@pytest.mark.parametrize(
+    ("schedule", "need_open"),
+    [("decoupled", False), ("lockstep", True), ("batched", True), ("alternating", True)],
+)
+def test_scores_that_are_needed_or_of_another_schedule_wait_for_the_budget_alone(
+    schedule, need_open
+):
     scheduler = scheduler_of(schedule)
-    add(scheduler, *(score((child,)) for child in (5, 3, 4)))
+    add(scheduler, *(score((child,), need_open=need_open) for child in (5, 3, 4)))
     assert nodes(send(scheduler)) == [(5,), (3,), (4,)]
 
 
@@ -108,12 +107,16 @@ def test_on_a_shared_device_nothing_is_crowded_out():
     assert send(scheduler) == jobs
 
 
-def test_a_score_is_needed_that_was_called_so_before_it_was_asked_for():
-    scheduler, _ = crowded()
-    job = score((5,), problem=3)
-    scheduler.needed(job)
-    add(scheduler, job)
-    assert send(scheduler) == [job]
+def test_of_a_crowd_the_needed_score_goes_first_then_the_problem_of_the_highest_priority():
+    scheduler, in_flight = crowded()
+    needed, low, high = score((5,), problem=3), score((0,), problem=3), score((1,), problem=4)
+    high.priority = 1
+    scheduler.needed(needed)  # before it is asked for
+    add(scheduler, needed, low, high)
+    assert send(scheduler) == [needed]
+    for job in (needed, in_flight[0]):
+        scheduler.ended(job)
+    assert send(scheduler) == [high]
 
 
 def test_what_is_needed_waits_for_its_share_as_long_as_there_is_no_crowd():
@@ -124,15 +127,6 @@ def test_what_is_needed_waits_for_its_share_as_long_as_there_is_no_crowd():
     assert send(scheduler) == jobs[:2]
     add(scheduler, *(score((child,), problem=1) for child in range(2)))
     assert nodes(send(scheduler)) == [(3,), (0,), (1,)], "now there is"
-
-
-def test_of_a_crowd_the_problem_with_the_highest_priority_goes_first():
-    scheduler, in_flight = crowded()
-    low, high = score((0,), problem=3), score((1,), problem=4)
-    high.priority = 1
-    add(scheduler, low, high)
-    scheduler.ended(in_flight[0])
-    assert send(scheduler) == [high]
 
 
 def test_what_waits_for_room_keeps_problems_from_starting():
@@ -201,25 +195,22 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
 
 
 @given(
-    tokens=st.lists(st.integers(1, 30), min_size=1, max_size=20),
-    others=st.lists(st.integers(1, 30), max_size=20),
+    tokens=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 30)), min_size=1, max_size=40),
     ended=st.integers(0, 5),
 )
-def test_a_problem_that_has_ended_leaves_nothing_behind(tokens, others, ended):
+def test_a_problem_that_has_ended_leaves_nothing_behind(tokens, ended):
     scheduler = scheduler_of()
-    mine = [score((child,), each) for child, each in enumerate(tokens)]
-    theirs = [score((child,), each, problem=1) for child, each in enumerate(others)]
-    add(scheduler, *mine, *theirs)
-    in_flight = send(scheduler)
+    jobs = [score((child,), each, problem=of) for child, (of, each) in enumerate(tokens)]
+    add(scheduler, *jobs)
+    in_flight, done = send(scheduler), set()
     for job in [job for job in in_flight if job.problem == 0][:ended]:
         scheduler.ended(job)
         in_flight.remove(job)
     scheduler.problem_ended(0)
-    done = []
     in_flight += send(scheduler)
     while in_flight:
-        done.append(in_flight.pop())
-        scheduler.ended(done[-1])
+        scheduler.ended(job := in_flight.pop())
+        done.add(job)
         in_flight += send(scheduler)
-    assert {job for job in done if job.problem == 1} == set(theirs)
+    assert {job for job in done if job.problem == 1} == {job for job in jobs if job.problem == 1}
     assert scheduler.pending == scheduler.in_flight == (0, 0)

@@ -1,4 +1,4 @@
-"""Which work goes first: by priority, kind and age; and what a finished problem leaves."""
+"""Which work goes first: by priority, kind and age."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,17 +20,6 @@ def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
     for job in jobs:
         scheduler.add(job)
     assert [job.work.node[0] for job in send(scheduler)] == [4, 5, 3, 2, 1]
-
-
-def test_a_finished_problem_leaves_nothing_behind():
-    scheduler = Scheduler(Policy("decoupled", 1, 10))
-    for child in range(3):
-        scheduler.add(generate(0, child))
-    scheduler.add(generate(1, 9))
-    (first,) = send(scheduler)
-    scheduler.ended(first)
-    scheduler.problem_ended(0)
-    assert [job.problem for job in send(scheduler)] == [1]
 
 
 @settings(max_examples=100, deadline=None)
@@ -55,12 +44,8 @@ def test_an_urgent_problem_starts_before_pending_work_of_others():
     send(scheduler)
     scheduler.add(generate(0, 3))
 
-    class Urgent(Supply):
-        def next_priority(self):
-            return 1 if self.queued else None
-
     started = []
-    supply = Urgent([7], start=started.append)
+    supply = Supply([7], start=started.append, priority=1)
     assert send(scheduler, supply) == []
     assert started == [], "no slot is free"
     scheduler.ended(generate(0, 0))

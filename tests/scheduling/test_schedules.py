@@ -24,12 +24,8 @@ class World:
         self.rng = random.Random(seed)
         self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once, shared=shared))
         self.supply = Supply(range(problems), start=self.start)
-        self.left = {}
-        self.open = {}
-        self.batches = []
-        self.flying = []
+        self.left, self.open, self.flying = {}, {}, []
         self.child = 0
-        self.max_tokens = tokens
 
     def new_round(self, problem, kind):
         jobs = []
@@ -42,10 +38,6 @@ class World:
         for job in jobs:
             self.scheduler.add(job)
 
-    @property
-    def queued(self):
-        return self.supply.queued
-
     def start(self, problem):
         self.left[problem] = self.rng.randint(1, 4)
         self.new_round(problem, WorkKind.EAGER)
@@ -55,12 +47,11 @@ class World:
             jobs = send(self.scheduler, self.supply)
             self.flying += jobs
             if jobs:
-                self.batches.append(jobs)
                 check(self, jobs)
             if not self.flying:
                 break
             self.end(self.flying.pop(self.rng.randrange(len(self.flying))))
-        assert not self.queued
+        assert not self.supply.queued
         assert not self.left, "stuck: nothing is in flight, and problems are unfinished"
 
     def end(self, job):
@@ -86,9 +77,11 @@ class World:
     requests=st.integers(1, 9),
     tokens=st.integers(1, 80),
     shared=st.booleans(),
+    at_once=st.none() | st.integers(1, 3),
 )
-def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, shared):
+def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, shared, at_once):
     def check(world, jobs):
+        assert len(world.left) <= (at_once or 6)
         generating, scoring = of_generator(world.flying), of_verifier(world.flying)
         assert len(generating) <= requests
         assert len(scoring) <= 1 or sum(job.tokens for job in scoring) <= tokens
@@ -100,7 +93,8 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
         if schedule == "alternating":
             assert len(world.flying) == len(jobs), "a turn began before the last one was over"
 
-    World(schedule, seed, requests=requests, tokens=tokens, shared=shared).run(check)
+    policy = {"requests": requests, "tokens": tokens, "shared": shared, "at_once": at_once}
+    World(schedule, seed, **policy).run(check)
 
 
 @settings(max_examples=amount(25, 100), deadline=None)
@@ -108,7 +102,7 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
 def test_batched_fills_the_generators_batch_while_problems_are_queued(seed):
     def check(world, jobs):
         begins = of_generator(jobs) and len(world.flying) == len(jobs)
-        if begins and world.queued:
+        if begins and world.supply.queued:
             assert len(jobs) == 6
 
     World("batched", seed, problems=20).run(check)
@@ -124,16 +118,6 @@ def test_batched_starts_no_problem_beyond_a_full_batch():
     supply = Supply(range(4), start=start)
     assert len(send(scheduler, supply)) == 6
     assert supply.queued == [2, 3]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@settings(max_examples=amount(12, 50), deadline=None)
-@given(seed=st.integers(0, 10**9), at_once=st.integers(1, 3))
-def test_no_more_problems_run_at_once_than_the_policy_allows(schedule, seed, at_once):
-    def check(world, jobs):
-        assert len(world.left) <= at_once
-
-    World(schedule, seed, at_once=at_once).run(check)
 
 
 @pytest.mark.parametrize(("backlog", "starts"), [(9, True), (10, False), (11, False)])

@@ -30,43 +30,37 @@ def new_scheduler(*, shared=True, **policy):
     return Scheduler(Policy("decoupled", REQUESTS, TOKENS, shared=shared, **policy))
 
 
-def scoring(scheduler, count, problem=0):
+def scoring(scheduler, count):
     """So many scores in flight."""
     for child in range(count):
-        scheduler.add(score(problem, 1000 + child, 400))
+        scheduler.add(score(0, 1000 + child, 400))
     sent = of_verifier(send(scheduler))
     assert len(sent) == count
     return sent
 
 
-def test_the_generators_work_gathers_until_the_verifier_has_nothing_left():
-    scheduler = new_scheduler()
+@pytest.mark.parametrize(
+    ("shared", "running", "sent"),
+    [
+        (True, 0, 0),
+        (False, 0, 1),  # on devices of their own nothing waits
+        (True, 30, 1),  # beside many others work goes at once: the generator's steps go on anyway
+    ],
+)
+def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared, running, sent):
+    scheduler = new_scheduler(shared=shared, speculation="always")
+    generating(scheduler, running)
     scores = scoring(scheduler, 20)
-    for child in range(9):
-        scheduler.add(generate(0, child))
-        assert send(scheduler) == []
-    for job in scores[:-1]:
-        scheduler.ended(job)
-    scheduler.ended(scores[-1])
-    assert len(send(scheduler)) == 9
-
-
-def test_on_devices_of_their_own_nothing_waits():
-    scheduler = new_scheduler(shared=False)
-    scoring(scheduler, 20)
-    scheduler.add(generate(0, 0))
-    assert len(send(scheduler)) == 1
-
-
-def test_beside_many_others_work_goes_at_once():
-    """Then the generator's steps go on for them anyway."""
-    scheduler = new_scheduler()
-    for child in range(30):
-        scheduler.add(generate(0, child))
-    assert len(send(scheduler)) == 30
-    scoring(scheduler, 20)
     scheduler.add(generate(0, 40))
-    assert len(send(scheduler)) == 1
+    assert len(send(scheduler)) == sent
+    if not sent:
+        assert send(scheduler, Supply(guesses=[speculative(9)])) == [], "nor is anything guessed"
+        for child in range(8):
+            scheduler.add(generate(0, child))
+            assert send(scheduler) == []
+        for job in scores:
+            scheduler.ended(job)
+        assert len(send(scheduler)) == 9
 
 
 def generating(scheduler, count):
@@ -97,21 +91,15 @@ def test_an_idle_verifier_waits_while_scores_come_sooner_than_a_step_costs():
     assert len(send(scheduler)) == 1, "it joins the engine's next step"
 
 
-def test_scores_do_not_wait_for_longer_than_their_step_takes():
+@pytest.mark.parametrize("known", ["nothing", "generator", "verifier", "a short step"])
+def test_no_score_waits_for_longer_than_its_step_takes_or_before_that_is_known(known):
     scheduler = new_scheduler()
-    took(scheduler, request_s=0.5, step_s=0.05)
-    generating(scheduler, 5)
-    scheduler.add(score(0, 0, 200))
-    assert len(send(scheduler)) == 1
-
-
-@pytest.mark.parametrize("learnt", ["nothing", "generator", "verifier"])
-def test_no_score_waits_before_both_engines_have_shown_how_long_they_take(learnt):
-    scheduler = new_scheduler()
+    if known == "a short step":
+        took(scheduler, request_s=0.5, step_s=0.05)
     for _ in range(20):
-        if learnt == "generator":
+        if known == "generator":
             learn(scheduler, 5, 10, 0.1)
-        if learnt == "verifier":
+        if known == "verifier":
             learn_score(scheduler, 1, 100.0)
     generating(scheduler, 5)
     scheduler.add(score(0, 0, 200))
@@ -127,33 +115,11 @@ def test_scores_that_wait_for_others_do_not_stop_speculation():
     assert send(scheduler, Supply(guesses=[guess])) == [guess]
 
 
-@given(
-    scores=st.integers(1, 300),
-    gap_s=st.floats(1e-4, 10),
-    step_s=st.floats(1e-4, 10),
-)
+@given(scores=st.integers(1, 300), gap_s=st.floats(1e-4, 10), step_s=st.floats(1e-4, 10))
 def test_a_step_waits_until_its_scores_have_lost_what_it_costs(scores, gap_s, step_s):
-    arrivals = [place * gap_s for place in range(scores)]
-    lost = sum(scores * gap_s - arrival for arrival in arrivals)  # when the next one comes
+    lost = sum(scores * gap_s - place * gap_s for place in range(scores))  # when the next one comes
     assume(abs(lost / step_s - 1) > 1e-6)
     assert waiting_pays(scores, gap_s, step_s) is (lost < step_s)
-
-
-@given(count=st.integers(1, 20), gap_s=st.floats(0.01, 5), step_s=st.floats(0.1, 5))
-def test_waiting_costs_twice_the_least_at_most_where_scores_come_evenly(count, gap_s, step_s):
-    """Beside every way to divide as many scores into steps: a cost per step, and time lost."""
-
-    def cost(size):
-        return step_s + gap_s * size * (size - 1) / 2
-
-    best = [0.0]
-    for scores in range(1, count + 1):
-        best.append(min(best[scores - size] + cost(size) for size in range(1, scores + 1)))
-    size = 1
-    while size < count and waiting_pays(size, gap_s, step_s):
-        size += 1
-    full, rest = divmod(count, size)
-    assert full * cost(size) + (cost(rest) if rest else 0) <= 2 * best[count] + 1e-9
 
 
 def test_a_score_that_everything_waits_for_goes_at_once():
@@ -162,13 +128,6 @@ def test_a_score_that_everything_waits_for_goes_at_once():
     assert send(scheduler, Supply(guesses=[guess])) == [guess]
     scheduler.add(score(0, 0, 1))
     assert len(send(scheduler)) == 1
-
-
-def test_while_work_gathers_nothing_is_guessed():
-    scheduler = new_scheduler(speculation="always")
-    scoring(scheduler, 20)
-    scheduler.add(generate(0, 0))
-    assert send(scheduler, Supply(guesses=[speculative(9)])) == []
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
@@ -230,24 +189,19 @@ def start_problems(*, width, whole=False, shared=True):
     return scheduler, started
 
 
-def test_on_a_shared_device_problems_start_until_they_can_fill_the_generator():
-    _, started = start_problems(width=8)
-    assert len(started) == 1.5 * REQUESTS / 8
-
-
-@pytest.mark.parametrize("options", [{"shared": False}, {"whole": True}])
-def test_elsewhere_and_for_whole_chains_they_start_in_every_free_slot(options):
-    _, started = start_problems(width=8, **options)
-    assert len(started) == REQUESTS
-
-
-def test_a_problem_that_ends_makes_room_for_the_next():
-    scheduler, started = start_problems(width=8)
-    before = len(started)
-    scheduler.problem_ended(0)
-    supply = Supply([1001], start=started.append)
-    send(scheduler, supply)
-    assert len(started) == before + 1
+@pytest.mark.parametrize(
+    ("options", "problems"),
+    [({}, 1.5 * REQUESTS / 8), ({"shared": False}, REQUESTS), ({"whole": True}, REQUESTS)],
+)
+def test_problems_start_until_they_fill_a_shared_generator_elsewhere_in_every_free_slot(
+    options, problems
+):
+    scheduler, started = start_problems(width=8, **options)
+    assert len(started) == problems
+    if not options:
+        scheduler.problem_ended(0)
+        send(scheduler, Supply([1001], start=started.append))
+        assert len(started) == problems + 1, "one that ends makes room for the next"
 
 
 @pytest.mark.parametrize(("shared", "scores", "sent"), [(True, 4, 0), (True, 3, 1), (False, 4, 1)])

@@ -78,7 +78,7 @@ def test_alternating_fills_the_generators_turn_with_speculation():
     main = generate(0, 0)
     scheduler.add(main)
     sent = send(scheduler, guesses)
-    assert sent == [main, *guesses.waiting[:3]]
+    assert sent == [main, *guesses.guesses[:3]]
     assert send(scheduler, guesses) == [], "the batch is on its way"
     for job in sent:
         scheduler.ended(job)

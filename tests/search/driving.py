@@ -15,6 +15,7 @@ from tts.search import (
     Fate,
     Generated,
     MctsConfig,
+    NodePath,
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
@@ -122,17 +123,15 @@ advices = st.builds(
 configs = st.one_of(tree_configs, sample_configs, adaptive_configs, ab_mcts_configs, auto_configs)
 
 
-def most_completions(config) -> int:
-    """How many completions may come out."""
-    return config.n
-
-
 def candidates_per_depth(config) -> int:
     """How many candidates may be opened at one depth of the tree, at most."""
     return config.n * config.width if isinstance(config, MctsConfig) else config.n
 
 
 worlds = st.integers(0, 10**9)
+
+STEP = (Thought((1,), "a\n\n", Stop.STEP),)
+END = (Thought((1,), "a", Stop.END),)
 
 
 def answer(work: Work, world: int) -> Generated | Scored:
@@ -159,6 +158,25 @@ def may_stop_early(config) -> bool:
 
 def build(config) -> Search:
     return new_search(config, lambda node: node_seed(7, "p", node))
+
+
+def grow(search: Search, scores=(), thoughts=STEP) -> list[NodePath]:
+    """Answer what is asked until nothing more is; scores are those given, others stay away.
+
+    `scores` by node, or of the first children; `thoughts` are those of all, or by node. Returns the
+    nodes of what was asked for.
+    """
+    asked = []
+    scores = scores if isinstance(scores, dict) else {(i,): each for i, each in enumerate(scores)}
+    while works := search.ask():
+        for work in works:
+            asked.append(work.node)
+            if isinstance(work, Expand):
+                said = thoughts.get(work.node, STEP) if isinstance(thoughts, dict) else thoughts
+                search.tell(Generated(work.node, said))
+            elif work.node in scores:
+                search.tell(Scored(work.node, scores[work.node]))
+    return asked
 
 
 def drive(search: Search, world: int, order: random.Random | None = None) -> list[Work]:

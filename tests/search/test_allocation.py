@@ -171,3 +171,5 @@ def test_what_was_not_seen_is_not_said_to_be_known():
     seen = [replace(RELIABLE, high=(0, 0), low=(0, 0), independent=(0, 0), searched=(0, 0))] * LAG
     advice = advise(2 * LAG, seen, totals(seen), 200)
     assert (advice.reliability, advice.gain) == (None, None)
+    seen = [replace(compares(0), independent=(3, 6))] * LAG
+    assert advise(2 * LAG, seen, totals(seen), 200).gain < 1, "none agreed with those of REBASE"

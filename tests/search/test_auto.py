@@ -1,6 +1,7 @@
 """The search for any budget: as advised, whatever the order of events, until its ending."""
 
 import random
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -30,39 +31,38 @@ from tts.search import (
 from tts.search.auto import SOFTMAX_TEMPERATURE, UNANSWERED, Ending, agreements, vote_of
 
 
-def new_search(config, advice, world=0):
-    return AutoSearch(config, advice, lambda node: node_seed(world, "p", node), answer_form)
+def seed(node):
+    return node_seed(0, "p", node)
 
 
-def outcome(search):
-    found = search.result()
-    return found.tree.digest(), found.completions, found.decision
+def new_search(config, advice):
+    return AutoSearch(config, advice, seed, answer_form)
+
+
+def check_same(search, config, world):
+    """The tree and the completions are those of another strategy's search."""
+    plain = config.new_search(seed, answer_form)
+    drive(search, world)
+    drive(plain, world)
+    assert search.tree.digest() == plain.tree.digest()
+    assert search.result().completions == plain.result().completions
 
 
 @settings(max_examples=amount(60, 600), deadline=None)
-@given(auto_configs, advices, worlds, st.integers(0, 10**6), st.booleans())
-def test_tree_completions_and_decision_do_not_depend_on_the_order_of_events(
-    config, advice, world, shuffle, budget
+@given(auto_configs, advices, worlds, st.integers(0, 10**6))
+def test_what_comes_out_depends_on_no_order_of_events_and_every_token_is_counted(
+    config, advice, world, shuffle
 ):
-    def make():
-        search = new_search(config, advice)
-        return BudgetedSearch(search, 40) if budget else search
-
-    in_order, in_disorder = make(), make()
-    drive(in_order, world)
+    in_order, in_disorder = new_search(config, advice), new_search(config, advice)
+    asked = [
+        (type(work), work.node, getattr(work, "whole", None)) for work in drive(in_order, world)
+    ]
     drive(in_disorder, world, random.Random(shuffle))
-    assert outcome(in_order) == outcome(in_disorder)
-
-
-@settings(max_examples=amount(40, 200), deadline=None)
-@given(auto_configs, advices, worlds)
-def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, world):
-    search = new_search(config, advice)
-    asked = drive(search, world)
-    requests = [(type(work), work.node) for work in asked]
-    assert len(set(requests)) == len(requests)
-    found = search.result()
+    found, other = in_order.result(), in_disorder.result()
     decision = found.decision
+    assert found.tree.digest() == other.tree.digest()
+    assert (found.completions, decision) == (other.completions, other.decision)
+    assert len(set(asked)) == len(asked), "nothing is asked for twice"
     assert decision.advice == advice
     assert decision.tokens == sum(len(node.thought.token_ids) for node in found.tree)
     assert decision.first_tokens <= decision.tokens
@@ -73,30 +73,32 @@ def test_nothing_is_asked_for_twice_and_every_token_is_counted(config, advice, w
         assert decision.tokens >= advice.allowance
     if advice.floor == 1:
         assert {done.score for done in found.completions} <= {None, 1.0}
+    if advice.method == "mcts":  # the samples are the first chains of the tree
+        chains = [(chain,) for chain in range(min(advice.samples, config.n))]
+        assert asked[: len(chains)] == [(Expand, chain, True) for chain in chains]
+        assert all(chain in found.tree for chain in chains)
 
 
-@settings(max_examples=amount(40, 200), deadline=None)
-@given(auto_configs, worlds, st.integers(1, 4))
-def test_the_samples_are_the_first_chains_of_the_tree(config, world, samples):
-    search = new_search(config, Advice(samples=samples))
-    chains = [(chain,) for chain in range(min(samples, config.n))]
-    asked = drive(search, world)
-    assert [work.node for work in asked[: len(chains)]] == chains
-    assert all(work.whole for work in asked[: len(chains)])
-    assert all(chain in search.tree for chain in chains)
+@settings(max_examples=amount(30, 300), deadline=None)
+@given(auto_configs, advices, worlds, st.integers(0, 10**6))
+def test_nor_does_it_within_a_budget(config, advice, world, shuffle):
+    results = []
+    for order in (None, random.Random(shuffle)):
+        search = BudgetedSearch(new_search(config, advice), 40)
+        drive(search, world, order)
+        found = search.result()
+        results.append((found.tree.digest(), found.completions, found.decision))
+    assert results[0] == results[1]
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
 @given(auto_configs, worlds)
-def test_a_tree_that_nothing_ends_is_that_of_mcts(config, world):
-    search = new_search(config, Advice(samples=0, votes=10**6))
-    drive(search, world)
-    plain = MctsConfig(n=config.n, agg_strategy=config.agg_strategy).new_search(
-        lambda node: node_seed(0, "p", node), answer_form
-    )
-    drive(plain, world)
-    assert search.tree.digest() == plain.tree.digest()
-    assert search.result().completions == plain.result().completions
+def test_what_nothing_ends_is_mcts_or_without_rebase_best_of_n(config, world):
+    n, how = config.n, config.agg_strategy
+    trees = new_search(config, Advice(samples=0, votes=10**6))
+    check_same(trees, MctsConfig(n=n, agg_strategy=how), world)
+    chains = new_search(config, Advice("chains", votes=10**6, chains=1))
+    check_same(chains, SampleSearchConfig(n=n, scored=True, agg_strategy=how), world)
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
@@ -106,7 +108,7 @@ def test_a_round_is_a_rebase_of_its_own(width, rounds, world):
     search = new_search(config, Advice("rebase", votes=10**6, width=width, chains=0))
     drive(search, world)
     chosen = {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
-    plain = RebaseConfig(**chosen).new_search(lambda node: node_seed(0, "p", node), answer_form)
+    plain = RebaseConfig(**chosen).new_search(seed, answer_form)
     drive(plain, world)
     first_round = [node for node in search.tree if node.path and node.path[0] < width]
     assert [node.path for node in first_round] == [node.path for node in plain.tree if node.path]
@@ -127,30 +129,17 @@ def test_independent_chains_and_rebase_take_turns(chains, width, world):
         assert work.whole == (work.node[0] % one_turn < chains)
     found = search.result()
     assert {done.node[0] // one_turn for done in found.completions} == {0, 1}
-    texts = [answer_form(done.text) for done in found.completions if done.node[0] < one_turn]
-    firsts = [done.node[0] < chains for done in found.completions if done.node[0] < one_turn]
-    pairs = [
-        (firsts[i] and firsts[j], firsts[i] != firsts[j], texts[i] is not None, texts[i], texts[j])
-        for i in range(len(texts))
-        for j in range(i)
+    answers = [
+        (done.node[0] < chains, answer_form(done.text))
+        for done in found.completions
+        if done.node[0] < one_turn
     ]
-    alone = [known and one == other for both, _, known, one, other in pairs if both]
-    searched = [known and one == other for _, mixed, known, one, other in pairs if mixed]
+    alone, searched = [], []
+    for (first, one), (second, other) in combinations(answers, 2):
+        if first or second:
+            (alone if first and second else searched).append(one is not None and one == other)
     assert found.decision.independent == (sum(alone), len(alone))
     assert found.decision.searched == (sum(searched), len(searched))
-
-
-@settings(max_examples=amount(40, 200), deadline=None)
-@given(st.integers(1, 8), worlds)
-def test_without_rebase_the_chains_are_those_of_best_of_n(n, world):
-    search = new_search(AutoConfig(n=n), Advice("chains", votes=10**6, chains=1))
-    drive(search, world)
-    plain = SampleSearchConfig(n=n, scored=True).new_search(
-        lambda node: node_seed(0, "p", node), answer_form
-    )
-    drive(plain, world)
-    assert search.tree.digest() == plain.tree.digest()
-    assert search.result().completions == plain.result().completions
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
@@ -221,24 +210,23 @@ def test_one_sure_chain_is_enough_where_one_vote_decides():
     assert search.result().decision.ended_by == "vote"
 
 
-def endless(work, steps=50, answer=r"\boxed{5}"):
+def of_steps(steps, answer=r"\boxed{5}"):
     """What models say that take so many steps to an answer."""
-    if isinstance(work, Score):
-        return Scored(work.node, 0.9)
-    depth = len(work.node)
-    last = steps if work.whole else depth
-    return Generated(
-        work.node,
-        tuple(
-            Thought((place,), answer if place == steps else f"{place}", Stop.END)
-            if place == steps
-            else Thought((place,), f"{place}\n\n", Stop.STEP)
-            for place in range(depth, last + 1)
-        ),
-    )
+
+    def said(work):
+        if isinstance(work, Score):
+            return Scored(work.node, 0.9)
+        depth = len(work.node)
+        texts = [f"{place}\n\n" for place in range(depth, steps)] + [answer]
+        thoughts = [Thought((1,), text, Stop.STEP) for text in texts]
+        thoughts[-1] = Thought((1,), answer, Stop.END)
+        return Generated(work.node, tuple(thoughts[: None if work.whole else 1]))
+
+    return said
 
 
-def solved(search, said):
+def solved(config, advice, said):
+    search = new_search(config, advice)
     pending = search.ask()
     while not search.done:
         search.tell(said(pending.pop(0)))
@@ -249,24 +237,17 @@ def solved(search, said):
 @pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
 @pytest.mark.parametrize("samples", [0, 4])
 def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
-    search = new_search(AutoConfig(), Advice(method, samples=samples))
-    found = solved(search, endless)
+    found = solved(AutoConfig(), Advice(method, samples=samples), of_steps(50))
     assert found.decision.ended_by == "vote"
     assert all(answer_form(done.text) for done in found.completions)
     assert max(len(node.path) for node in found.tree) == 50
 
 
 @pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
-def test_a_question_that_has_no_answer_does_not_take_n_completions(method):
-    search = new_search(AutoConfig(), Advice(method))
-    found = solved(search, lambda work: endless(work, steps=3, answer="A poem."))
+def test_few_chains_are_enough_of_a_question_without_an_answer_and_one_at_temperature_0(method):
+    found = solved(AutoConfig(), Advice(method), of_steps(3, "A poem."))
     assert found.decision.ended_by == "no votes"
     assert UNANSWERED <= len(found.completions) <= UNANSWERED + 4
-
-
-@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
-def test_at_temperature_0_there_is_one_chain(method):
-    search = new_search(AutoConfig(temperature=0), Advice(method))
-    found = solved(search, lambda work: endless(work, steps=3))
+    found = solved(AutoConfig(temperature=0), Advice(method), of_steps(3))
     assert len(found.completions) == 1
     assert found.tree.tokens == 3

@@ -4,18 +4,17 @@ import random
 
 from hypothesis import given, settings
 from tests.amounts import amount
-from tests.search.driving import beam_configs, build, drive, worlds
+from tests.search.driving import END, STEP, beam_configs, build, drive, grow, worlds
 
-from tts.search import BeamSearchConfig, Fate, Generated, Scored, Stop, Thought, node_seed
+from tts.search import BeamSearchConfig, Fate, Generated, Scored, node_seed
 from tts.search.beam_search import UNREACHABLE, BeamSearch
-from tts.search.candidates import CandidateState
+from tts.search.step_search import CandidateState
 
 
 def test_ties_are_broken_by_path_not_by_arrival():
     search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=2))
-    first = search.ask()
-    for work in reversed(first):
-        search.tell(Generated(work.node, (Thought((1,), "x\n\n", Stop.STEP),)))
+    for work in reversed(search.ask()):
+        search.tell(Generated(work.node, STEP))
     for work in reversed(search.ask()):
         search.tell(Scored(work.node, 0.5 + work.node[0] * 1e-6))  # float noise
     assert {work.node[0] for work in search.ask()} == {0}
@@ -23,22 +22,12 @@ def test_ties_are_broken_by_path_not_by_arrival():
 
 def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
     search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
-    step = (Thought((1,), "a\n\n", Stop.STEP),)
-    for work in search.ask():
-        search.tell(Generated(work.node, step))
-    search.ask()
-    for child, score in ((0, 0.5), (1, 0.2), (2, 0.3), (3, 0.1)):
-        search.tell(Scored((child,), score))
-    for work in search.ask():
-        search.tell(Generated(work.node, step))
-    assert len(search.ask()) == 4
+    grow(search, (0.5, 0.2, 0.3, 0.1))
     assert search.needs() == {(0, 0): True}
     search.tell(Scored((0, 0), 1.0))  # min along the path: 0.5, which no sibling can beat
     assert search.needs() == {(0, child): False for child in (1, 2, 3)}
-    assert [search.tree[0, child].fate for child in range(4)] == [
-        Fate.EXPANDED,
-        *[Fate.PRUNED] * 3,
-    ]
+    fates = [search.tree[0, child].fate for child in range(4)]
+    assert fates == [Fate.EXPANDED, *[Fate.PRUNED] * 3]
     assert [work.node for work in search.ask()] == [(0, 0, child) for child in range(4)]
     search.tell(Scored((0, 1), 0.9))
     assert search.tree[0, 1].score is None, "late: it had been pruned"
@@ -46,30 +35,22 @@ def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
 
 def test_siblings_that_tie_at_their_parents_minimum_rank_by_their_own_score():
     search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
-    step = (Thought((1,), "a\n\n", Stop.STEP),)
-    for scores in ((0.5, 0.2, 0.3, 0.1), (0.7, 0.9, 0.6, 0.8)):
-        for work in search.ask():
-            search.tell(Generated(work.node, step))
-        for work, score in zip(search.ask(), scores, strict=True):
-            search.tell(Scored(work.node, score))
-            assert all(search.needs().values()), "any of the others may still have the better score"
+    grow(search, (0.5, 0.2, 0.3, 0.1))
+    for child, score in enumerate((0.7, 0.9, 0.6, 0.8)):
+        search.tell(Scored((0, child), score))
+        assert all(search.needs().values()), "any of the others may still have the better score"
     assert [search.tree.path_score((0, child), "min") for child in range(4)] == [0.5] * 4
     assert {work.node[:2] for work in search.ask()} == {(0, 1)}
 
 
 def test_no_active_beam_is_scored_once_enough_chains_have_ended():
     search = build(BeamSearchConfig(n=2, beam_width=1, num_iterations=3))
-    search.ask()
-    search.tell(Generated((0,), (Thought((1,), "a", Stop.END),)))
-    search.tell(Generated((1,), (Thought((1,), "a\n\n", Stop.STEP),)))
-    assert [work.node for work in search.ask()] == [(0,), (1,)]
+    grow(search, thoughts={(0,): END})
     search.tell(Scored((0,), 0.5))
     assert all(search.needs().values()), "one completion is missing: the other beam goes on"
     search.tell(Scored((1,), 0.5))
-    assert [work.node for work in search.ask()] == [(1, 0), (1, 1)]
-    search.tell(Generated((1, 0), (Thought((1,), "a", Stop.END),)))
-    search.tell(Generated((1, 1), (Thought((1,), "a\n\n", Stop.STEP),)))
-    assert [work.node for work in search.ask()] == [(1, 0)], "the second completion"
+    asked = grow(search, thoughts={(1, 0): END})
+    assert asked == [(1, 0), (1, 1), (1, 0)], "the score of the second completion alone"
     assert search.expandable() == set()
     search.tell(Scored((1, 0), 0.5))
     assert search.done
@@ -84,24 +65,16 @@ class LooksAtAll(BeamSearch):
 
     def _advanced(self, candidate):
         pool = candidate.pool
-        for outranked in list(self._all_outranked(pool)):
-            self._withdraw(outranked)
-        super()._advanced(candidate)
-
-    def _all_outranked(self, pool):
-        ranked = [candidate.end for candidate in pool.ranked if candidate.active]
+        ranked = [each.end for each in pool.ranked if each.active]
         kept = [self._rank(node) for node in self._keep(ranked)]
         cutoff = kept[-1] if len(kept) == self._kept else None
         if self._enough(pool.ended):
             cutoff = UNREACHABLE
-        return [
-            candidate
-            for candidate in pool.candidates
-            if candidate.state is CandidateState.SCORING
-            and candidate.active
-            and cutoff is not None
-            and candidate.best_rank > cutoff
-        ]
+        for each in list(pool.candidates):
+            waits = each.state is CandidateState.SCORING and each.active
+            if waits and cutoff is not None and each.best_rank > cutoff:
+                self._withdraw(each)
+        super()._advanced(candidate)
 
 
 @settings(max_examples=amount(37, 150), deadline=None)

@@ -1,18 +1,13 @@
 """Diverse verifier tree search: independent subtrees."""
 
-from tests.search.driving import build
+from tests.search.driving import STEP, build, grow
 
-from tts.search import DvtsConfig, Generated, Scored, Stop, Thought
+from tts.search import DvtsConfig, Generated
 
 
 def test_subtrees_of_dvts_do_not_wait_for_one_another():
-    config = DvtsConfig(n=8, beam_width=2, num_iterations=3)
-    search = build(config)
-    asks = search.ask()
-    assert [work.node for work in asks] == [(child,) for child in range(8)]
+    search = build(DvtsConfig(n=8, beam_width=2, num_iterations=3))
+    assert [work.node for work in search.ask()] == [(child,) for child in range(8)]
     for child in (4, 5):
-        search.tell(Generated((child,), (Thought((1,), "x\n\n", Stop.STEP),)))
-    assert [work.node for work in search.ask()] == [(4,), (5,)]
-    search.tell(Scored((5,), 0.75))
-    search.tell(Scored((4,), 0.25))
-    assert [work.node for work in search.ask()] == [(5, 0), (5, 1)]
+        search.tell(Generated((child,), STEP))
+    assert grow(search, {(5,): 0.75, (4,): 0.25})[:4] == [(4,), (5,), (5, 0), (5, 1)]

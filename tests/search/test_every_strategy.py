@@ -6,29 +6,29 @@ from hypothesis import given, settings
 from pydantic import ValidationError
 from tests.amounts import amount
 from tests.search.driving import (
+    END,
     build,
     candidates_per_depth,
     configs,
     drive,
+    grow,
     may_stop_early,
     tree_configs,
     worlds,
 )
 
 from tts.search import (
+    AdaptiveVoteConfig,
     AutoConfig,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
     Fate,
-    Generated,
     MctsConfig,
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
     Scored,
-    Stop,
-    Thought,
 )
 
 
@@ -36,20 +36,27 @@ from tts.search import (
 @given(configs, worlds)
 def test_exactly_n_completions_come_out(config, world):
     search = build(config)
+    assert search.result() is None
     drive(search, world)
-    completions = search.result().completions
-    nodes = [done.node for done in completions]
+    result = search.result()
+    assert result is search.result(), "it is made once"
+    assert result.tree is search.tree
+    nodes = [done.node for done in result.completions]
     if may_stop_early(config):
-        assert 0 < len(completions) <= config.n
+        assert 0 < len(nodes) <= config.n
     else:
-        assert len(completions) == config.n
+        assert len(nodes) == config.n
     if not isinstance(config, ParticleConfig):  # whose particles may be drawn more than once
         assert len(set(nodes)) == len(nodes)
     completed = {node.path for node in search.tree if node.fate is Fate.COMPLETED}
     assert completed == set(nodes)
     assert not any(node.fate is Fate.OPEN for node in search.tree)
+    scores = [node.score for node in search.tree if node.score is not None]
+    assert scores == pytest.approx([round(score, 4) for score in scores])
     if getattr(config, "scored", True):
-        ranks = [(-done.score, -search.tree[done.node].score, done.node) for done in completions]
+        ranks = [
+            (-done.score, -search.tree[done.node].score, done.node) for done in result.completions
+        ]
         assert ranks == sorted(ranks)
 
 
@@ -61,33 +68,23 @@ def test_the_budget_of_samples_is_kept(config, world):
     expansions = [work for work in drive(search, world) if isinstance(work, Expand)]
     assert len({work.seed for work in expansions}) == len(expansions)
     assert len(expansions) <= config.num_iterations * candidates_per_depth(config)
-    assert max(len(work.node) for work in expansions) <= config.num_iterations
-    whole = {len(work.node) for work in expansions if work.whole}
-    assert not whole or config.finish == "eos"
-    scored = [node for node in search.tree if node.score is not None]
-    assert all(node.score == pytest.approx(round(node.score, 4)) for node in scored)
+    depths = [len(work.node) for work in expansions]
+    assert max(depths) <= config.num_iterations
+    if config.finish == "depth":
+        assert not any(work.whole for work in expansions)
 
 
 @pytest.mark.parametrize("config", [SampleSearchConfig(n=1), BeamSearchConfig(n=1, beam_width=1)])
-def test_a_score_is_locked_at_the_first_write(config):
-    search = build(config)
-    search.ask()
-    search.tell(Generated((0,), (Thought((1,), "x", Stop.END),)))
-    search.ask()
+def test_a_score_is_a_probability_and_locked_at_the_first_write(config):
+    search, wrong = build(config), build(config)
+    for each in (search, wrong):
+        grow(each, thoughts=END)
+    for score in (float("nan"), -0.1, 1.1):
+        with pytest.raises(ValueError, match="within"):
+            wrong.tell(Scored((0,), score))
     search.tell(Scored((0,), 0.25))
     search.tell(Scored((0,), 0.75))
     assert search.result().completions[0].score == 0.25
-
-
-@pytest.mark.parametrize("config", [SampleSearchConfig(n=1), BeamSearchConfig(n=1, beam_width=1)])
-def test_a_score_that_is_no_probability_is_refused(config):
-    search = build(config)
-    search.ask()
-    search.tell(Generated((0,), (Thought((1,), "x", Stop.END),)))
-    search.ask()
-    for wrong in (float("nan"), -0.1, 1.1):
-        with pytest.raises(ValueError, match="within"):
-            search.tell(Scored((0,), wrong))
 
 
 PINNED = {
@@ -142,13 +139,15 @@ def test_defaults_are_those_of_the_documentation():
     form = {"answer_regex": None, "answer_schema": None, "thinking_budget": None}
     common = sampling | form | {"agg_strategy": "last"}
     steps = {"num_iterations": 40, "finish": "depth"}
-    tree = common | steps
-    assert SampleSearchConfig().model_dump() == common | {"scored": True}
-    assert DvtsConfig().model_dump() == tree | {"beam_width": 4}
-    assert RebaseConfig().model_dump() == tree | {"softmax_temperature": 0.2}
-    particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
-    assert ParticleConfig().model_dump() == tree | particles
-    simulations = {"width": 16, "exploration": 0.2, "parallel": 4}
-    assert MctsConfig().model_dump() == tree | simulations
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
-    assert BeamSearchConfig().model_dump() == tree | beams
+    for config, own in (
+        (SampleSearchConfig, {"scored": True}),
+        (DvtsConfig, steps | {"beam_width": 4}),
+        (RebaseConfig, steps | {"softmax_temperature": 0.2}),
+        (ParticleConfig, steps | {"weight_temperature": 1.0, "ess_threshold": 0.5}),
+        (MctsConfig, steps | {"width": 16, "exploration": 0.2, "parallel": 4}),
+        (BeamSearchConfig, steps | beams),
+        (AdaptiveVoteConfig, {"scored": True, "batch": 4, "threshold": 0.95}),
+        (AutoConfig, {"n": 256}),
+    ):
+        assert config().model_dump() == common | own

@@ -8,24 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.search.driving import (
+    END,
+    STEP,
     answer,
     build,
     candidates_per_depth,
     drive,
+    grow,
     tree_configs,
     worlds,
 )
 
-from tts.search import (
-    BeamSearchConfig,
-    Expand,
-    Fate,
-    Generated,
-    Scored,
-    Stop,
-    Thought,
-    Work,
-)
+from tts.search import BeamSearchConfig, Expand, Fate, Scored, Stop, Thought, Work
 
 
 @settings(max_examples=amount(125, 500), deadline=None)
@@ -74,62 +68,34 @@ def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
 def test_foresight_covers_the_next_expansions_of_a_decided_search():
     """All scored but one: the three best of four are foreseen, and then asked as foreseen."""
     search = build(BeamSearchConfig(n=4, beam_width=2, num_iterations=3))
-    step = (Thought((1,), "a\n\n", Stop.STEP),)
-    for work in search.ask():
-        search.tell(Generated(work.node, step))
-    search.ask()
-    for child, score in ((0, 0.9), (1, 0.2), (2, 0.8)):
-        search.tell(Scored((child,), score))
+    grow(search, (0.9, 0.2, 0.8))
     assert search.expandable() == {(0,), (2,), (3,)}, "1 is outranked by two, 3 has no score yet"
     guesses = list(search.foresee({}))
-    assert [(g.work.node, g.level) for g in guesses] == [
-        ((0, 0), 1),
-        ((0, 1), 1),
-        ((2, 0), 1),
-        ((2, 1), 1),
-    ]
+    assert [g.work.node for g in guesses] == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    assert {g.level for g in guesses} == {1}
     # of 4 that compete 2 will be kept; the r-th of the 3 scored is expected to end as 5 / 4 * r-th
     assert [guess.chance for guess in guesses] == pytest.approx([1.0, 1.0, 0.8, 0.8])
-    deeper = list(search.foresee({(0, 0): step}))
-    assert [(g.work.node, g.level) for g in deeper if g.level == 2] == [
-        ((0, 0, 0), 2),
-        ((0, 0, 1), 2),
-    ]
+    deeper = [g for g in search.foresee({(0, 0): STEP}) if g.level == 2]
+    assert [g.work.node for g in deeper] == [(0, 0, 0), (0, 0, 1)]
+    assert [g.chance for g in deeper] == [0.5, 0.5], "two of its four rivals would be kept"
     search.tell(Scored((3,), 0.1))
     assert search.ask() == [g.work for g in guesses]
 
 
-def candidates_answered():
-    """A search whose four candidates wait for their scores."""
-    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=4))
-    for work in search.ask():
-        search.tell(Generated(work.node, thought(Stop.STEP)))
-    search.ask()
-    return search
-
-
-def thought(stop, text="a\n\n"):
-    return (Thought((1,), text, stop),)
-
-
-def below(search, node, answered):
-    """What is foreseen strictly below a node."""
-    guesses = (guess.work.node for guess in search.foresee(answered))
-    return [path for path in guesses if path[: len(node)] == node and path != node]
-
-
 @pytest.mark.parametrize(
-    "ended", [thought(Stop.END), thought(Stop.LENGTH), thought(Stop.STEP, " \n\n")]
+    ("said", "iterations", "expected"),
+    [
+        (STEP, 4, {(0, 0, child) for child in range(4)}),
+        (END, 4, set()),
+        ((Thought((1,), "a", Stop.LENGTH),), 4, set()),
+        ((Thought((1,), " \n\n", Stop.STEP),), 4, set()),
+        (STEP, 2, set()),
+    ],
 )
-def test_nothing_is_foreseen_below_a_chain_that_has_ended(ended):
-    search = candidates_answered()
-    assert below(search, (0, 0), {(0, 0): thought(Stop.STEP)})
-    assert not below(search, (0, 0), {(0, 0): ended})
-
-
-def test_nothing_is_foreseen_beyond_the_last_iteration():
-    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=2))
-    for work in search.ask():
-        search.tell(Generated(work.node, thought(Stop.STEP)))
-    foreseen = {guess.work.node for guess in search.foresee({(0, 0): thought(Stop.STEP)})}
-    assert foreseen == {(0, 1), (0, 2), (0, 3)}
+def test_nothing_is_foreseen_below_a_chain_that_has_ended_or_beyond_the_last_iteration(
+    said, iterations, expected
+):
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=iterations))
+    grow(search)
+    foreseen = {guess.work.node for guess in search.foresee({(0, 0): said})}
+    assert foreseen == {(0, 1), (0, 2), (0, 3)} | expected

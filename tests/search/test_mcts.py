@@ -1,31 +1,27 @@
 """MCTS: what simulations may do in all, and what they see of each other."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from tests.amounts import amount
-from tests.search.driving import build, drive, mcts_configs, worlds
+from tests.search.driving import build, drive, grow, mcts_configs, worlds
 
-from tts.search import Expand, Fate, Generated, MctsConfig, Score, Scored, Stop, Thought
+from tts.search import Expand, Fate, MctsConfig, Scored
 from tts.search.mcts import NodeVisits, Yield, best_child
 from tts.search.tree import Node
 
 
-def places(*scores, visits=1):
-    """Children of one node, each visited so often, with its score as their mean."""
+def places(*scores):
+    """Children of one node, each visited once, with its score as its mean."""
     children = [
-        NodeVisits(Node((index,), score=score), visits=visits, total=visits * score)
-        for index, score in enumerate(scores)
+        NodeVisits(Node((index,), score=score), total=score) for index, score in enumerate(scores)
     ]
     return NodeVisits(Node(()), children=children)
 
 
 def test_equal_children_are_visited_in_the_order_of_their_paths():
     parent = places(0.5, 0.5, 0.5)
-    for expected in (0, 1, 2):
-        child = best_child(parent, 1.0, None)
-        assert child is parent.children[expected]
+    for child in parent.children:
+        assert best_child(parent, 1.0, None) is child
         child.under_way += 1
 
 
@@ -40,7 +36,7 @@ def test_without_exploration_the_best_mean_is_chosen_and_what_is_spent_is_not():
 
 def test_exploration_prefers_what_was_visited_less():
     parent = places(0.9, 0.5)
-    parent.children[0] = dataclasses.replace(parent.children[0], visits=9, total=8.1)
+    parent.children[0].visits, parent.children[0].total = 9, 8.1
     assert best_child(parent, 0.1, None) is parent.children[0]
     assert best_child(parent, 2.0, None) is parent.children[1]
 
@@ -49,15 +45,11 @@ def test_a_new_child_is_opened_where_it_promises_more_than_those_that_are_there(
     parent = places(0.2, 0.5)
     assert best_child(parent, 0.0, 0.6) is None
     assert best_child(parent, 0.0, 0.5) is parent.children[1], "not where it promises as much"
-    assert best_child(parent, 0.0, 0.4) is parent.children[1]
-    assert best_child(places(), 0.0, 0.0) is None
-
-
-def test_children_that_are_awaited_make_another_one_less_urgent():
     parent = places(0.5)
     assert best_child(parent, 0.5, 0.6) is None
     parent.opening = 3
-    assert best_child(parent, 0.5, 0.6) is parent.children[0]
+    assert best_child(parent, 0.5, 0.6) is parent.children[0], "those awaited make it less urgent"
+    assert best_child(places(), 0.0, 0.0) is None
 
 
 def test_what_new_children_are_worth_is_learnt_from_all_of_them():
@@ -82,52 +74,34 @@ def test_a_node_has_no_more_than_width_children_unless_all_are_spent(config, wor
         if len(indices) > config.width:
             spent = {node[len(parent)] for node in completed if node[: len(parent)] == parent}
             assert len(indices) <= max(config.width, len(spent) + config.parallel)
+    parents = {node.path[:-1] for node in search.tree}
+    for node in search.tree:  # what has ended and did not come out is surplus, the rest is pruned
+        if node.path in parents:
+            assert node.fate is Fate.EXPANDED
+        elif node.path not in completed:
+            assert node.fate in (Fate.PRUNED, Fate.SURPLUS)
+    assert not search.expandable()
+    assert not list(search.foresee({}))
 
 
 def test_a_node_gets_another_child_until_one_is_good():
     search = build(MctsConfig(n=1, parallel=1, exploration=0.0))
-    grow(search, {(index,): 0.1 if index < 3 else 0.9 for index in range(9)})
+    grow(search, [0.1, 0.1, 0.1, *[0.9] * 6])
     asked = [node.path for node in search.tree if len(node.path) == 1]
     assert asked == [(0,), (1,), (2,), (3,)]
     assert (3, 0) in search.tree
 
 
-@settings(max_examples=amount(75, 300), deadline=None)
-@given(mcts_configs, worlds)
-def test_what_has_ended_and_did_not_come_out_is_surplus_and_the_rest_is_pruned(config, world):
-    search = build(config)
-    drive(search, world)
-    chosen = {done.node for done in search.result().completions}
-    parents = {node.path[:-1] for node in search.tree}
-    for node in search.tree:
-        if node.path in parents:
-            assert node.fate is Fate.EXPANDED
-        elif node.path not in chosen:
-            assert node.fate in (Fate.PRUNED, Fate.SURPLUS)
-
-
 def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come_out():
-    outcomes = {}
+    outcomes = set()
     for parallel in (1, 2, 8):
         search = build(MctsConfig(n=8, width=3, num_iterations=5, parallel=parallel))
+        assert [work.node for work in search.ask()] == [(index,) for index in range(parallel)]
+        search = build(search.config)
         drive(search, 5)
         assert len(search.result().completions) == 8
-        outcomes[parallel] = search.tree.digest()
-    assert len(set(outcomes.values())) > 1
-
-
-STEP = (Thought((1,), "a\n\n", Stop.STEP),)
-
-
-def grow(search, scores):
-    """Answer everything that is asked until nothing is, with these scores; others stay away."""
-    while asked := search.ask():
-        for work in asked:
-            if isinstance(work, Score):
-                if work.node in scores:
-                    search.tell(Scored(work.node, scores[work.node]))
-            else:
-                search.tell(Generated(work.node, STEP))
+        outcomes.add(search.tree.digest())
+    assert len(outcomes) > 1
 
 
 def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
@@ -140,15 +114,3 @@ def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
     assert (0, 0, 0) in {work.node for work in search.ask() if isinstance(work, Expand)}
     assert (1, 0) in search.expandable(), "passed over, but a later simulation may turn to it"
     assert (0, 0) not in search.expandable()
-
-
-def test_simulations_that_stand_at_one_node_open_a_child_each():
-    search = build(MctsConfig(n=8, parallel=5))
-    assert [work.node for work in search.ask()] == [(index,) for index in range(5)]
-
-
-def test_a_search_that_is_over_expands_nothing():
-    search = build(MctsConfig(n=2, width=2))
-    drive(search, 5)
-    assert not search.expandable()
-    assert not list(search.foresee({}))

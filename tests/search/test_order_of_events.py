@@ -31,7 +31,6 @@ def outcome(search: Search):
     nodes = {
         node.path: (node.thought, None if node.fate is Fate.PRUNED else node.score, node.fate)
         for node in search.tree
-        if min(node.path) >= 0
     }
     return nodes, search.result().completions
 
@@ -50,8 +49,7 @@ def needed(asked: list[Work], search: Search) -> set[tuple[type, tuple[int, ...]
     return {
         (type(work), work.node)
         for work in asked
-        if isinstance(work, Expand)
-        or search.tree[tuple(i for i in work.node if i >= 0)].fate is not Fate.PRUNED
+        if isinstance(work, Expand) or search.tree[work.node].fate is not Fate.PRUNED
     }
 
 
@@ -72,24 +70,16 @@ def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle)
 
 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
-@given(st.one_of(beam_configs, dvts_configs), worlds, st.integers(0, 10**6))
+@given(configs, worlds, st.integers(0, 10**6))
 def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
     search = build(config)
-    for work in drive(search, world, random.Random(shuffle)):
-        if isinstance(work, Score) and not work.need_open:
-            end = search.tree.get(tuple(i for i in work.node if i >= 0))
-            if end and end.fate is Fate.PRUNED:
-                assert search.tree[work.node].score is not None
-
-
-@settings(max_examples=INTERLEAVINGS, deadline=None)
-@given(configs, worlds)
-def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, world):
+    scores = [w for w in drive(search, world, random.Random(shuffle)) if isinstance(w, Score)]
     if not isinstance(config, BeamSearchConfig | DvtsConfig):
-        search = build(config)
-        asked = drive(search, world)
-        assert not any(work.need_open for work in asked if isinstance(work, Score))
+        assert not any(work.need_open for work in scores)
         assert search.needs() == {}
+    else:
+        certain = [search.tree[work.node] for work in scores if not work.need_open]
+        assert all(node.score is not None for node in certain if node.fate is Fate.PRUNED)
 
 
 def drive_in_a_crowd(search: Search, world: int, order: random.Random):

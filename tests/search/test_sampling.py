@@ -1,33 +1,23 @@
 """Whole chains: one node per step."""
 
-from tests.search.driving import build
+import pytest
+from tests.search.driving import END, STEP, build
 
-from tts.search import Generated, SampleSearchConfig, Scored, Stop, Thought
+from tts.search import Generated, SampleSearchConfig, Scored
 
 
-def test_whole_chains_become_one_node_per_step():
-    search = build(SampleSearchConfig(n=1, agg_strategy="min"))
+@pytest.mark.parametrize(
+    ("how", "wanted", "score"),
+    [("min", [(0,), (0, 0), (0, 0, 0)], 0.2), ("last", [(0, 0, 0)], 0.8)],
+)
+def test_whole_chains_become_one_node_per_step_scored_as_far_as_that_matters(how, wanted, score):
+    search = build(SampleSearchConfig(n=1, agg_strategy=how))
     search.ask()
-    steps = (
-        Thought((1,), "a\n\n", Stop.STEP),
-        Thought((2,), "b\n\n", Stop.STEP),
-        Thought((3,), "c", Stop.END),
-    )
-    search.tell(Generated((0,), steps))
-    assert [work.node for work in search.ask()] == [(0,), (0, 0), (0, 0, 0)]
-    for node, score in (((0,), 0.9), ((0, 0), 0.2), ((0, 0, 0), 0.8)):
-        search.tell(Scored(node, score))
+    search.tell(Generated((0,), STEP + STEP + END))
+    assert [work.node for work in search.ask()] == wanted
+    for node, each in (((0,), 0.9), ((0, 0), 0.2), ((0, 0, 0), 0.8)):
+        assert not search.done
+        search.tell(Scored(node, each))
+        assert (search.tree[node].score is not None) == (node in wanted)
     (done,) = search.result().completions
-    assert (done.text, done.score) == ("a\n\nb\n\nc", 0.2)
-
-
-def test_a_score_that_nobody_asked_for_changes_nothing():
-    search = build(SampleSearchConfig(n=1))
-    search.ask()
-    steps = (Thought((1,), "a\n\n", Stop.STEP), Thought((2,), "b", Stop.END))
-    search.tell(Generated((0,), steps))
-    search.tell(Scored((0,), 0.9))
-    assert not search.done, "the last step alone is scored"
-    search.tell(Scored((0, 0), 0.25))
-    assert search.result().completions[0].score == 0.25
-    assert search.tree[0,].score is None
+    assert (done.text, done.score) == ("a\n\na\n\na", score)

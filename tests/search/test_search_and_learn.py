@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.amounts import amount
 
-from tts.search import (
-    Fate,
-    Generated,
-    Score,
-    Scored,
-    Stop,
-    Thought,
-    node_seed,
-)
+from tts.search import Fate, Generated, Score, Scored, Stop, Thought, node_seed
 from tts.strategies.catalog import new_search
 
 DELIMITER = "\n\n"
@@ -127,47 +119,38 @@ class Theirs:
         return [self.extend(Beam(), chain, last=True)[0] for chain in range(self.config.n)]
 
 
-def run(config, world, order=None, twice=False):
-    """The search, answered by the same engines."""
+def run(config, world, order=None):
+    """The search, answered by the same engines; in any order it hears results again, too."""
     engines = Engines(world)
     search = new_search(config, lambda node: node_seed(7, "p", node))
     pending, told = [], []
     while not search.done:
         pending += search.ask()
         work = pending.pop(order.randrange(len(pending)) if order else 0)
-        if twice:
-            for result in told[-3:]:
-                search.tell(result)
-        if not isinstance(work, Score):
+        for result in told[-3:] if order else ():
+            search.tell(result)
+        if isinstance(work, Score):
+            path = work.node[:-1] if work.node[-1] < 0 else work.node
+            texts = [node.thought.text for node in search.tree.chain(path)]
+            texts += [""] if path != work.node else []
+            pieces = [text.removesuffix(DELIMITER) for text in texts]
+            if not pieces[-1] and len(pieces) > 1 and not work.own_turn:
+                pieces.pop()  # a step without text adds nothing
+            told.append(Scored(work.node, engines.score(tuple(pieces))))
+        else:
             steps = engines.whole(work.node) if work.whole else [engines.step(work.node)]
             told.append(Generated(work.node, tuple(steps)))
-            search.tell(told[-1])
-            continue
-        path = work.node[:-1] if work.node[-1] < 0 else work.node
-        texts = [node.thought.text for node in search.tree.chain(path)]
-        texts += [""] if path != work.node else []
-        pieces = [text.removesuffix(DELIMITER) for text in texts]
-        if not pieces[-1] and len(pieces) > 1 and not work.own_turn:
-            pieces.pop()  # a step without text adds nothing
-        told.append(Scored(work.node, engines.score(tuple(pieces))))
         search.tell(told[-1])
     return search
 
 
-def literal(kind, **parameters):
-    return st.builds(
-        kind,
-        strip=st.booleans(),
-        **parameters,
-    )
-
-
 common = {
+    "strip": st.booleans(),
     "num_iterations": st.integers(1, 5),
     "agg_strategy": st.sampled_from(["last", "last", "min", "prod"]),
 }
 beams = st.integers(1, 9).flatmap(
-    lambda n: literal(
+    lambda n: st.builds(
         BeamSearchConfig,
         n=st.just(n),
         beam_width=st.integers(1, n),
@@ -177,14 +160,16 @@ beams = st.integers(1, 9).flatmap(
     )
 )
 subtrees = st.integers(1, 4).flatmap(
-    lambda width: literal(
+    lambda width: st.builds(
         DvtsConfig,
         n=st.integers(1, 3).map(lambda keep: keep * width),
         beam_width=st.just(width),
         **common,
     )
 )
-chains = literal(SalConfig, n=st.integers(1, 6), agg_strategy=common["agg_strategy"])
+chains = st.builds(
+    SalConfig, strip=st.booleans(), n=st.integers(1, 6), agg_strategy=common["agg_strategy"]
+)
 
 
 def their_completions(config, world):
@@ -198,34 +183,26 @@ def their_completions(config, world):
 @given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_completions_their_order_and_their_weights_are_search_and_learns(config, world, shuffle):
     """In any order of events; a completion weighs its last score, whatever chose the beams."""
-    search = run(config, world, random.Random(shuffle))
+    search, plain = run(config, world, random.Random(shuffle)), run(config, world)
     ours = [(done.node, done.text, done.score) for done in search.result().completions]
     assert ours == [
         (beam.path, beam.text, pytest.approx(beam.scores[-1]))
         for beam in their_completions(config, world)
     ]
-    assert search.tree.digest() == run(config, world).tree.digest()
+    assert search.tree.digest() == plain.tree.digest()
+    assert search.result().completions == plain.result().completions
     assert not any(node.fate is Fate.OPEN for node in search.tree)
 
 
-@settings(max_examples=amount(75, 300), deadline=None)
-@given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_what_is_late_or_told_twice_changes_nothing(config, world, shuffle):
-    plain, told_twice = run(config, world), run(config, world, random.Random(shuffle), twice=True)
-    assert plain.tree.digest() == told_twice.tree.digest()
-    assert plain.result().completions == told_twice.result().completions
-
-
-@pytest.mark.parametrize("parameters", [{"agg_strategy": "mean"}, {"beam_width": 17}])
-def test_what_search_and_learn_does_not_have_is_refused(parameters):
-    with pytest.raises(ValidationError, match=next(iter(parameters))):
-        BeamSearchConfig(**parameters)
-
-
-def test_only_beam_search_takes_any_n():
-    assert BeamSearchConfig(n=7, beam_width=4).n == 7
-    with pytest.raises(ValidationError, match="multiple"):
-        DvtsConfig(n=7, beam_width=4)
+def test_what_search_and_learn_does_not_have_is_refused():
+    for kind, parameters, complaint in (
+        (BeamSearchConfig, {"agg_strategy": "mean"}, "agg_strategy"),
+        (BeamSearchConfig, {"beam_width": 17}, "beam_width"),
+        (DvtsConfig, {"n": 7, "beam_width": 4}, "multiple"),
+    ):
+        with pytest.raises(ValidationError, match=complaint):
+            kind(**parameters)
+    assert BeamSearchConfig(n=7, beam_width=4).n == 7, "beam search takes any n"
 
 
 @pytest.mark.parametrize(

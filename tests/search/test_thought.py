@@ -1,9 +1,9 @@
 """Seeds."""
 
-from tts.search import node_seed
+from tts.search import node_seed, unit_interval
 
 
-def test_seeds_are_stable_and_distinct():
+def test_seeds_are_stable_and_distinct_and_their_numbers_uniform():
     assert node_seed(0, "p", (0,)) == 2606024652530248270
     seeds = {
         node_seed(run, problem, node)
@@ -13,3 +13,6 @@ def test_seeds_are_stable_and_distinct():
     }
     assert len(seeds) == 32
     assert all(0 <= seed < 2**63 for seed in seeds)
+    drawn = sorted(unit_interval(node_seed(1, "p", (-1, i))) for i in range(2000))
+    assert all(abs(number - i / 2000) < 0.04 for i, number in enumerate(drawn))
+    assert 0 < unit_interval(0) < unit_interval(2**63 - 1) == 1

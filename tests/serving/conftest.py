@@ -1,11 +1,17 @@
 """A deployment whose two models only echo: the real server starts with it in half a second."""
 
+import os
 import shutil
+import subprocess
+import sys
+import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from tts.build import paths
@@ -86,6 +92,55 @@ def make_tensorrt(
             "tensorrt": {"gpu": "h100", "launcher": launcher},
         }
     )
+
+
+PATIENCE_S = 120.0
+"""For what takes a second on an idle machine; nothing waits so long that goes well."""
+ECHO_PROGRAM = """
+import sys
+sys.path.insert(0, {here!r})
+import pytest
+from conftest import *
+patch = pytest.MonkeyPatch()
+serve_echo(patch, Path({templates!r}))
+"""
+
+
+def echo_program(templates: Path, code: str, **options: Any) -> subprocess.Popen[str]:
+    """A process that runs this code where the echo models are all there is to serve."""
+    here = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", ECHO_PROGRAM.format(here=here, templates=str(templates)) + code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        **options,
+    )
+
+
+def let_initialize(templates: Path, code: str, model: str = "common/prm") -> None:
+    """Let an echo model run this code when it loads."""
+    with (templates / model / "1" / "model.py").open("a") as file:
+        file.write("\n    def initialize(self, args):\n" + textwrap.indent(code, " " * 8) + "\n")
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "not within the deadline"
+        time.sleep(0.02)
+
+
+def left_of(*words: str) -> list[str]:
+    """What is left of a server, by parts of names: its processes and shared memory regions."""
+    processes = [
+        " ".join(process.info["cmdline"])
+        for process in psutil.process_iter(["cmdline", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE
+        and any(word in part for word in words for part in process.info["cmdline"] or ())
+    ]
+    memory = [path.name for path in Path("/dev/shm").iterdir()]
+    return processes + [name for name in memory if any(word in name for word in words)]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tts.serving.contract.facts import contract
+from tts.serving.contract import contract
 from tts.serving.repository.render import parse_config
 
 LAUNCH_FILE = Path(__file__).parent / "stand_ins" / "launch.json"

@@ -29,6 +29,19 @@ def folder(tensorrt: Make, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@pytest.fixture
+def pod(folder: Path) -> dict[str, Any]:
+    """The gateway's pods in Kubernetes, as their template has them."""
+    found = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]
+    return found["spec"]["template"]
+
+
+@pytest.fixture
+def services(folder: Path) -> dict[str, Any]:
+    """The services of docker compose."""
+    return yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+
+
 def test_the_gateway_knows_the_server_by_its_digest(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -57,10 +70,11 @@ def test_a_deployment_comes_back_as_it_was_but_for_the_server(name: str, tmp_pat
     assert loaded | {"server": None} == given | {"server": None}
 
 
-def test_every_manifest_calls_the_server_what_the_gateway_calls_it(folder: Path):
+def test_every_manifest_calls_the_server_what_the_gateway_calls_it(
+    folder: Path, services: dict[str, Any]
+):
     server = yaml.safe_load((folder / "deployment.yaml").read_text())["server"]
     assert (server["host"], server["grpc_port"]) == ("tts-pair", 9001)
-    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
     assert server["host"] in services["triton"]["networks"]["default"]["aliases"]
     service = documents(folder, "kubernetes.yaml")["Service tts-pair"]
     assert {"name": "grpc", "port": 9001} in [
@@ -73,7 +87,7 @@ def test_every_manifest_calls_the_server_what_the_gateway_calls_it(folder: Path)
     assert yaml.safe_load(config["data"]["deployment.yaml"])["server"] == server
 
 
-def test_the_gateway_finds_every_pod_of_the_server(folder: Path):
+def test_the_gateway_finds_every_pod_of_the_server(folder: Path, pod: dict[str, Any]):
     """By a headless service: its name resolves to the address of each pod that is ready."""
     server = documents(folder, "kubernetes.yaml")
     service, pods = server["Service tts-pair-servers"]["spec"], server["Deployment tts-pair"]
@@ -84,15 +98,15 @@ def test_the_gateway_finds_every_pod_of_the_server(folder: Path):
     open_ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     # a name that is resolved says nothing of ports: the service's must be the pods' own
     assert port["port"] == open_ports[port["targetPort"]] == 9001
-    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
     words = pod["spec"]["containers"][0]["args"]
     assert words[words.index("--endpoint") + 1] == "dns:tts-pair-servers:9001"
 
 
-def test_requests_under_way_have_the_time_that_the_gateway_gives_them(folder: Path):
-    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+def test_requests_under_way_have_the_time_that_the_gateway_gives_them(
+    pod: dict[str, Any], services: dict[str, Any]
+):
     (container,) = pod["spec"]["containers"]
-    service = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
+    service = services["gateway"]
     (_, before) = container["lifecycle"]["preStop"]["exec"]["command"]
     for words, given in (
         (container["args"], pod["spec"]["terminationGracePeriodSeconds"] - int(before)),
@@ -101,9 +115,8 @@ def test_requests_under_way_have_the_time_that_the_gateway_gives_them(folder: Pa
         assert int(words[words.index("--grace") + 1]) < given
 
 
-def test_only_the_gateway_reaches_the_servers_grpc(folder: Path):
-    found = documents(folder, "gateway.yaml")
-    pods = found["Deployment tts-pair-gateway"]["spec"]["template"]
+def test_only_the_gateway_reaches_the_servers_grpc(folder: Path, pod: dict[str, Any]):
+    found, labels = documents(folder, "gateway.yaml"), pod["metadata"]["labels"]
     servers = documents(folder, "kubernetes.yaml")["Deployment tts-pair"]["spec"]["template"]
     policy = found["NetworkPolicy tts-pair"]["spec"]
     assert policy["podSelector"]["matchLabels"] == servers["metadata"]["labels"]
@@ -111,35 +124,33 @@ def test_only_the_gateway_reaches_the_servers_grpc(folder: Path):
         port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]
     }
     assert let_in == {
-        "grpc": [{"podSelector": {"matchLabels": pods["metadata"]["labels"]}}],
+        "grpc": [{"podSelector": {"matchLabels": labels}}],
         "metrics": None,
     }
-    assert pods["metadata"]["labels"] != servers["metadata"]["labels"]
-    selected = found["Service tts-pair-gateway"]["spec"]["selector"]
-    assert selected == pods["metadata"]["labels"]
+    assert labels != servers["metadata"]["labels"]
+    assert found["Service tts-pair-gateway"]["spec"]["selector"] == labels
 
 
-def test_the_gateway_has_no_rights_and_no_secret_in_its_manifest(folder: Path):
-    found = documents(folder, "gateway.yaml")
-    assert not any(name.startswith("Secret") for name in found)
-    pod = found["Deployment tts-pair-gateway"]["spec"]["template"]["spec"]
-    assert pod["securityContext"]["runAsNonRoot"]
-    assert not pod["automountServiceAccountToken"]
-    for container in (*pod["initContainers"], *pod["containers"]):
+def test_the_gateway_has_no_rights_and_no_secret_in_its_manifest(
+    folder: Path, pod: dict[str, Any], services: dict[str, Any]
+):
+    assert not any(name.startswith("Secret") for name in documents(folder, "gateway.yaml"))
+    spec = pod["spec"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert not spec["automountServiceAccountToken"]
+    for container in (*spec["initContainers"], *spec["containers"]):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-    (secret,) = (v["secret"] for v in pod["volumes"] if "secret" in v)
+    (secret,) = (v["secret"] for v in spec["volumes"] if "secret" in v)
     assert secret["secretName"] == "tts-pair-keys"
-    container = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
-    assert container["cap_drop"] == ["ALL"]
-    assert container["read_only"]
+    assert services["gateway"]["cap_drop"] == ["ALL"]
+    assert services["gateway"]["read_only"]
 
 
-def test_probes_ask_the_gateways_own_endpoints(folder: Path):
-    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+def test_probes_ask_the_gateways_own_endpoints(pod: dict[str, Any], services: dict[str, Any]):
     (container,) = pod["spec"]["containers"]
     asked = {
         name: container[f"{name}Probe"]["httpGet"]["path"]
@@ -150,12 +161,10 @@ def test_probes_ask_the_gateways_own_endpoints(folder: Path):
         "readiness": gateway.READY,
         "liveness": gateway.LIVE,
     }
-    service = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
-    assert service["healthcheck"]["test"][-1].endswith(gateway.READY)
+    assert services["gateway"]["healthcheck"]["test"][-1].endswith(gateway.READY)
 
 
-def test_every_mount_has_its_volume(folder: Path):
-    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+def test_every_mount_has_its_volume(pod: dict[str, Any]):
     spec = pod["spec"]
     volumes = {volume["name"] for volume in spec["volumes"]}
     mounted = {

@@ -59,20 +59,14 @@ def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerState:
     return replace(STATE, server=GONE)
 
 
-@pytest.mark.parametrize(
-    ("shared", "whose"),
-    [
-        (False, "It belonged to another process, which stops it when it ends."),
-        (True, "The process that had started it is gone, so nobody starts it again."),
-    ],
-)
+@pytest.mark.parametrize(("shared", "whose"), [(False, "another process"), (True, "is gone")])
 def test_who_uses_a_server_is_told_whose_it_was_and_what_to_do(
     dead: ServerState, shared: bool, whose: str
 ):
     with pytest.raises(ServerError, match="The Triton server died") as died:
         observe(replace(dead, shared=shared)).check_from_outside()
-    assert died.value.hint.startswith(f"{whose} One that stays for all: tts serve echo\n")
-    assert "Its log: " in died.value.hint
+    owner, _, _ = died.value.hint.partition("One that stays for all: tts serve echo\nIts log: ")
+    assert whose in owner
 
 
 def test_a_death_is_left_to_a_supervisor_that_lives(dead: ServerState):

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.serving.conftest import let_initialize
 
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
@@ -130,16 +131,13 @@ def test_a_real_start_tells_what_its_engines_do(
     echo: Callable[..., Deployment], templates: Path, tmp_path: Path
 ):
     seen = tmp_path / "seen"
-    model = templates / "openvino" / "generator" / "1" / "model.py"
-    text = model.read_text()
-    head, initialize, rest = text.partition("    def initialize(self, args):\n")
     telling = (
-        "        import pathlib, time\n"
-        "        from tts.engines.loading import Stage, tell\n"
-        "        tell(Stage(args['model_name'], 'reading weights', 0.5))\n"
-        f"        while not pathlib.Path({str(seen)!r}).exists(): time.sleep(0.01)\n"
+        "import pathlib, time\n"
+        "from tts.engines.loading import Stage, tell\n"
+        "tell(Stage(args['model_name'], 'reading weights', 0.5))\n"
+        f"while not pathlib.Path({str(seen)!r}).exists(): time.sleep(0.01)"
     )
-    model.write_text(head + initialize + telling + rest)
+    let_initialize(templates, telling, "openvino/generator")
     told: list[Loading] = []
 
     def on_loading(loading: Loading) -> None:

@@ -17,6 +17,13 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
+from tests.serving.conftest import (
+    PATIENCE_S,
+    echo_program,
+    left_of,
+    let_initialize,
+    wait_until,
+)
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build import paths
@@ -34,28 +41,7 @@ from tts.serving.server.state import ServerState, clean_up, identify
 pytestmark = pytest.mark.server
 
 Echo = Callable[..., Deployment]
-HERE = Path(__file__).parent
-PATIENCE_S = 120.0
-"""For what takes a second on an idle machine; nothing waits so long that goes well."""
 DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
-
-
-def ours(prefix: str) -> list[str]:
-    """What is left of a server: its processes and shared memory regions."""
-    processes = [
-        " ".join(process.info["cmdline"])
-        for process in psutil.process_iter(["cmdline", "status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE
-        and any(prefix in word for word in process.info["cmdline"] or ())
-    ]
-    return processes + [path.name for path in Path("/dev/shm").iterdir() if prefix in path.name]
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "not within the deadline"
-        time.sleep(0.02)
 
 
 def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
@@ -106,7 +92,7 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
                 with pytest.raises(grpc.RpcError, match="restricted"):
                     call(request)
     running.stop()  # a second time
-    assert ours(running.state.shm_prefix) == []
+    assert left_of(running.state.shm_prefix) == []
     assert find_server(deployment) is None
     assert not stop_server(deployment)
 
@@ -181,7 +167,7 @@ def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
             find_server(changed)
         assert "tts serve echo --stop" in str(error.value)
         assert stop_server(changed)
-        assert ours(running.state.shm_prefix) == []
+        assert left_of(running.state.shm_prefix) == []
         with pytest.raises(ServerError, match="was stopped by another process"):
             running.check()
 
@@ -195,7 +181,7 @@ def test_a_killed_stub_is_noticed_and_named(echo: Echo):
             asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"Model prm .*fails a one-token request"):
             probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
-    assert ours(running.state.shm_prefix) == []
+    assert left_of(running.state.shm_prefix) == []
 
 
 def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
@@ -207,7 +193,7 @@ def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
             asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"server (died|was killed by SIGKILL)\."):
             found.check()
-        wait_until(lambda: ours(running.state.shm_prefix) == [])
+        wait_until(lambda: left_of(running.state.shm_prefix) == [])
         assert find_server(deployment) is None
 
 
@@ -268,39 +254,16 @@ def test_a_server_that_has_to_be_killed_to_stop_it_was_stopped_all_the_same(tmp_
 
 
 def test_a_model_that_fails_to_load_is_named_with_its_reason(echo: Echo, templates: Path):
-    (templates / "common" / "prm" / "1" / "model.py").write_text(
-        "class TritonPythonModel:\n"
-        "    def initialize(self, args):\n"
-        "        raise ValueError('the engine /built/verifier has no \"label\" rows')\n"
-    )
+    let_initialize(templates, """raise ValueError('engine /built/verifier has no "label" rows')""")
     deployment = echo()
     with pytest.raises(ServerError) as error:
         start_server(deployment)
     assert error.value.message == (
         "The Triton server stopped: model prm failed to load: "
-        'ValueError: the engine /built/verifier has no "label" rows.'
+        'ValueError: engine /built/verifier has no "label" rows.'
     )
     assert "triton.log" in str(error.value)
     assert find_server(deployment) is None
-
-
-@pytest.mark.slow  # the next of its kind is tried by default
-def test_a_port_lost_in_a_race_is_replaced(echo: Echo, monkeypatch: pytest.MonkeyPatch):
-    chosen: list[Addresses] = []
-    choose = server.choose_addresses
-    with socket.create_server(("127.0.0.1", 0)) as thief:
-
-        def racing(spec: object, grpc_socket: Path) -> Addresses:
-            addresses = choose(spec, grpc_socket)
-            if not chosen:
-                addresses = replace(addresses, socket="", grpc_port=thief.getsockname()[1])
-            chosen.append(addresses)
-            return addresses
-
-        monkeypatch.setattr(server, "choose_addresses", racing)
-        with start_server(echo()) as running:
-            assert len(chosen) == 2
-            assert running.addresses == chosen[1]
 
 
 def free_port() -> int:
@@ -309,25 +272,16 @@ def free_port() -> int:
 
 
 def test_not_ready_in_time_is_an_error_and_leaves_nothing(echo: Echo, templates: Path):
-    model = templates / "common" / "prm" / "1" / "model.py"
-    model.write_text(
-        "import time\n" + model.read_text() + "\n    def initialize(self, args): time.sleep(600)\n"
-    )
+    let_initialize(templates, "import time; time.sleep(600)")
     with pytest.raises(ServerError, match=r"not ready, and has done nothing for 1 s"):
         start_server(echo(), stall_s=1.0)
-    assert ours(str(paths.repository_dir("echo"))) == []
+    assert left_of(str(paths.repository_dir("echo"))) == []
 
 
 PARENT = """
-import sys, time
-sys.path.insert(0, {here!r})
-import pytest
-from conftest import *
-deployment = make_deployment()
-patch = pytest.MonkeyPatch()
-serve_echo(patch, Path({templates!r}))
+import time
 from tts.serving.server.start import start_server
-with start_server(deployment) as running:
+with start_server(make_deployment()) as running:
     print(running.state.shm_prefix, flush=True)
     time.sleep(600)
 """
@@ -336,14 +290,10 @@ with start_server(deployment) as running:
 @pytest.fixture
 def parent(echo: Echo, templates: Path):
     """Another process that started a server; its stdout has told the server's prefix."""
-    script = PARENT.format(here=str(HERE), templates=str(templates))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with echo_program(templates, PARENT) as process:
         prefix = process.stdout.readline().strip()
         assert re.fullmatch(r"tts-[0-9a-f]+-", prefix)
-        assert ours(prefix)
+        assert left_of(prefix)
         yield process, prefix
         process.kill()
 
@@ -351,7 +301,7 @@ def parent(echo: Echo, templates: Path):
 def test_a_server_dies_with_a_parent_that_was_killed(echo: Echo, parent):
     process, prefix = parent
     process.kill()
-    wait_until(lambda: ours(prefix) == [])
+    wait_until(lambda: left_of(prefix) == [])
     assert find_server(echo()) is None
 
 
@@ -360,7 +310,7 @@ def test_a_double_ctrl_c_leaves_nothing_behind(parent):
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    wait_until(lambda: ours(prefix) == [])
+    wait_until(lambda: left_of(prefix) == [])
     assert process.wait(PATIENCE_S) != 0
 
 
@@ -369,7 +319,7 @@ def test_another_process_can_stop_the_server(echo: Echo, parent):
     deployment = echo()
     assert find_server(deployment) is not None
     assert stop_server(deployment)
-    assert ours(prefix) == []
+    assert left_of(prefix) == []
     assert find_server(deployment) is None
 
 
@@ -386,13 +336,13 @@ def test_a_guard_killed_while_the_server_starts_leaves_nothing(
                 words = child.cmdline()
             if any(word.endswith("guard.py") for word in words):
                 prefixes.append(next(word for word in words if re.fullmatch(r"tts-\w+-", word)))
-                wait_until(lambda: len(ours(prefixes[-1])) > 3)  # the stubs are there
+                wait_until(lambda: len(left_of(prefixes[-1])) > 3)  # the stubs are there
                 child.kill()
 
     with pytest.raises(ServerError, match="killed by SIGKILL"):
         start_server(echo(), check=kill_the_guard)
     assert len(prefixes) == 2  # the server, and the one that was started once more
-    wait_until(lambda: not any(map(ours, prefixes)))
+    wait_until(lambda: not any(map(left_of, prefixes)))
 
 
 def test_a_disk_that_refuses_the_servers_files_is_named(
@@ -414,7 +364,7 @@ def test_a_killed_guard_takes_the_server_along(echo: Echo):
         with pytest.raises(ServerError, match="server"):
             running.check()
         assert find_server(deployment) is None  # and cleans up what the guard could not
-        assert ours(running.state.shm_prefix) == []
+        assert left_of(running.state.shm_prefix) == []
 
 
 def open_to_others(folder: Path) -> list[str]:
@@ -424,27 +374,19 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(folder)] + [str(p) for p in folder.rglob("*") if p.lstat().st_mode & 0o077]
 
 
-def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(echo: Echo):
+def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    """Shared memory from its first moment: who opens it before it is closed reads what comes."""
+    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
     with start_server(echo()) as running:
         socket_file = Path(running.addresses.socket)
         assert socket_file.is_socket()
-        assert open_to_others(socket_file.parent) == []
-        assert open_to_others(socket_file.parents[1]) == []
-        assert open_to_others(paths.server_dir("echo")) == []
+        for folder in (*socket_file.parents[:2], paths.server_dir("echo")):
+            assert open_to_others(folder) == []
         regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
-        assert len(regions) == 2
-        assert [region for region in regions if region.stat().st_mode & 0o077] == []
+        assert [region.stat().st_mode & 0o777 for region in regions] == [0o600] * 2
     assert not socket_file.parent.exists()
-
-
-def test_shared_memory_is_private_from_its_first_moment(
-    echo: Echo, monkeypatch: pytest.MonkeyPatch
-):
-    """Who opens it before it is closed reads what comes later."""
-    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
-    with start_server(echo()) as running:
-        regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
-        assert {region.stat().st_mode & 0o777 for region in regions} == {0o600}
 
 
 def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo):
@@ -460,7 +402,7 @@ def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo
             os.kill(killed.state.guard.pid, signal.SIGKILL)
             wait_until(lambda: killed.state.server.process() is None)
             assert find_server(echo("other")) is None  # cleans up after it
-        assert ours(killed.state.shm_prefix) == []
+        assert left_of(killed.state.shm_prefix) == []
         assert regions() == before
         probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
 

@@ -5,21 +5,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
+from tests.serving.conftest import echo_program, left_of, let_initialize, wait_until
 
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import loading, supervise
 from tts.serving.server.locks import give_back, take_share
-from tts.serving.server.lookup import find_server, stop_server, use_server
+from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import (
     STATE,
     Supervised,
@@ -31,16 +30,9 @@ from tts.serving.server.state import (
 from tts.serving.server.supervise import wait_for_server
 
 Echo = Callable[..., Deployment]
-HERE = Path(__file__).parent
-PATIENCE_S = 120.0
 
 PROGRAM = """
-import asyncio, sys
-sys.path.insert(0, {here!r})
-import pytest
-from conftest import *
-patch = pytest.MonkeyPatch()
-serve_echo(patch, Path({templates!r}))
+import asyncio
 from tts.serving.server import probe
 from tts.session import server as module
 patch.setattr(module, "steps_of", lambda *_, **__: None)
@@ -72,14 +64,7 @@ class Program:
     """A process that uses the server of the echo models as a session does."""
 
     def __init__(self, templates: Path) -> None:
-        script = PROGRAM.format(here=str(HERE), templates=str(templates))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        self.process = echo_program(templates, PROGRAM, stdin=subprocess.PIPE)
         self.said: list[str] = []
 
     def until(self, beginning: str) -> None:
@@ -97,12 +82,14 @@ class Program:
 
 
 @pytest.fixture
-def programs(echo: Echo, templates: Path) -> Iterator[Callable[[], Program]]:
+def programs(echo: Echo, templates: Path) -> Iterator[Callable[..., Program]]:
     """Starts programs; all of them are gone afterwards, and nothing of a server is left."""
     started: list[Program] = []
 
-    def start() -> Program:
+    def start(until: str | None = "open") -> Program:
         started.append(Program(templates))
+        if until is not None:
+            started[-1].until(until)
         return started[-1]
 
     yield start
@@ -118,31 +105,17 @@ def nothing_left(deployment: Deployment) -> Iterator[None]:
     socket = Path(state.addresses.socket)
     assert socket.is_socket()
     yield
-    deadline = time.monotonic() + PATIENCE_S
-    while left := leftovers(deployment, state.shm_prefix, socket):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    words = (state.shm_prefix, str(paths.server_dir(deployment.name)))
+    wait_until(lambda: not (left_of(*words) or socket.exists() or socket.parent.exists()))
     assert not (paths.server_dir(deployment.name) / STATE).exists()
     assert find_server(deployment) is None
 
 
-def leftovers(deployment: Deployment, prefix: str, socket: Path) -> list[str]:
-    words = (prefix, str(paths.server_dir(deployment.name)))
-    processes = [
-        " ".join(process.info["cmdline"])
-        for process in psutil.process_iter(["cmdline", "status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE
-        and any(word in part for word in words for part in process.info["cmdline"] or ())
-    ]
-    memory = [path.name for path in Path("/dev/shm").iterdir() if prefix in path.name]
-    return [*processes, *memory, *(str(at) for at in (socket, socket.parent) if at.exists())]
-
-
 @pytest.mark.server
 def test_two_programs_at_once_use_one_server_which_ends_with_the_last(echo: Echo, programs):
-    first, second = programs(), programs()
-    first.until("open")
-    second.until("open")
+    first, second = programs(None), programs(None)
+    for program in (first, second):
+        program.until("open")
     with nothing_left(echo()):
         starts = [line for line in first.said + second.said if line.startswith("Starting")]
         assert len(starts) == 1
@@ -162,10 +135,7 @@ def test_two_programs_at_once_use_one_server_which_ends_with_the_last(echo: Echo
     "killed", ["owner", pytest.param("borrower", marks=pytest.mark.slow), "both"]
 )
 def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, killed: str):
-    owner = programs()
-    owner.until("open")
-    borrower = programs()
-    borrower.until("open")
+    owner, borrower = programs(), programs()
     with nothing_left(echo()):
         if killed == "borrower":
             borrower.process.kill()
@@ -181,7 +151,6 @@ def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, kil
             borrower.process.kill()
             return
         third = programs()
-        third.until("open")
         borrower.tell("close", "closed")
         third.tell("go on", "answers")
         third.tell("close", "closed")
@@ -190,10 +159,7 @@ def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, kil
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_server_that_is_stopped_is_stopped_for_all_of_its_users(echo: Echo, programs):
-    owner = programs()
-    owner.until("open")
-    borrower = programs()
-    borrower.until("open")
+    _, borrower = programs(), programs()
     with nothing_left(echo()):
         assert stop_server(echo())
         with pytest.raises(AssertionError, match="it ended without"):
@@ -207,12 +173,8 @@ def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
 ):
     model = templates / "common" / "prm" / "1" / "model.py"
     whole = model.read_text()
-    sleeping = "\n    def initialize(self, args): time.sleep(600)\n"
-    model.write_text("import time\n" + whole + sleeping)
-    starter = programs()
-    starter.until("Starting")
-    waiting = programs()
-    waiting.until("Waiting for the server of echo")
+    let_initialize(templates, "import time; time.sleep(600)")
+    starter, waiting = programs("Starting"), programs("Waiting for the server of echo")
     assert f"(PID {starter.process.pid})" in waiting.said[-1]
     model.write_text(whole)
     starter.process.kill()
@@ -225,17 +187,11 @@ def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
 @pytest.mark.slow  # three programs and two starts
 @pytest.mark.server
 def test_a_program_waits_for_another_ones_server_that_died_to_be_back(echo: Echo, programs):
-    owner = programs()
-    owner.until("open")
-    borrower = programs()
-    borrower.until("open")
+    owner, borrower = programs(), programs()
     first = find_server(echo())
     os.kill(first.server.pid, signal.SIGKILL)
     file = paths.server_dir("echo") / STATE
-    deadline = time.monotonic() + PATIENCE_S
-    while (state := peek_state(file)) is None or state.server == first.server:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: (state := peek_state(file)) and state.server != first.server)
     with nothing_left(echo()):
         borrower.tell("go on", "answers")
         owner.tell("close", "closed")
@@ -281,10 +237,6 @@ def test_a_fork_is_no_user(echo: Echo):
     finally:
         os.close(write)
         os.waitpid(child, 0)
-
-
-def test_without_a_server_there_is_nothing_to_use(echo: Echo):
-    assert use_server(echo()) is None
 
 
 def test_one_process_starts_a_server_and_says_which(echo: Echo):

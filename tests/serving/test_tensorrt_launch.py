@@ -3,24 +3,21 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.serving.conftest import wait_until
 from tests.serving.facts import LAUNCH, LAUNCH_FILE
-from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
-from tts.cli import app
 from tts.serving.command import container, guard
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
@@ -116,10 +113,7 @@ def test_a_container_whose_docker_command_was_killed_is_removed(stand_ins: Stand
     stand_ins.install("docker")
     with start_server(built()) as running:
         os.kill(running.state.server.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 120
-        while len(stand_ins.calls()) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: len(stand_ins.calls()) >= 2)
         with pytest.raises(ServerError, match="The Triton server was killed by SIGKILL"):
             running.check()
         assert stand_ins.calls()[1] == ["docker", "rm", "--force", running.state.container]
@@ -164,26 +158,6 @@ def test_a_port_that_docker_cannot_publish_is_tried_again_then_told(
     with pytest.raises(ServerError, match="port is already allocated"):
         start_server(built())
     assert [call[1] for call in stand_ins.calls()].count("run") == 3
-
-
-def test_a_server_of_one_gpu_is_started_under_mpirun_when_the_deployment_says_so(
-    stand_ins: StandIns, built: Make
-):
-    stand_ins.install("docker")
-    deployment = built(launcher="mpirun")
-    with start_server(deployment):
-        pass
-    words = stand_ins.calls()[0]
-    launcher = LAUNCH["mpirun"]["launcher"]
-    assert words[words.index("mpirun") :][: len(launcher)] == launcher
-    assert not any("ORCHESTRATOR" in word for word in words)
-    assert "mpirun" not in planned_command(built()).words
-
-
-def test_mpirun_binds_no_process_to_a_core(tensorrt: Make):
-    words = planned_command(tensorrt(launcher="mpirun")).words
-    assert words[words.index("--bind-to") + 1] == "none"
-    assert "--oversubscribe" in words
 
 
 @pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
@@ -235,76 +209,43 @@ def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command
     assert not Path(f"/proc/{(tmp_path / 'rank').read_text().strip()}").exists()
 
 
-@pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
-def test_every_launch_keeps_the_kv_transfer_buffers_small(
-    stand_ins: StandIns, tensorrt: Make, engine: dict[str, object]
+def placed(**fields: object) -> dict[str, object]:
+    return {"verifier": {"tensorrt": fields}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "mpirun", "gpus"),
+    [
+        ({}, False, 0),
+        ({"launcher": "mpirun"}, True, 0),
+        ({"generator": TWO_GPUS}, True, 2),
+        (placed(gpus=[[1]]), True, 2),
+        (placed(gpus=[[0], [1]]), True, 2),
+        (placed(pipeline_parallel=2), True, 2),
+    ],
+)
+def test_the_placement_decides_what_launches_a_server(
+    stand_ins: StandIns, tensorrt: Make, fields: dict[str, object], mpirun: bool, gpus: int
 ):
-    deployment = tensorrt(generator=engine)
-    stand_ins.install("docker")
+    """All but one rank on GPU 0 are placed by an orchestrator; KV transfer buffers stay small."""
+    words = planned_command(tensorrt(**fields)).words
     rule = LAUNCH["environment"]["variables"]
     assert rule[TRANSFER_VARIABLE] == TRANSFER_SIZE
-    assert f"--env={TRANSFER_VARIABLE}={TRANSFER_SIZE}" in planned_command(deployment).words
+    assert f"--env={TRANSFER_VARIABLE}={TRANSFER_SIZE}" in words
+    assert ("mpirun" in words) == mpirun
+    if mpirun:
+        run, launcher = words[words.index("mpirun") :], LAUNCH["mpirun"]["launcher"]
+        assert run[: len(launcher)] == launcher
+        assert run[run.index("--bind-to") + 1] == "none", "else all share a core"
+        assert "--oversubscribe" in run
+    assert any("ORCHESTRATOR" in word for word in words) == bool(gpus)
+    assert [word for word in words if "cuda-memory-pool" in word] == [
+        f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus)
+    ]
     for backend in ("python", "tensorrtllm"):
         (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
     stand_ins.install("tritonserver")
-    assert rule.items() <= planned_command(deployment).variables.items()
-
-
-def test_replicas_and_other_gpus_are_placed_by_an_orchestrator(tensorrt: Make):
-    def words(**fields: object) -> list[str]:
-        return planned_command(tensorrt(**fields)).words
-
-    assert "mpirun" not in words()
-    for placed in ({"gpus": [[1]]}, {"gpus": [[0], [1]]}, {"pipeline_parallel": 2}):
-        run = words(verifier={"tensorrt": placed})
-        launcher = LAUNCH["mpirun"]["launcher"]
-        assert run[run.index("mpirun") :][: len(launcher)] == launcher
-        assert run[-2:] == ["--cuda-memory-pool-byte-size=0:0", "--cuda-memory-pool-byte-size=1:0"]
-
-
-FILE = """\
-name: pair
-target: tensorrt
-tensorrt: {{gpu: h100}}
-generator: {{{engine}, in_flight_requests: 4}}
-verifier: {{{engine}, in_flight_tokens: 4096}}
-"""
-ENGINE = (
-    "checkpoint: Llama3.1-8B-PRM-Deepseek-Data, precision: bf16, max_batch_size: 4, "
-    "max_num_tokens: 512, max_seq_len: 1024, kv_cache: {tokens: 4096}"
-)
-
-
-def test_dry_run_prints_the_command_and_deploy_the_missing_engines(
-    stand_ins: StandIns, tensorrt: Make, tmp_path: Path
-):
-    file = tmp_path / "pair.yaml"
-    file.write_text(FILE.format(engine=ENGINE))
-    done = CliRunner().invoke(app, ["serve", str(file), "--dry-run"])
-    assert done.exit_code == 0, done.output
-    words = shlex.split(done.stdout)
-    assert words[:2] == ["docker", "run"]
-    assert "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in words
-    assert not paths.built_dir("pair").exists()
-    done = CliRunner().invoke(app, ["render", str(file)])
-    assert done.exit_code == 0, done.output
-    assert "model repository: " in done.stdout
-    assert f"generator and verifier. The repository expects them in\n{paths.built_dir('pair')}" in (
-        done.stderr
-    )
-    assert f"tts build-engines {file}" in done.stderr
-
-
-def test_a_deployment_that_changed_is_not_mistaken_for_the_one_served(
-    stand_ins: StandIns, built: Make
-):
-    stand_ins.install("docker")
-    with (
-        start_server(built()),
-        pytest.raises(ServerError, match="has changed since"),
-    ):
-        find_server(built(generator={"max_batch_size": 5}))
-    shutil.rmtree(paths.built_dir("pair"))
+    assert rule.items() <= planned_command(tensorrt(**fields)).variables.items()
 
 
 def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tts.build.errors import ServerError
 from tts.serving.command import environment, tritonserver
 from tts.serving.command.tritonserver import PYTHON, STUB, find_tritonserver
 
+Only = Callable[[Path], None]
 NASTY = "-a 'b\" $HOME `c`\\:;&,ü用\n"
 
 
@@ -30,36 +32,40 @@ def install(root: Path, *, python: str = PYTHON, backends: tuple[str, ...] = ("p
     return binary
 
 
-def only_on_path(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Only:
+    """Sets PATH to one folder; at first it is an empty one."""
+
+    def only(folder: Path) -> None:
+        monkeypatch.setenv("PATH", str(folder))
+
+    only(tmp_path)
+    return only
 
 
-def test_one_on_path_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_one_on_path_is_preferred(tmp_path: Path, path: Only):
     binary = install(tmp_path)
     (tmp_path / "TRITON_VERSION").write_text("2.59.0\n")
-    only_on_path(monkeypatch, binary.parent)
+    path(binary.parent)
     found = find_tritonserver()
     assert found.binary == binary
     assert found.backends == tmp_path / "backends"
     assert found.describe() == f"tritonserver 2.59.0 on PATH: {binary}"
 
 
-def test_one_on_path_for_another_python_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    only_on_path(monkeypatch, install(tmp_path, python="3.99").parent)
+def test_one_on_path_for_another_python_is_passed_over(tmp_path: Path, path: Only):
+    path(install(tmp_path, python="3.99").parent)
     assert "pytriton" in str(find_tritonserver().binary)
 
 
-def test_target_tensorrt_needs_its_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    only_on_path(monkeypatch, tmp_path)
+def test_target_tensorrt_needs_its_backend(tmp_path: Path, path: Only):
     with pytest.raises(ServerError, match=r"tensorrtllm backend \(none on PATH\)"):
         find_tritonserver("tensorrt")
-    only_on_path(monkeypatch, install(tmp_path / "plain").parent)
+    path(install(tmp_path / "plain").parent)
     with pytest.raises(ServerError, match="has no tensorrtllm backend"):
         find_tritonserver("tensorrt")
     binary = install(tmp_path / "ngc", python="3.12", backends=("python", "tensorrtllm"))
-    only_on_path(monkeypatch, binary.parent)
+    path(binary.parent)
     found = find_tritonserver("tensorrt")
     assert found.binary == binary
     variables = environment.prepare(found, tmp_path / "runtime")
@@ -68,10 +74,7 @@ def test_target_tensorrt_needs_its_backend(tmp_path: Path, monkeypatch: pytest.M
     assert variables["PATH"] == str(binary.parent)
 
 
-def test_the_bundled_one_is_found_without_importing_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    only_on_path(monkeypatch, tmp_path)
+def test_the_bundled_one_is_found_without_importing_its_package(path: Only):
     found = find_tritonserver()
     assert found.binary.is_file()
     assert found.stub is not None
@@ -81,27 +84,35 @@ def test_the_bundled_one_is_found_without_importing_its_package(
     assert "pytriton" not in sys.modules
 
 
-def test_no_tritonserver_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    only_on_path(monkeypatch, tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ServerError) as error:
+@pytest.mark.parametrize(
+    ("lacking", "message", "hint"),
+    [
+        (
+            (importlib.util, "find_spec", lambda name: None),
+            "There is no tritonserver",
+            "'openvino>=",
+        ),
+        ((platform, "system", lambda: "Darwin"), "runs on Linux; this is Darwin", "WSL 2"),
+        ((tritonserver, "PYTHON", "3.99"), r"for Python 3\.99 \(it has .*3\.11, 3\.12", "versions"),
+        (
+            (importlib.metadata, "version", lambda name: "2.4.6" if name == "numpy" else "0.7.0"),
+            r"cannot read the arrays of numpy 2\.4\.6",
+            f"{sys.executable} -m pip install 'numpy<2'",
+        ),
+    ],
+    ids=["package", "system", "stub", "numpy"],
+)
+def test_what_the_bundled_one_lacks_is_named_with_the_way_out(
+    path: Only,
+    monkeypatch: pytest.MonkeyPatch,
+    lacking: tuple[object, str, object],
+    message: str,
+    hint: str,
+):
+    monkeypatch.setattr(*lacking)
+    with pytest.raises(ServerError, match=message) as error:
         find_tritonserver()
-    assert "There is no tritonserver" in error.value.message
-    assert "'openvino>=2026.4' 'nvidia-pytriton==" in error.value.hint
-
-
-def test_another_platform_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    only_on_path(monkeypatch, tmp_path)
-    monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    with pytest.raises(ServerError, match="runs on Linux; this is Darwin"):
-        find_tritonserver()
-
-
-def test_a_missing_stub_names_the_python_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    only_on_path(monkeypatch, tmp_path)
-    monkeypatch.setattr(tritonserver, "PYTHON", "3.99")
-    with pytest.raises(ServerError, match=r"for Python 3\.99 \(it has .*3\.11, 3\.12"):
-        find_tritonserver()
+    assert hint in (error.value.hint or "")
 
 
 def test_models_can_import_what_this_process_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -134,17 +145,3 @@ def test_a_folder_of_any_name_reaches_the_server_by_plain_names(
     in_c = variables | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     del in_c["LD_LIBRARY_PATH"]
     subprocess.run(command, env=in_c, cwd=folder, check=True)
-
-
-def test_numpy_2_beside_the_bundled_one_is_refused_with_the_way_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    only_on_path(monkeypatch, tmp_path)
-    version = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: "2.4.6" if name == "numpy" else version(name)
-    )
-    with pytest.raises(ServerError, match=r"cannot read the arrays of numpy 2\.4\.6") as error:
-        find_tritonserver()
-    assert f"{sys.executable} -m pip install 'numpy<2'" in (error.value.hint or "")
-    assert "--server embedded" in (error.value.hint or "")

@@ -28,8 +28,20 @@ def endpoints(words):
 
 
 @pytest.fixture
-def session(tiny_deployment, endpoints):
-    with Session.open(tiny_deployment, **endpoints) as session:
+def opened(tiny_deployment, endpoints):
+    """Opens a session of the tiny deployment, whose endpoints are scripted unless given."""
+    return lambda **given: Session.open(tiny_deployment, **endpoints | given)
+
+
+@pytest.fixture
+def opened_async(tiny_deployment, endpoints):
+    """The same, for a program with an event loop."""
+    return lambda **given: Session.open_async(tiny_deployment, **endpoints | given)
+
+
+@pytest.fixture
+def session(opened):
+    with opened() as session:
         yield session
 
 

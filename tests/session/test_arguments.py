@@ -5,10 +5,12 @@ from tests.endpoints.scripted import ScriptedVerifier
 from tests.session.endpoints import Hanging
 
 from tts.build.errors import ConfigError, DatasetError
-from tts.problem import Problem
+from tts.problem import Problem, Turn
 from tts.session import Session
 from tts.session.arguments import SolveOptions, StrategyParameters, config_of
 from tts.strategies.catalog import STRATEGIES
+
+SAME = Problem("same", "1 + 1")
 
 
 @pytest.fixture(scope="module")
@@ -20,45 +22,72 @@ def session(tiny_deployment):
     assert not hanging.asked.is_set()
 
 
+def message(content, role="user"):
+    return {"role": role, "content": content}
+
+
+def said_before(*history):
+    return Problem("p", "1 + 1", history=history)
+
+
 NO_QUESTIONS = [
     "",
     "  ",
     None,
     5,
     b"1 + 1",
+    "7 " * 400,
     ("", "2"),
+    ("1 + 1",),
     ("1 + 1", None),
+    ("1 + 1", 2),
     ["1 + 1"],
+    ["1 + 1", "2 + 2"],
     "half a pair: \ud800",
+    [],
+    [{"role": "user"}],
+    [message("1 + 1"), "4"],
+    [message("1 + 1"), message("It is 2.", "assistant")],
+    [message("Be brief.", "system")],
+    [message(" ")],
+    [message("x", "tool"), message("1 + 1")],
+    [message("\ud800"), message("1 + 1")],
+    [message("7 " * 400), message("1 + 1")],
     Problem("p", ""),
     Problem("p", None),
     Problem("", "1 + 1"),
     Problem(5, "1 + 1"),
     Problem("\ud800", "1 + 1"),
     Problem("p", "1 + 1", 2),
+    Problem("p", "1 + 1", "\ud800"),
     Problem("p", "1 + 1", "2", level=[1]),
+    Problem("p", "1 + 1", history=[Turn("user", "x")]),
+    said_before("Be brief."),
+    said_before(Turn("user", 5)),
+    said_before(Turn("user", "\ud800")),
+    said_before(Turn("tool", "x")),
 ]
 
 
-@pytest.mark.parametrize("question", NO_QUESTIONS, ids=repr)
-def test_what_is_no_question_is_refused(session, question):
+@pytest.mark.parametrize("question", NO_QUESTIONS, ids=lambda each: repr(each)[:60])
+def test_what_is_no_question_is_refused_with_its_place(session, tmp_path, question):
     with pytest.raises(DatasetError):
         session.solve(question, n=4)
-    with pytest.raises(DatasetError):
-        list(session.solve_many([Problem("fine", "1 + 1"), question], n=4))
+    with pytest.raises(DatasetError) as refused:
+        session.solve_many(["1 + 1", question], n=4, out=tmp_path / "run")
+    own = question.id if isinstance(question, Problem) else "2"
+    assert repr(own)[1:-1] in refused.value.message
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    "questions", [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, range(0)], ids=repr
+    "questions",
+    [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, range(0), iter(()), [SAME] * 2],
+    ids=repr,
 )
 def test_what_is_no_list_of_questions_is_refused(session, questions):
     with pytest.raises(DatasetError):
         list(session.solve_many(questions, n=4))
-
-
-def test_an_iterator_without_questions_is_refused(session):
-    with pytest.raises(DatasetError):
-        list(session.solve_many(iter(()), n=4))
 
 
 WRONG = [
@@ -79,19 +108,17 @@ WRONG = [
     ("out", 5),
     ("out", ""),
     ("out", "a\0b"),
+    *(("in_flight", value) for value in (0, -1, 1.5, "x")),
+    *(("budget_tokens", value) for value in (0, -1, 1.5, "many", True)),
+    *(("parameters", value) for value in (None, 5, ["n"], {1: 2})),
 ]
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_an_argument_of_a_wrong_kind_is_named(session, name, value):
-    with pytest.raises(ConfigError, match=f"^{name} is .*; it must be "):
-        session.solve("1 + 1", n=4, **{name: value})
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, "x"])
-def test_a_number_of_problems_in_flight_is_above_zero(session, value):
-    with pytest.raises(ConfigError, match="in_flight is"):
-        list(session.solve_many(["1 + 1"], n=4, in_flight=value))
+    ask = session.solve_many if name == "in_flight" else session.solve
+    with pytest.raises(ConfigError, match=f"^{name} is "):
+        ask("1 + 1" if ask == session.solve else ["1 + 1"], n=4, **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -136,9 +163,3 @@ def test_parameters_stand_beside_the_strategy_or_in_a_mapping():
     assert config.parameters == {"n": 4, "patience": 2}
     assert (config.seed, config.in_flight, config.limits.budget_tokens) == (3, 5, 9)
     assert config_of({"n": None}, "demo").parameters == {}
-
-
-@pytest.mark.parametrize("given", [None, 5, ["n"], {1: 2}], ids=repr)
-def test_parameters_that_are_no_mapping_of_names_are_refused(session, given):
-    with pytest.raises(ConfigError, match="a mapping of names"):
-        session.solve("1 + 1", parameters=given)

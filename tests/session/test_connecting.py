@@ -23,32 +23,48 @@ def served(monkeypatch):
     return digests
 
 
-async def opened(deployment, addresses, say):
-    models = Models.load(deployment)
-    async with Replicas(lambda address: None) as replicas:
-        await use_several(replicas, PairMaker(models, (None, None), {}), addresses, {}, say)
-        now = asyncio.get_running_loop().time()
-        return {each.name: each.circuit.state(now) for each in replicas.router.replicas}
+def opened(deployment, addresses, say=print):
+    """The circuits of the servers that a session uses, by address."""
+
+    async def go():
+        make = PairMaker(Models.load(deployment), (None, None), {})
+        async with Replicas(lambda address: None) as replicas:
+            await use_several(replicas, make, addresses, {}, say)
+            now = asyncio.get_running_loop().time()
+            return {each.name: each.circuit.state(now) for each in replicas.router.replicas}
+
+    return asyncio.run(go())
 
 
 def test_those_that_do_not_answer_are_named_and_used_later(tiny_deployment, served):
     served["one:1"] = deployment_digest(tiny_deployment)
     said = []
-    states = asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], said.append))
+    states = opened(tiny_deployment, ["one:1", "two:2"], said.append)
     assert states == {"one:1": "closed", "two:2": "open"}
     assert said == ["Using one:1", "two:2 does not answer; it is used as soon as it does"]
 
 
-def test_without_any_that_answers_the_session_does_not_open(tiny_deployment, served):
-    with pytest.raises(ServerError, match="No server answers at one:1, two:2"):
-        asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+def fails(address, roles):
+    raise ServerError(f"Model generator at {address} fails")
 
 
-def test_a_server_of_something_else_is_refused_by_its_address(tiny_deployment, served):
-    served["one:1"] = deployment_digest(tiny_deployment)
-    served["two:2"] = "another"
-    with pytest.raises(ServerError, match="two:2 does not serve deployment tiny"):
-        asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+@pytest.mark.parametrize(
+    ("digest", "probing", "named"),
+    [
+        (None, None, "No server answers at one:1, two:2"),
+        ("another", None, "one:1 does not serve deployment tiny"),
+        ("its own", fails, "No server answers at one:1, two:2"),  # as one that does not answer
+    ],
+)
+def test_without_any_that_serves_it_the_session_does_not_open(
+    tiny_deployment, served, monkeypatch, digest, probing, named
+):
+    if digest:
+        served["one:1"] = deployment_digest(tiny_deployment) if probing else digest
+    if probing:
+        monkeypatch.setattr(connecting.probe, "probe", probing)
+    with pytest.raises(ServerError, match=named):
+        opened(tiny_deployment, ["one:1", "two:2"])
 
 
 def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
@@ -64,18 +80,6 @@ def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
             return [pair.name for pair in replicas.pairs]
 
     assert asyncio.run(go()) == ["one:1"]
-
-
-def test_a_server_whose_models_fail_counts_as_one_that_does_not_answer(
-    tiny_deployment, served, monkeypatch
-):
-    def fails(address, roles):
-        raise ServerError(f"Model generator at {address} fails")
-
-    served["one:1"] = deployment_digest(tiny_deployment)
-    monkeypatch.setattr(connecting.probe, "probe", fails)
-    with pytest.raises(ServerError, match="No server answers at one:1"):
-        asyncio.run(opened(tiny_deployment, ["one:1"], print))
 
 
 @pytest.mark.parametrize("endpoints", ["host:1", ["host"], ["host:port"], [1], ["unix:"]])

@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.replay.recordings import Endless, ReplayGenerator, ReplayVerifier
 
-from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.prompting import Models
-from tts.reports.page.trees import problem_trees
 from tts.runs.config import read_run_config
 from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
 from tts.runs.replay import read_recording
+from tts.runs.state import all_problems
 from tts.runs.token_requests import logged_requests
 from tts.session import Run, Session
 
@@ -95,16 +94,14 @@ def test_problems_come_back_from_a_run_folder_with_their_conversations(tmp_path_
     assert load_problems(str(folder / PROBLEMS))[0] == problems[0]
 
 
-def test_a_rewards_function_reads_the_turns_in_front_of_the_question(tiny_deployment, endpoints):
+def test_a_rewards_function_reads_the_turns_in_front_of_the_question(opened):
     read = set()
 
     def reward(question, steps):
         read.add(question)
         return 0.5
 
-    with Session.open(
-        tiny_deployment, generator=endpoints["generator"], verifier=reward
-    ) as session:
+    with opened(verifier=reward) as session:
         session.solve(CONVERSATION, n=4)
         assert read == {SHOWN}
         assert session.score(CONVERSATION, ["one", "two"]) == [0.5, 0.5]
@@ -140,7 +137,7 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     with Session.open(tiny_deployment, **replayed) as again:
         for result in again.solve_many(problems, n=4, seed=1):
             assert result.tree_digest == results[result.problem.id].tree_digest
-    trees = {tree.id: tree for tree in problem_trees(read_events(folder), "weighted")}
+    trees = {tree.id: tree for tree in all_problems(read_events(folder))}
     assert trees["1"].question == SHOWN
     assert trees["2"].question == QUESTION
     resumed = list(session.solve_many(asked, n=4, seed=1, out=folder, resume=True))
@@ -157,28 +154,3 @@ def test_equal_questions_after_different_conversations_are_not_compared(session,
         list(session.solve_many([asked], n=4, out=tmp_path / name))
         seen.append(Measures.of(read_events(tmp_path / name)).problems["1"].question)
     assert seen[0] == seen[2] != seen[1]
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (CONVERSATION[:-1], "ends with a message of the role 'assistant': a search answers the"),
-        ([CONVERSATION[0]], "ends with a message of the role 'system'"),
-        ([], "no question"),
-        ([{"role": "user"}], "no question"),
-        ([QUESTION, "Compute 4 + 4."], "no question"),
-        ([CONVERSATION, "4"], "no question"),
-        ([{"role": "user", "content": " "}], "is empty"),
-        ([{"role": "tool", "content": "x"}, CONVERSATION[-1]], "role 'tool'; there are system"),
-        ([{"role": "user", "content": "\ud800"}, CONVERSATION[-1]], "half of a surrogate"),
-        (Problem("p", QUESTION, history=[HISTORY[0]]), "must be a tuple"),
-        (Problem("p", QUESTION, history=("Be brief.",)), "must be a tuple"),
-        (Problem("p", QUESTION, history=(Turn("user", 5),)), "which is no text"),
-        ([{"role": "user", "content": "7 " * 400}, CONVERSATION[-1]], "tokens long for the gen"),
-    ],
-    ids=str,
-)
-def test_what_is_no_conversation_with_a_question_is_refused(session, endpoints, asked, said):
-    with pytest.raises(DatasetError, match=said):
-        session.solve(asked, n=4)
-    assert not endpoints["generator"].calls.generated

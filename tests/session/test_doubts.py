@@ -3,7 +3,7 @@
 import pytest
 
 from tts.build.spec import load_deployment
-from tts.datasets.demo_questions import EXAMPLES
+from tts.datasets.demo import EXAMPLES
 from tts.session.doubts import DOUBTFUL, doubt_of_question, doubt_of_score, doubts
 
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import closing, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -62,21 +63,19 @@ def iteration(number, active=0, monotonic=None):
     return Statistics(number, monotonic=at, active=active)
 
 
+def write(log, *numbers):
+    for number in numbers:
+        log.write(iteration(number))
+    log.flush()
+
+
 def test_each_session_has_the_steps_of_its_own_time(log, tiny_deployment, tmp_path):
     opening = steps_of(tiny_deployment, Addresses("", 1, 0, 0), ours=True)
 
-    def work(*numbers):
-        def write(run):
-            for number in numbers:
-                log.write(iteration(number))
-            log.flush()
-
-        return write
-
     log.write(iteration(1))  # still in the engine's buffer when the run begins
-    record(tmp_path / "run", opening, work(2, 3))
-    work(4)(None)
-    record(tmp_path / "run", opening, work(5))
+    record(tmp_path / "run", opening, lambda run: write(log, 2, 3))
+    write(log, 4)
+    record(tmp_path / "run", opening, lambda run: write(log, 5))
     assert times(tmp_path / "run") == [[2, 3], [5]]
     assert times(tmp_path / "run", "verifier") == []
     (first, steps), _ = sessions(tmp_path / "run")
@@ -87,13 +86,9 @@ def test_each_session_has_the_steps_of_its_own_time(log, tiny_deployment, tmp_pa
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), ValueError()])
 def test_a_session_that_is_ended_has_its_steps_all_the_same(log, tiny_deployment, tmp_path, error):
-
-    def work(run):
-        log.write(iteration(1))
-        log.flush()
-
+    opening = partial(IterationLogs, tiny_deployment)
     with pytest.raises(type(error)):
-        record(tmp_path / "run", lambda began: IterationLogs(tiny_deployment, began), work, error)
+        record(tmp_path / "run", opening, lambda run: write(log, 1), error)
     assert times(tmp_path / "run") == [[1]]
 
 

@@ -10,9 +10,8 @@ import threading
 import pytest
 from tests.session.endpoints import Hanging
 
-from tts.build.errors import SessionError
-from tts.session import Session
-from tts.session.event_loop import Inbox, LoopThread
+from tts.build.errors import Interrupted, SessionError, Terminated
+from tts.session.event_loop import Inbox, LoopThread, interruptible
 
 QUESTION = "Compute 2 + 2."
 
@@ -61,13 +60,9 @@ def test_a_callback_that_fails_ends_the_search_with_its_own_error(session):
     assert len(session.solve(QUESTION, n=4).completions) == 4
 
 
-def test_ctrl_c_cancels_what_runs_on_the_engines_and_the_session_goes_on(
-    tiny_deployment, endpoints
-):
+def test_ctrl_c_cancels_what_runs_on_the_engines_and_the_session_goes_on(opened):
     hanging = Hanging()
-    with Session.open(
-        tiny_deployment, generator=hanging, verifier=endpoints["verifier"]
-    ) as session:
+    with opened(generator=hanging) as session:
         for times in (1, 2):
             hanging.asked.clear()
             interrupt_when(hanging.asked)
@@ -78,11 +73,9 @@ def test_ctrl_c_cancels_what_runs_on_the_engines_and_the_session_goes_on(
     assert "tts session" not in threads()
 
 
-def test_ctrl_c_leaves_a_run_that_can_be_continued(tiny_deployment, endpoints, tmp_path):
+def test_ctrl_c_leaves_a_run_that_can_be_continued(opened, tmp_path):
     hanging = Hanging()
-    with Session.open(
-        tiny_deployment, generator=hanging, verifier=endpoints["verifier"]
-    ) as session:
+    with opened(generator=hanging) as session:
         interrupt_when(hanging.asked)
         with pytest.raises(KeyboardInterrupt):
             list(session.solve_many([QUESTION], n=4, out=tmp_path / "run"))
@@ -91,9 +84,9 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(tiny_deployment, endpoints, t
     assert log.endswith(b"\n")
 
 
-def test_closing_while_another_thread_waits_tells_that_thread(tiny_deployment, endpoints):
+def test_closing_while_another_thread_waits_tells_that_thread(opened):
     hanging = Hanging()
-    session = Session.open(tiny_deployment, generator=hanging, verifier=endpoints["verifier"])
+    session = opened(generator=hanging)
     caught = []
 
     def solve():
@@ -202,3 +195,76 @@ def test_ctrl_c_while_results_are_closed_is_raised_when_they_are(session):
     with pytest.raises(KeyboardInterrupt):
         each.close()
     assert closed == [True]
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture
+def handlers():
+    before = [signal.getsignal(number) for number in STOPPING]
+    yield before
+    for number, handler in zip(STOPPING, before, strict=True):
+        signal.signal(number, handler)
+
+
+async def work():
+    await asyncio.sleep(0)
+    return 7
+
+
+async def work_that_is_interrupted():
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(60)
+
+
+def test_after_the_loop_signals_do_again_what_they_did_before(handlers):
+    assert interruptible(work(), print) == 7
+    assert [signal.getsignal(number) for number in STOPPING] == handlers
+
+
+def test_after_a_stop_further_signals_are_ignored(handlers):
+    with pytest.raises(Interrupted):
+        interruptible(work_that_is_interrupted(), print)
+    assert [signal.getsignal(number) for number in STOPPING] == [signal.SIG_IGN] * 2
+
+
+async def draining_command(drains):
+    """Is asked to stop by SIGTERM, and comes to its end by itself if it drains."""
+    signal.raise_signal(signal.SIGTERM)
+    while not drains:
+        await asyncio.sleep(0.001)
+    return "drained"
+
+
+def drain_once(drains):
+    """Begins to drain with the first call."""
+
+    def drain():
+        drains.append(True)
+        return len(drains) == 1
+
+    return drain
+
+
+def test_a_command_that_drains_comes_to_its_own_end_after_sigterm(handlers):
+    drains = []
+    ending = interruptible(draining_command(drains), print, drain=drain_once(drains))
+    assert ending == "drained"
+    assert [signal.getsignal(number) for number in STOPPING] == handlers
+
+
+@pytest.mark.parametrize(
+    ("second", "ended"), [(signal.SIGTERM, Terminated), (signal.SIGINT, Interrupted)]
+)
+def test_a_second_signal_stops_a_command_that_drains(handlers, second, ended):
+    drains = []
+
+    async def endless():
+        await draining_command(drains)
+        signal.raise_signal(second)
+        await asyncio.Event().wait()
+
+    with pytest.raises(ended) as end:
+        interruptible(endless(), lambda line: None, drain=drain_once(drains))
+    assert type(end.value) is ended

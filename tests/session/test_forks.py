@@ -7,12 +7,11 @@ import sys
 
 import pytest
 from tests.forks import said_in_a_fork
+from tests.grading.sync import SyncGrader
 
 from tts.build.errors import ForkError
 from tts.build.owner import Owner, require_unforked
 from tts.endpoints.triton import TritonConnection
-from tts.grading import Grader
-from tts.session import Session
 
 QUESTION = "Compute 2 + 2."
 SAID = "This session was opened in process"
@@ -47,10 +46,9 @@ def test_a_session_says_in_a_fork_what_to_do(session, call):
     assert session.solve(QUESTION, n=4, seed=1).tree_digest == before
 
 
-def test_leaving_the_block_in_a_fork_leaves_the_parent_s_session_open(tiny_deployment, endpoints):
-    with Session.open(tiny_deployment, **endpoints) as session:
-        assert said_in_a_fork(session.close) == "None"
-        assert session.solve(QUESTION, n=4).completions
+def test_leaving_the_block_in_a_fork_leaves_the_parent_s_session_open(session):
+    assert said_in_a_fork(session.close) == "None"
+    assert session.solve(QUESTION, n=4).completions
 
 
 def test_a_search_that_a_fork_inherits_half_way_is_the_parent_s(session):
@@ -60,19 +58,19 @@ def test_a_search_that_a_fork_inherits_half_way_is_the_parent_s(session):
     assert len(list(results)) == 1
 
 
-def test_a_fork_may_open_a_session_of_its_own(session, tiny_deployment, endpoints):
+def test_a_fork_may_open_a_session_of_its_own(session, opened):
     expected = session.solve(QUESTION, n=4, seed=1).tree_digest
 
     def solve():
-        with Session.open(tiny_deployment, **endpoints) as own:
+        with opened() as own:
             return own.solve(QUESTION, n=4, seed=1).tree_digest
 
     assert said_in_a_fork(solve) == expected
 
 
-def test_an_asynchronous_session_says_so_too(tiny_deployment, endpoints):
+def test_an_asynchronous_session_says_so_too(opened_async):
     async def main():
-        async with Session.open_async(tiny_deployment, **endpoints) as session:
+        async with opened_async() as session:
             solving = session.solve(QUESTION, n=4)
             said = refused(lambda: solving.send(None))
             solving.close()
@@ -96,7 +94,7 @@ def _ended(coroutine):
 
 
 def test_a_grader_says_so_and_decides_what_needs_no_worker():
-    with Grader(workers=1) as grader:
+    with SyncGrader(workers=1) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
         assert "This grader was opened in process" in refused(
             lambda: grader.equal_sync("1/3", r"\frac13")
@@ -150,7 +148,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (3, limit))
     [
         ("Session", "Session.open('demo')"),
         ("event_loop", "import asyncio; event_loop.run_loop(asyncio.sleep(0))"),
-        ("interrupts", "import asyncio; interrupts.interruptible(asyncio.sleep(0), print)"),
+        ("event_loop", "import asyncio; event_loop.interruptible(asyncio.sleep(0), print)"),
     ],
 )
 def test_without_file_descriptors_it_says_so_and_python_warns_of_nothing(what, call):

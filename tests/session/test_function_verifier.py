@@ -3,13 +3,11 @@
 import asyncio
 
 import pytest
-from typer.testing import CliRunner
+from tests.cli.runner import asked_runs, tts
 
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import VerifierFunction, load_deployment
-from tts.cli import app
-from tts.lab.bench import single_run
 from tts.lab.bench.single_run import plan_of
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession, Session
@@ -47,8 +45,7 @@ def test_the_path_starts_at_the_file_and_nothing_is_executed(file, tmp_path, mon
     spec = load_deployment(file)
     assert spec.verifier == VerifierFunction(function=f"{tmp_path}/prm_of_a_file.py:score")
     assert list(spec.engines()) == list(spec.roles()) == ["generator"]
-    assert CliRunner().invoke(app, ["lint", str(file)]).exit_code in (0, 1)
-    assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == 0
+    assert [tts(command, file).code for command in ("lint", "plan")] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -94,26 +91,15 @@ def test_what_did_not_load_it_searches_with_nothing_else(deployment, endpoints, 
         plan_of(config, [])
 
 
-@pytest.mark.parametrize("command", [["bench"], ["solve", "--deployment"]])
+@pytest.mark.parametrize("command", [["bench"], ["solve", QUESTION, "--deployment"]])
 def test_a_command_that_names_the_deployment_names_its_function(
     file, tmp_path, monkeypatch, command
 ):
-    asked = []
-
-    class Asked(Exception):
-        """The end of the command."""
-
-    def ask(*arguments, **options):
-        asked.extend(each for each in arguments if isinstance(each, RunConfig))
-        raise Asked
-
-    monkeypatch.setattr(single_run, "run_bench", ask)
-    monkeypatch.setattr(single_run, "run_solve", ask)
-    words = [*command, str(file), *([QUESTION] if command[0] == "solve" else [])]
-    CliRunner().invoke(app, words)
+    asked = asked_runs(monkeypatch)
+    tts(*command, file)
     other = tmp_path / "other_prm.py"
     other.write_text(PRM)
-    CliRunner().invoke(app, [*words, "--verifier", f"{other}:score"])
+    tts(*command, file, "--verifier", f"{other}:score")
     assert [config.sources["verifier"].file for config in asked] == [
         str(tmp_path / "prm_of_a_file.py"),
         str(other),
@@ -128,7 +114,6 @@ def test_the_doctor_asks_the_generators_server_alone(file):
         f"  tokenizer: {checkpoints / 'demo-generator'}\n  max_seq_len: 320\n"
         "  in_flight_requests: 4\nverifier: {function: prm_of_a_file.py:score}\n"
     )
-    said = CliRunner().invoke(app, ["doctor", str(file)])
-    assert said.exception is None or isinstance(said.exception, SystemExit)
-    assert "generator at http://127.0.0.1:9" in said.output
-    assert "verifier at" not in said.output
+    said = tts("doctor", file).said
+    assert "generator at http://127.0.0.1:9" in said
+    assert "verifier at" not in said

@@ -1,25 +1,25 @@
-"""Limits of each problem: a budget of tokens, which is exact, and a deadline, which is not."""
+"""Limits of a problem: a budget of tokens, which is exact, a deadline, and an engine's silence."""
 
 import asyncio
-from functools import partial
 
 import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import HangingFrom
 
-from tts.build.errors import ConfigError, DeadlineExceeded, RunError
+from tts.build.errors import DeadlineExceeded, EndpointTimeout, RunError
+from tts.endpoints.silence import Silence
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.reports.figures.run import figures_of, warning_of
 from tts.reports.figures.work import token_use
 from tts.reports.terminal import limit_lines
 from tts.runs.folder import read_config
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.summary import read_summary
 from tts.session import Run, Session
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(6)]
 BUDGET = 60
+LATE_S = 100.0
 
 
 def digests(results):
@@ -30,13 +30,10 @@ def tokens(result):
     return sum(len(node.thought.token_ids) for node in result.tree)
 
 
-def test_a_budget_gives_the_same_trees_under_every_schedule(session):
-    solve = partial(session.solve_many, PROBLEMS, n=8, budget_tokens=BUDGET)
-    limited = list(solve())
+def test_a_budget_cuts_each_problem_off_alone_as_in_a_run(session):
+    limited = list(session.solve_many(PROBLEMS, n=8, budget_tokens=BUDGET))
     assert {result.limit for result in limited} == {"tokens"}
     assert all(0 < tokens(result) <= BUDGET for result in limited)
-    for schedule in ("lockstep", "batched", "alternating"):
-        assert digests(solve(schedule=schedule)) == digests(limited)
     one = session.solve(PROBLEMS[2], n=8, budget_tokens=BUDGET)
     assert (one.tree_digest, one.answers) == digests(limited)["2"]
     assert "limit='tokens'" in repr(one)
@@ -71,7 +68,7 @@ def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(se
     assert summary.unanswered == 6
     assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
     assert summary.waste.lost_tokens > 0
-    (figure,) = figures_of(MeasuredRun.load(tmp_path), [token_use])
+    (figure,) = figures_of(Run.load(tmp_path), [token_use])
     assert "beyond the budget" in figure.reading
     assert figure.rows[-1]["count"] == summary.waste.lost_tokens
     assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"
@@ -93,43 +90,10 @@ def test_without_limits_nothing_of_them_is_kept(session, tmp_path):
     assert warning_of(read_summary(tmp_path)) is None
 
 
-def test_an_interrupted_run_with_a_budget_goes_on_to_the_same_trees(
-    tiny_deployment, words, tmp_path
-):
-    whole = {}
-    for answered in (10**6, 9):
-        generator = HangingFrom(ScriptedGenerator(*words), answered)
-        with Session.open(
-            tiny_deployment, generator=generator, verifier=ScriptedVerifier()
-        ) as session:
-            folder = tmp_path / str(answered)
-            solve = partial(session.solve_many, PROBLEMS, n=8, budget_tokens=BUDGET, out=folder)
-            if answered == 9:
-                with pytest.raises(_Cut):
-                    list(solve(on_step=_cut_after(9)))
-                generator.left = 10**6
-                with pytest.raises(RunError, match="limits"):
-                    list(session.solve_many(PROBLEMS, n=8, out=folder, resume=True))
-                whole[answered] = digests(solve(resume=True))
-            else:
-                whole[answered] = digests(solve())
-    assert whole[9] == whole[10**6]
-
-
-class _Cut(Exception):
-    """Ends a run in the middle."""
-
-
-def _cut_after(steps):
-    left = steps
-
-    def on_step(step):
-        nonlocal left
-        left -= 1
-        if not left:
-            raise _Cut
-
-    return on_step
+def test_a_run_with_a_budget_is_continued_with_it_alone(session, tmp_path):
+    list(session.solve_many(PROBLEMS, n=8, budget_tokens=BUDGET, out=tmp_path))
+    with pytest.raises(RunError, match="limits"):
+        list(session.solve_many(PROBLEMS, n=8, out=tmp_path, resume=True))
 
 
 def on_virtual_time(deployment, generator, verifier, wanted):
@@ -208,7 +172,59 @@ def test_a_deadline_before_any_score_leaves_a_majority(tiny_deployment, words):
     assert {done.score for done in result.completions} == {None}
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, "many", True])
-def test_a_budget_that_is_no_number_of_tokens_is_refused(session, wrong):
-    with pytest.raises(ConfigError, match="budget_tokens"):
-        session.solve(PROBLEMS[0], n=4, budget_tokens=wrong)
+class Late:
+    """A generator that takes its time, and for some problems for ever."""
+
+    def __init__(self, inner, tokenizer, late):
+        self.inner, self.tokenizer = inner, tokenizer
+        self.late = late
+        """Texts of prompts that are not answered."""
+        self.silence = Silence("The server", LATE_S)
+
+    async def generate(self, call):
+        prompt = self.tokenizer.decode(call.input_ids.tolist())
+        async with self.silence.limited():
+            await asyncio.sleep(1e6 if any(text in prompt for text in self.late) else 0.9 * LATE_S)
+        self.silence.broken()
+        return await self.inner.generate(call)
+
+
+def ended(deployment, generator, folder, **options):
+    """The ids of the problems that a run has solved, in order, and the error at its end."""
+    solved = []
+
+    async def chains(session):
+        options_of_all = {"strategy": "majority-vote", "n": 2, "out": folder}
+        async for result in session.solve_many(PROBLEMS[:3], **options_of_all, **options):
+            solved.append(result.problem.id)
+            yield result
+
+    try:
+        on_virtual_time(deployment, generator, ScriptedVerifier(), chains)
+    except EndpointTimeout as error:
+        return sorted(solved), error
+    return sorted(solved), None
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+def test_a_late_answer_fails_its_problem_alone_and_resume_asks_again(
+    tiny_deployment, words, tokenizer, tmp_path, in_flight
+):
+    generator = Late(ScriptedGenerator(*words), tokenizer, {"Compute 1 + 1."})
+    solved, error = ended(tiny_deployment, generator, tmp_path, in_flight=in_flight)
+    assert solved == ["0", "2"]
+    assert error.message.startswith("1 problem has failed (1): ")
+    assert "answer_timeout_s" in error.hint
+    assert not (tmp_path / "summary.json").exists()
+    generator.late.clear()
+    asked = len(generator.inner.calls.generated)
+    again = ended(tiny_deployment, generator, tmp_path, in_flight=in_flight, resume=True)
+    assert again == (["0", "1", "2"], None)
+    assert read_summary(tmp_path).problems == 3
+    assert len(generator.inner.calls.generated) == asked + 2
+
+
+def test_a_server_that_answers_nothing_ends_the_run(tiny_deployment, words, tokenizer, tmp_path):
+    generator = Late(ScriptedGenerator(*words), tokenizer, {"Compute"})
+    solved, error = ended(tiny_deployment, generator, tmp_path, in_flight=1)
+    assert (solved, error.message) == ([], "The server has answered nothing for 100 s.")

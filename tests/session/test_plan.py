@@ -1,17 +1,19 @@
 """What is asked for: questions as problems, strategies by name, object or function, the plan."""
 
 import functools
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.runner import written
 from tests.strategies.installed import install_the_example
 
-from tts.build.errors import ConfigError, DatasetError, RunError
+from tts.build.errors import ConfigError, RunError
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed
-from tts.session.plan import Plan, refuse_functions
+from tts.session.plan import Plan, leads_elsewhere, refuse_functions
 from tts.session.questions import as_problem, as_problems
 from tts.session.strategy import choose
 from tts.strategies.catalog import STRATEGIES
@@ -51,14 +53,6 @@ def test_texts_and_pairs_are_named_by_their_place_and_kept_as_they_are(questions
 def test_a_problem_keeps_its_own_name(identity, question):
     problem = Problem(identity, question)
     assert as_problem(problem, "other") is problem
-
-
-@given(
-    st.one_of(st.none(), st.integers(), st.tuples(TEXTS), st.just(" "), st.tuples(TEXTS, st.none()))
-)
-def test_anything_else_is_refused_with_its_place(thing):
-    with pytest.raises(DatasetError, match="Problem 2 is"):
-        as_problems(["Compute 1.", thing])
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -111,17 +105,10 @@ def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
 
 def config(deployment, *, answer_of=None, equal=None, endpoints=None, **changes):
     """The configuration of a run on a deployment, resolved."""
-    problems, strategy = (Problem("a", "Compute 1."),), choose("beam-search", deployment, {"n": 4})
-    asked = RunConfig(**changes)
-    return Plan(
-        asked,
-        deployment,
-        problems,
-        strategy,
-        answer_of=answer_of,
-        equal=equal,
-        endpoints=endpoints or {},
-    ).config
+    own = {"answer_of": answer_of, "equal": equal, "endpoints": endpoints or {}}
+    strategy = choose("beam-search", deployment, {"n": 4})
+    problems = (Problem("a", "Compute 1."),)
+    return Plan(RunConfig(**changes), deployment, problems, strategy, **own).config
 
 
 def test_run_json_has_the_keys_that_it_has_always_had(tiny_deployment):
@@ -157,6 +144,9 @@ def test_a_plan_is_the_same_as_what_it_has_written_and_as_nothing_else(tiny_depl
     for change in ({"seed": 1}, {"schedule": "lockstep"}, {"endpoints": {"verifier": "r"}}):
         with pytest.raises(RunError, match="cannot be continued"):
             check_same(config(tiny_deployment, **change).to_json(), written, tmp_path)
+    for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
+        with pytest.raises(RunError, match=f"its {name} was {re.escape(repr(old))}"):
+            check_same(written, {**written, name: old}, tmp_path)
 
 
 def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):
@@ -168,3 +158,11 @@ def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):
 def test_unscored_chains_are_named_for_their_strategy(tiny_deployment):
     chains = choose(SampleSearchConfig(n=3, scored=False), tiny_deployment, {})
     assert (chains.name, chains.vote) == ("majority-vote", "majority")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "elsewhere"),
+    [([], False), (["localhost:1", "[::1]:2"], False), (["localhost:1", "gpu-1:8001"], True)],
+)
+def test_a_deployment_that_names_other_machines_leads_there(tmp_path, endpoints, elsewhere):
+    assert leads_elsewhere(str(written(tmp_path, endpoints=endpoints))) == elsewhere

@@ -9,7 +9,7 @@ from tests.session.test_runs import PROBLEMS
 
 from tts.runs.folder import CONFIG, SUMMARY, read_problems
 from tts.runs.resume import read_resume_point
-from tts.session.outbox import Outbox
+from tts.session.solver import Outbox
 
 
 class LosingDisk:

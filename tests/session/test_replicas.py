@@ -13,6 +13,7 @@ from tests.session.servers import FakeServer
 
 from tts.build.errors import EndpointUnavailable, RequestRefused, ServerError
 from tts.driver import policy_of
+from tts.endpoints.retry import PATIENCE_S
 from tts.grading import Outcome, Reason, Verdict
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
@@ -24,11 +25,11 @@ from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
 from tts.session import replicas as replicas_module
 from tts.session.drivers import Drivers
-from tts.session.outbox import Outbox
+from tts.session.engines import Engines
 from tts.session.plan import Plan
 from tts.session.questions import in_turn
 from tts.session.replicas import Attempts, Replicas
-from tts.session.solver import Solver
+from tts.session.solver import Outbox, Solver
 from tts.session.strategy import choose
 
 PROBLEMS = [Problem(str(number), f"Compute {number} + 1.", "4") for number in range(8)]
@@ -87,17 +88,23 @@ async def solved(
     return results
 
 
+def solved_on(deployment, *servers, patience_s=10, **options):
+    """The results of a run on replicas of its own, by problem."""
+
+    async def go():
+        async with opened(*servers, patience_s=patience_s) as replicas:
+            return await solved(deployment, replicas, **options)
+
+    return run_virtual(go())
+
+
 def digests(results):
     return {name: result.tree_digest for name, result in results.items()}
 
 
 @pytest.fixture(scope="module")
 def expected(tiny_deployment, words):
-    async def go():
-        async with opened(FakeServer("alone", words)) as replicas:
-            return await solved(tiny_deployment, replicas)
-
-    return run_virtual(go())
+    return solved_on(tiny_deployment, FakeServer("alone", words))
 
 
 @settings(max_examples=25)
@@ -110,24 +117,13 @@ def test_whatever_dies_and_comes_back_the_results_are_the_same_and_nothing_count
 ):
     folder = tmp_path_factory.mktemp("run") / "run"
     steps = []
-
-    async def go():
-        servers = [
-            FakeServer(f"s{place}", words, down, restarts=True)
-            for place, down in enumerate(outages)
-        ]
-        create_run(folder, {})
-        with RunLog(folder) as log:
-            async with opened(*servers) as replicas:
-                return await solved(
-                    tiny_deployment,
-                    replicas,
-                    log=log,
-                    on_step=steps.append,
-                    speculation=speculation,
-                )
-
-    results = run_virtual(go())
+    servers = [
+        FakeServer(f"s{place}", words, down, restarts=True) for place, down in enumerate(outages)
+    ]
+    create_run(folder, {})
+    with RunLog(folder) as log:
+        options = {"log": log, "on_step": steps.append, "speculation": speculation}
+        results = solved_on(tiny_deployment, *servers, patience_s=PATIENCE_S, **options)
     assert digests(results) == digests(expected)
     events = list(read_events(folder))
     starts = [event.problem for event in events if isinstance(event, ProblemStarted)]
@@ -154,13 +150,8 @@ def test_problems_go_to_the_server_that_starts_them_and_every_request_says_which
     fast, slow = FakeServer("fast", words, slowness_s=0.01), FakeServer("slow", words, slowness_s=1)
     problems = [Problem(f"q{number}", f"Compute {number} + 2.", "4") for number in range(40)]
     create_run(tmp_path, {})
-
-    async def go():
-        with RunLog(tmp_path) as log:
-            async with opened(fast, slow) as replicas:
-                await solved(tiny_deployment, replicas, problems, log, at_a_time=4)
-
-    run_virtual(go())
+    with RunLog(tmp_path) as log:
+        solved_on(tiny_deployment, fast, slow, problems=problems, log=log, at_a_time=4)
     assert fast.answered > 2 * slow.answered
     requests = [e for e in read_events(tmp_path) if isinstance(e, StepGenerated)]
     by_server = {name: sum(e.server == name for e in requests) for name in ("fast", "slow")}
@@ -193,25 +184,17 @@ def test_a_server_that_comes_back_is_used_again(tiny_deployment, words, expected
 
 def test_when_no_server_is_left_the_run_ends_with_every_reason(tiny_deployment, words):
     servers = [FakeServer(name, words, [(0.3, 1e9)]) for name in ("one", "two")]
-
-    async def go():
-        async with opened(*servers, patience_s=10) as replicas:
-            await solved(tiny_deployment, replicas)
-
-    with pytest.raises(EndpointUnavailable, match="None of 2 servers") as failure:
-        run_virtual(go())
+    with pytest.raises(EndpointUnavailable) as failure:
+        solved_on(tiny_deployment, *servers)
     assert "one: one " in failure.value.hint
     assert "two: two " in failure.value.hint
+    with pytest.raises(EndpointUnavailable, match=r"^one is gone$"):  # as without replicas
+        solved_on(tiny_deployment, servers[0])
 
 
 def test_while_a_server_is_being_started_again_it_is_waited_for(tiny_deployment, words, expected):
     servers = [FakeServer(name, words, [(0.3, 500.0)], restarts=True) for name in ("one", "two")]
-
-    async def go():
-        async with opened(*servers, patience_s=10) as replicas:
-            return await solved(tiny_deployment, replicas)
-
-    assert digests(run_virtual(go())) == digests(expected)
+    assert digests(solved_on(tiny_deployment, *servers)) == digests(expected)
 
 
 def test_a_server_known_to_be_dead_gives_its_problems_away_at_once(
@@ -256,18 +239,17 @@ def test_it_is_told_which_server_a_search_goes_to_and_where_it_moves(
 
 
 def test_a_problem_that_fails_everywhere_ends_the_run(tiny_deployment, words):
+    asked = []
+
     class Poisoned(FakeServer):
         async def generate(self, call):
+            asked.append(self.name)
             raise EndpointUnavailable("the engine failed")
 
     servers = [Poisoned(name, words) for name in ("one", "two")]
-
-    async def go():
-        async with opened(*servers) as replicas:
-            await solved(tiny_deployment, replicas, PROBLEMS[:1])
-
     with pytest.raises(EndpointUnavailable, match="the engine failed"):
-        run_virtual(go())
+        solved_on(tiny_deployment, *servers, problems=PROBLEMS[:1])
+    assert {*asked} == {"one", "two"}
 
 
 def test_what_a_server_refuses_is_not_sent_to_another(tiny_deployment, words):
@@ -306,7 +288,7 @@ def test_a_request_for_which_no_server_works_says_so(words):
     assert 5 < run_virtual(go()) <= 5 + 2 * replicas_module.CHECK_S
 
 
-async def fail_until_given_up(attempts, asked, achieved=0):
+async def fail_until_given_up(attempts, asked, achieved):
     """Add the name of each replica that is asked; the first attempts achieve something."""
     while True:
         async with attempts.next() as pair:
@@ -316,29 +298,21 @@ async def fail_until_given_up(attempts, asked, achieved=0):
             raise EndpointUnavailable("gone")
 
 
-def test_work_that_fails_goes_round_all_servers_before_it_comes_back_to_one(words):
+@pytest.mark.parametrize(("names", "most", "achieved"), [("abc", 7, 0), ("ab", 2, 4)])
+def test_work_that_fails_goes_round_all_servers_as_often_as_it_may(words, names, most, achieved):
+    """What was achieved makes failures count anew."""
+
     async def go():
-        async with opened(*(FakeServer(name, words) for name in "abc")) as replicas:
+        async with opened(*(FakeServer(name, words) for name in names)) as replicas:
             asked = []
             with pytest.raises(EndpointUnavailable):
-                await fail_until_given_up(Attempts(replicas, most=lambda: 7), asked)
+                await fail_until_given_up(Attempts(replicas, most=lambda: most), asked, achieved)
             return asked
 
     asked = run_virtual(go())
-    assert len(asked) == 7
-    assert {*asked[:3]} == {*"abc"}
+    assert len(asked) == most + achieved
+    assert {*asked[: len(names)]} == {*names}
     assert all(one != following for one, following in pairwise(asked))
-
-
-def test_an_attempt_that_achieved_something_makes_failures_count_anew(words):
-    async def go():
-        async with opened(FakeServer("a", words), FakeServer("b", words)) as replicas:
-            asked = []
-            with pytest.raises(EndpointUnavailable):
-                await fail_until_given_up(Attempts(replicas, most=lambda: 2), asked, achieved=4)
-            return asked
-
-    assert len(run_virtual(go())) == 4 + 2
 
 
 def test_a_request_is_repeated_elsewhere_and_a_conversation_stays(words):
@@ -390,17 +364,6 @@ def test_replicas_are_added_drained_and_removed_while_work_goes_on(
     assert second.answered > 0
 
 
-def test_one_server_is_as_if_there_were_no_replicas(tiny_deployment, words):
-    alone = FakeServer("alone", words, [(0.3, 1e9)])
-
-    async def go():
-        async with opened(alone) as replicas:
-            await solved(tiny_deployment, replicas)
-
-    with pytest.raises(EndpointUnavailable, match="alone is gone"):
-        run_virtual(go())
-
-
 def test_nothing_is_left_running(words):
     async def go():
         async with opened(FakeServer("one", words), FakeServer("two", words)):
@@ -428,3 +391,21 @@ def test_no_request_tries_whether_a_server_is_back(words, monkeypatch):
                 return asyncio.get_running_loop().time()
 
     assert run_virtual(scene()) >= 100
+
+
+@pytest.mark.parametrize("refused", [0, 2, 4, 5])
+def test_caches_are_reset_once_cancelled_requests_have_left(tiny_deployment, words, refused):
+    answers = [False] * refused + [True]
+
+    class Caches:
+        async def reset_prefix_caches(self):
+            return answers.pop(0)
+
+    async def go():
+        async with opened(FakeServer("one", words)) as replicas:
+            replicas.pairs[0].connection = Caches()
+            engines = Engines(Models.load(tiny_deployment), replicas, remotes=None)
+            return await engines.reset_prefix_caches()
+
+    assert run_virtual(go()) == (refused < 5)
+    assert len(answers) == (refused == 5)

@@ -64,27 +64,29 @@ def test_each_gpus_energy_counts_from_the_beginning(nvml):
     assert nvml.open == 0
 
 
-def test_without_the_package_a_driver_or_a_gpu_there_is_no_energy(nvml, monkeypatch):
-    nvml.counters.clear()
+@pytest.mark.parametrize("nvml_module", [StandIn([]), StandIn([1], driver=False), None])
+def test_without_a_gpu_a_driver_or_the_package_there_is_no_energy(monkeypatch, nvml_module):
+    monkeypatch.setitem(sys.modules, "pynvml", nvml_module)
     with gpu_energy() as joules:
         assert joules() == {}
-    nvml.driver = False
-    with gpu_energy() as joules:
-        assert joules() == {}
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with gpu_energy() as joules:
-        assert joules() == {}
-    assert nvml.open == 0
+    assert nvml_module is None or nvml_module.open == 0
+
+
+async def recorded(log, work=lambda: None, turns=0):
+    """What happens while a run's resources are recorded."""
+    async with recorded_resources(log):
+        work()
+        for _ in range(turns):
+            await asyncio.sleep(0)
 
 
 def test_the_log_has_processor_time_and_energy_at_the_end_of_a_session(nvml, tmp_path):
-    async def work(log):
-        async with recorded_resources(log):
-            nvml.counters[0] += 2_000
-            sum(range(200_000))
+    def work():
+        nvml.counters[0] += 2_000
+        sum(range(200_000))
 
     with RunLog(tmp_path, (64, 4096)) as log:
-        asyncio.run(work(log))
+        asyncio.run(recorded(log, work))
     session, used = read_events(tmp_path)
     assert session.limits == (64, 4096)
     assert used.cpu_s > 0
@@ -93,14 +95,8 @@ def test_the_log_has_processor_time_and_energy_at_the_end_of_a_session(nvml, tmp
 
 def test_a_session_that_goes_on_is_written_down_now_and_then(tmp_path, monkeypatch):
     monkeypatch.setattr(resources, "INTERVAL_S", 0.0)
-
-    async def work(log):
-        async with recorded_resources(log):
-            for _ in range(10):
-                await asyncio.sleep(0)
-
     with RunLog(tmp_path) as log:
-        asyncio.run(work(log))
+        asyncio.run(recorded(log, turns=10))
     used = [event.cpu_s for event in read_events(tmp_path) if isinstance(event, Resources)]
     assert len(used) > 2
     assert used == sorted(used)
@@ -110,12 +106,8 @@ def test_a_full_disk_is_not_reported_from_here(tmp_path, monkeypatch):
     def full(log, event):
         raise RunError("full")
 
-    async def work(log):
-        async with recorded_resources(log):
-            monkeypatch.setattr(RunLog, "write", full)
-
     with RunLog(tmp_path) as log:
-        asyncio.run(work(log))
+        asyncio.run(recorded(log, lambda: monkeypatch.setattr(RunLog, "write", full)))
 
 
 def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():

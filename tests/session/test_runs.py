@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, HangingFrom
 
-from tts.build.errors import DatasetError, EndpointTimeout, RunError
+from tts.build.errors import EndpointTimeout, RunError
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
@@ -57,11 +57,8 @@ def test_a_folder_is_a_run_with_its_log_its_problems_and_its_summary(session, tm
     results = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=tmp_path / "run")}
     folder = tmp_path / "run"
     run = Run.load(folder)
-    assert [p.question for p in read_problems(folder)] == [
-        "Compute 2 + 2.",
-        "Compute 1 + 3.",
-        "Compute 7 - 3.",
-    ]
+    questions = [problem.question for problem in read_problems(folder)]
+    assert questions == ["Compute 2 + 2.", "Compute 1 + 3.", "Compute 7 - 3."]
     assert read_summary(folder).problems == 3
     assert {p.id: (p.answer, p.correct, p.tree_digest) for p in run.problems} == {
         i: (r.answer, r.correct, r.tree_digest) for i, r in results.items()
@@ -93,30 +90,31 @@ def test_usage_is_what_the_log_says(session, tmp_path):
 def test_a_run_that_is_left_goes_on_to_the_same_results_with_nothing_asked_twice(
     tiny_deployment, words, tmp_path_factory, answered
 ):
-    whole = tmp_path_factory.mktemp("run") / "whole"
-    left = whole.with_name("left")
-    verifier = ScriptedVerifier()
-    with Session.open(
-        tiny_deployment, generator=ScriptedGenerator(*words), verifier=verifier
-    ) as session:
-        expected = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=whole)}
-    lost = Failing(ScriptedGenerator(*words), answered, EndpointTimeout("gone"))
-    with Session.open(tiny_deployment, generator=lost, verifier=verifier) as session:
-        try:
-            before = list(session.solve_many(PROBLEMS, n=4, out=left))
-        except EndpointTimeout:
-            before = None
-    if before is not None:
+    folder = tmp_path_factory.mktemp("run")
+    engines = Failing(ScriptedGenerator(*words), 10**9, EndpointTimeout("gone"))
+
+    def solved(name, **options):
+        own = {"generator": engines, "verifier": ScriptedVerifier()}
+        with Session.open(tiny_deployment, **own) as session:
+            results = session.solve_many(PROBLEMS, n=4, out=folder / name, **options)
+            return {result.problem.id: result for result in results}
+
+    expected = solved("whole")
+    engines.left = answered
+    try:
+        solved("left")
+    except EndpointTimeout:
+        engines.left = 10**9  # it is there again
+        after = solved("left", resume=True)
+    else:
         return
-    lost.left = 10**9  # it is there again
-    with Session.open(tiny_deployment, generator=lost, verifier=verifier) as session:
-        after = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=left, resume=True)}
     for name, result in expected.items():
         assert after[name].tree_digest == result.tree_digest
         assert after[name].answers == result.answers
         assert after[name].completions == result.completions
         assert after[name].usage.generated_tokens >= result.usage.completion_tokens
-    asked = [(e.problem, e.node) for e in read_events(left) if isinstance(e, StepGenerated)]
+    steps = (e for e in read_events(folder / "left") if isinstance(e, StepGenerated))
+    asked = [(step.problem, step.node) for step in steps]
     assert len(asked) == len(set(asked))
 
 
@@ -131,24 +129,19 @@ def test_results_that_are_in_the_log_come_first(session, tmp_path):
     assert {r.problem.id for r in again} == {"1", "2", "third"}
 
 
-def test_leaving_the_loop_cancels_what_runs_and_waits_for_it(tiny_deployment, words, endpoints):
+def test_leaving_the_loop_cancels_what_runs_and_waits_for_it(opened, words):
     generator = HangingFrom(ScriptedGenerator(*words), 40)
-    with Session.open(
-        tiny_deployment, generator=generator, verifier=endpoints["verifier"]
-    ) as session:
-        for _ in session.solve_many(PROBLEMS * 1, n=4, in_flight=1, seed=1):
+    with opened(generator=generator) as session:
+        for _ in session.solve_many(PROBLEMS, n=4, in_flight=1, seed=1):
             break
         assert generator.hanging.in_flight == 0
 
 
-def test_an_async_loop_that_is_left_ends_what_runs_before_the_session_ends(
-    tiny_deployment, words, endpoints
-):
+def test_an_async_loop_that_is_left_ends_what_runs_before_the_session_ends(opened_async, words):
     generator = HangingFrom(ScriptedGenerator(*words), 40)
 
     async def run():
-        given = {"generator": generator, "verifier": endpoints["verifier"]}
-        async with Session.open_async(tiny_deployment, **given) as session:
+        async with opened_async(generator=generator) as session:
             async for result in session.solve_many(PROBLEMS, n=4, in_flight=1, seed=1):
                 assert result.problem.id == "1"
                 break
@@ -158,21 +151,14 @@ def test_an_async_loop_that_is_left_ends_what_runs_before_the_session_ends(
     assert generator.hanging.in_flight == 0
 
 
-def test_the_first_problem_that_fails_ends_the_run_and_the_others(
-    tiny_deployment, words, endpoints, tmp_path
-):
+def test_the_first_problem_that_fails_ends_the_run_and_the_others(opened, words, tmp_path):
     failing = Failing(ScriptedGenerator(*words), 20, EndpointTimeout("no answer"))
-    with (
-        Session.open(tiny_deployment, generator=failing, verifier=endpoints["verifier"]) as session,
-        pytest.raises(EndpointTimeout, match="no answer"),
-    ):
+    with opened(generator=failing) as session, pytest.raises(EndpointTimeout, match="no answer"):
         list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
 def test_a_log_that_cannot_be_written_ends_the_run(session, tmp_path, monkeypatch):
-    from tts.runs.log import RunLog
-
     write, wrote = RunLog.write, []
 
     def full(log, event):
@@ -186,26 +172,10 @@ def test_a_log_that_cannot_be_written_ends_the_run(session, tmp_path, monkeypatc
         list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
 
 
-@pytest.mark.parametrize(
-    ("problems", "complaint"),
-    [
-        ([], "no problems"),
-        ("Compute 1.", "several problems"),
-        ([Problem("2", "a"), "Compute 1."], "the id '2'"),
-        (["Compute 1.", "7 " * 400], "Problem 2 is"),
-        ([("Compute 1.", 1)], "no question"),
-    ],
-)
-def test_problems_are_checked_before_anything_starts(session, tmp_path, problems, complaint):
-    with pytest.raises(DatasetError, match=complaint):
-        session.solve_many(problems, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_is_continued_only_as_it_was_begun(session, tiny_deployment, endpoints, tmp_path):
+def test_a_run_is_continued_only_as_it_was_begun(session, opened, tmp_path):
     folder = tmp_path / "run"
     list(session.solve_many(PROBLEMS, n=4, out=folder))
-    with pytest.raises(RunError, match="already holds a run") as begun:
+    with pytest.raises(RunError) as begun:
         list(session.solve_many(PROBLEMS, n=4, out=folder))
     assert "resume=True" in begun.value.hint
     assert "--" not in begun.value.hint
@@ -213,14 +183,8 @@ def test_a_run_is_continued_only_as_it_was_begun(session, tiny_deployment, endpo
         list(session.solve_many(PROBLEMS, n=4, seed=1, out=folder, resume=True))
     with pytest.raises(RunError, match="its problem_ids was"):
         list(session.solve_many(PROBLEMS[:2], n=4, out=folder, resume=True))
-    with (
-        Session.open(
-            tiny_deployment,
-            generator=endpoints["generator"],
-            verifier=lambda question, steps: 0.5,
-        ) as other,
-        pytest.raises(RunError, match="its functions was"),
-    ):
+    own = {"verifier": lambda question, steps: 0.5}
+    with opened(**own) as other, pytest.raises(RunError, match="its functions was"):
         list(other.solve_many(PROBLEMS, n=4, out=folder, resume=True))
 
 
@@ -265,11 +229,8 @@ def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
 
 def test_a_folder_that_somebody_works_in_is_refused(session, tmp_path):
     folder = tmp_path / "run"
-    with locked(folder):
-        with pytest.raises(RunError, match="in use by process"):
-            session.solve(PROBLEMS[0], n=4, out=folder)
-        with pytest.raises(RunError, match="in use by process"):
-            list(session.solve_many(PROBLEMS, n=4, out=folder))
+    with locked(folder), pytest.raises(RunError, match="in use by process"):
+        session.solve(PROBLEMS[0], n=4, out=folder)
     list(session.solve_many(PROBLEMS, n=4, out=folder))
     with locked(folder), pytest.raises(RunError, match="in use by process"):
         list(session.solve_many(PROBLEMS, n=4, out=folder, resume=True))

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,31 +19,20 @@ def healthy():
     """A check that finds nothing wrong."""
 
 
-def test_what_runs_gives_its_result_while_the_server_is_well():
-    async def work():
-        return 7
+class Endless:
+    """Work that ends only when it is cancelled."""
 
-    assert asyncio.run(while_healthy(work(), healthy)) == 7
+    def __init__(self):
+        self.ended = False
 
-
-def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
-    ended = []
-
-    async def work():
+    async def __call__(self):
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append(True)
-
-    def dead():
-        raise ServerError("It died.")
-
-    with pytest.raises(ServerError, match="died"):
-        asyncio.run(while_healthy(work(), dead))
-    assert ended == [True]
+            self.ended = True
 
 
-def test_the_server_is_looked_at_once_a_second(monkeypatch):
+def test_the_server_is_looked_at_once_a_second_while_something_runs(monkeypatch):
     looks = []
 
     async def watch(check, every_s):
@@ -51,10 +41,22 @@ def test_the_server_is_looked_at_once_a_second(monkeypatch):
 
     async def work():
         await asyncio.sleep(0)
+        return 7
 
     monkeypatch.setattr(server, "watch", watch)
-    asyncio.run(while_healthy(work(), healthy))
+    assert asyncio.run(while_healthy(work(), healthy)) == 7
     assert looks == [(healthy, 1.0)]
+
+
+def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
+    work = Endless()
+
+    def dead():
+        raise ServerError("It died.")
+
+    with pytest.raises(ServerError, match="died"):
+        asyncio.run(while_healthy(work(), dead))
+    assert work.ended
 
 
 def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
@@ -75,13 +77,7 @@ def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
 
 
 def test_cancelling_ends_what_runs():
-    ended = []
-
-    async def work():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
+    work = Endless()
 
     async def go():
         task = asyncio.ensure_future(while_healthy(work(), healthy))
@@ -93,13 +89,10 @@ def test_cancelling_ends_what_runs():
         return asyncio.all_tasks() == {asyncio.current_task()}
 
     assert asyncio.run(go())
-    assert ended == [True]
+    assert work.ended
 
 
-def test_a_start_that_is_cancelled_is_given_up_and_waited_for(
-    monkeypatch, tmp_path, tiny_deployment
-):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, home, tiny_deployment):
     starting, over = threading.Event(), []
 
     def start(deployment, *, say, check, **options):
@@ -127,22 +120,47 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(
     assert said == ["Starting"]
 
 
-def test_what_a_starting_server_does_is_told_in_the_loops_thread(monkeypatch, tiny_deployment):
-    told = []
+@pytest.fixture
+def stopped(monkeypatch):
+    """A server that `open_server` finds in its thread, and who has stopped it."""
+    stopped = SimpleNamespace(ready=threading.Event(), go_on=threading.Event(), by=[])
 
     def found(deployment, say, on_loading, check, lasting):
         say("Starting")
         on_loading("half of it")
-        return server.Server("127.0.0.1:1", healthy, lambda: None)
+        stopped.ready.set()
+        stopped.go_on.wait()
+        return server.Server("127.0.0.1:1", healthy, lambda: stopped.by.append(True))
 
     monkeypatch.setattr(server, "_open", found)
+    return stopped
+
+
+def test_what_a_starting_server_does_is_told_in_the_loops_thread(stopped, tiny_deployment):
+    told = []
 
     def tell(what):
         told.append((what, threading.current_thread()))
 
+    stopped.go_on.set()
     asyncio.run(open_server(tiny_deployment, tell, tell))
     here = threading.current_thread()
     assert told == [("Starting", here), ("half of it", here)]
+    assert stopped.by == []
+
+
+def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(stopped, tiny_deployment):
+    async def go():
+        opening = asyncio.ensure_future(open_server(tiny_deployment, lambda line: None))
+        await asyncio.to_thread(stopped.ready.wait)
+        opening.cancel()
+        await asyncio.sleep(0)
+        stopped.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(go())
+    assert stopped.by == [True]
 
 
 def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deployment):
@@ -163,48 +181,24 @@ def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deploy
     assert stopped == [True]
 
 
-def test_endpoints_of_a_program_have_no_address(tiny_deployment, endpoints):
+def test_endpoints_of_a_program_have_neither_caches_nor_an_address(opened_async):
     async def go():
-        async with AsyncSession(tiny_deployment, **endpoints) as session:
-            session.address  # noqa: B018
+        async with opened_async() as session:
+            assert await session.reset_prefix_caches() is False
+            return session.address
 
     with pytest.raises(SessionError, match="has no server"):
         asyncio.run(go())
 
 
-def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, tiny_deployment):
-    ready, cancelled, stopped = threading.Event(), threading.Event(), []
-
-    def found(deployment, say, on_loading, check, lasting):
-        ready.set()
-        cancelled.wait()
-        return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True))
-
-    monkeypatch.setattr(server, "_open", found)
-
-    async def go():
-        opening = asyncio.ensure_future(open_server(tiny_deployment, lambda line: None))
-        await asyncio.to_thread(ready.wait)
-        opening.cancel()
-        await asyncio.sleep(0)
-        cancelled.set()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
-
-    asyncio.run(go())
-    assert stopped == [True]
-
-
-def test_without_large_engines_the_session_says_how_to_build_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+def test_without_large_engines_the_session_says_how_to_build_them(home, monkeypatch):
     monkeypatch.setattr(builder, "QUICK_BYTES", 1_000_000)
     with pytest.raises(BuildError, match="tts build-engines demo"):
         Session.open("demo")
     assert not any(thread.name == "tts session" for thread in threading.enumerate())
 
 
-def test_small_engines_that_are_missing_are_built_where_a_session_needs_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+def test_small_engines_that_are_missing_are_built_where_a_session_needs_them(home, monkeypatch):
     monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch"])  # faster
     said, deployment = [], load_deployment("demo")
     for _ in range(2):

@@ -5,10 +5,13 @@ import itertools
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tts.build.errors import ConfigError, DatasetError
 from tts.problem import Problem
-from tts.session import Session, solver
+from tts.session import solver
+from tts.session.solver import UNREAD, Outbox
 
 LONG = "Compute " + " + ".join(["1"] * 400) + "."
 
@@ -39,7 +42,7 @@ def test_an_endless_generator_streams_and_is_read_a_little_ahead(session):
     assert len(taken) == before, "nothing more is taken"
 
 
-def test_the_same_trees_from_a_list_a_generator_and_an_asynchronous_one(tiny_deployment, endpoints):
+def test_the_same_trees_from_a_list_a_generator_and_an_asynchronous_one(opened_async):
     questions = [f"Compute {i} + 2." for i in range(8)]
 
     async def asynchronous():
@@ -49,7 +52,7 @@ def test_the_same_trees_from_a_list_a_generator_and_an_asynchronous_one(tiny_dep
 
     async def run():
         digests = []
-        async with Session.open_async(tiny_deployment, **endpoints) as session:
+        async with opened_async() as session:
             for given in (questions, iter(questions), asynchronous()):
                 results = [result async for result in session.solve_many(given, n=4)]
                 digests.append({result.problem.id: result.tree_digest for result in results})
@@ -60,13 +63,13 @@ def test_the_same_trees_from_a_list_a_generator_and_an_asynchronous_one(tiny_dep
     assert others == [first, first]
 
 
-def test_an_asynchronous_generator_is_no_run_in_a_folder(tiny_deployment, endpoints, tmp_path):
+def test_an_asynchronous_generator_is_no_run_in_a_folder(opened_async, tmp_path):
     async def asynchronous():
         yield "Compute 1 + 2."
 
     async def run():
-        async with Session.open_async(tiny_deployment, **endpoints) as session:
-            with pytest.raises(ConfigError, match="needs all of its problems"):
+        async with opened_async() as session:
+            with pytest.raises(ConfigError):
                 session.solve_many(asynchronous(), n=4, out=tmp_path / "run")
 
     asyncio.run(run())
@@ -108,3 +111,56 @@ def test_a_run_in_a_folder_goes_on_without_an_overlong_question(session, tmp_pat
     assert [result.error is None for result in first] == [False, True]
     again = list(session.solve_many(asked, resume=True, **options))
     assert [r.tree_digest for r in again] == [r.tree_digest for r in first]
+
+
+async def has_room(box):
+    waiting = asyncio.ensure_future(box.room())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    return waiting.done()
+
+
+@given(st.lists(st.integers(-UNREAD, UNREAD), max_size=8))
+def test_there_is_room_while_fewer_than_so_many_wait(moves):
+    """A positive move puts so many, a negative one takes them."""
+
+    async def run():
+        box, put, taken = Outbox(), 0, []
+        for move in moves:
+            for _ in range(max(0, move)):
+                box.put(put)
+                put += 1
+            for _ in range(min(put - len(taken), max(0, -move))):
+                taken.append(await box.get())
+            assert await has_room(box) == (put - len(taken) < UNREAD)
+        box.close()
+        while (result := await box.get()) is not None:
+            taken.append(result)
+        assert taken == list(range(put))
+
+    asyncio.run(run())
+
+
+def test_a_slow_program_holds_the_searches_up(opened_async, endpoints, monkeypatch):
+    monkeypatch.setattr(solver, "UNREAD", 3)
+    monkeypatch.setattr(solver, "AHEAD", 2)
+    asked = endpoints["verifier"].calls.scored
+
+    async def run():
+        async with opened_async() as session:
+            questions = [f"Compute {i}." for i in range(60)]
+            results = session.solve_many(questions, n=4, beam_width=2)
+            await anext(results)
+            idle = 0
+            while idle < 50 or not asked:  # until nothing more is begun
+                idle = idle + 1 if session.in_flight == (0, 0) else 0
+                await asyncio.sleep(0)
+            before = len(asked)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(asked) == before
+            return before, 1 + len([result async for result in results])
+
+    before, solved = asyncio.run(run())
+    assert solved == 60
+    assert before < len(asked) / 2

@@ -75,10 +75,7 @@ def test_a_schema_in_a_deployment_lies_beside_its_file(tmp_path):
     [
         ({"answer_regex": "a("}, "wrong at character 2"),
         ({"answer_regex": ".*"}, "cannot stand in"),
-        (
-            {"answer_schema": "nowhere.json"},
-            "'nowhere.json', cannot be read: there is no",
-        ),
+        ({"answer_schema": "nowhere.json"}, "'nowhere.json', cannot be read: there is no"),
         ({"answer_schema": {"type": "x"}}, "wrong at $.type"),
         ({"answer_regex": "a", "answer_schema": SCHEMA}, "both given"),
         ({"answer_regex": 5}, "answer_regex = 5: must be a text"),

@@ -4,7 +4,13 @@ import pytest
 
 from tts.build.errors import ConfigError
 from tts.strategies.catalog import STRATEGIES
-from tts.strategies.parameters import check_blocks, configure, configure_all, default_parameters
+from tts.strategies.parameters import (
+    block_problems,
+    check_blocks,
+    configure,
+    configure_all,
+    default_parameters,
+)
 
 
 def with_blocks(deployment, **blocks):
@@ -52,18 +58,27 @@ def test_every_mistake_in_every_block_is_named_by_its_path(tiny_deployment):
         best_of_n={"temperature": -1},
         greedy={"n": 4},
     )
-    with pytest.raises(ConfigError) as caught:
+    assert [(where, what.partition(";")[0]) for where, what in block_problems(deployment)] == [
+        ("strategies.bean-search", "unknown strategy"),
+        ("strategies.beam-search.beam_wdth = 2", "not a parameter that can be set"),
+        ("strategies.best-of-n.temperature = -1", "must be at least 0.0"),
+        ("strategies.greedy.n = 4", "not a parameter that can be set"),
+    ]
+    with pytest.raises(ConfigError, match=r"  strategies\.bean-search: unknown strategy; allowed"):
         check_blocks(deployment)
-    message = str(caught.value)
-    assert "strategies.bean-search: unknown strategy; allowed here: greedy," in message
-    assert "strategies.beam-search.beam_wdth = 2: not a parameter" in message
-    assert "allowed here: n, temperature" in message
-    assert "strategies.best-of-n.temperature = -1: must be at least 0" in message
-    assert "strategies.greedy.n = 4: not a parameter that can be set" in message
-    with pytest.raises(ConfigError, match=r"strategies\.greedy: max_tokens is 999, but"):
-        check_blocks(with_blocks(tiny_deployment, greedy={"max_tokens": 999}))
-    with pytest.raises(ConfigError, match=r"strategies\.beam-search: n is 16, which is not a"):
-        check_blocks(with_blocks(tiny_deployment, beam_search={"beam_width": 3}))
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "problem"),
+    [
+        ("greedy", {"max_tokens": 999}, "max_tokens is 999, but"),
+        ("beam_search", {"beam_width": 3}, "n is 16, which is not a"),
+    ],
+)
+def test_a_block_that_is_wrong_as_a_whole_is_named(tiny_deployment, name, block, problem):
+    ((where, what),) = block_problems(with_blocks(tiny_deployment, **{name: block}))
+    assert where == f"strategies.{name.replace('_', '-')}"
+    assert what.startswith(problem)
 
 
 def test_defaults_are_what_a_strategy_does_by_itself(tiny_deployment):
@@ -71,9 +86,5 @@ def test_defaults_are_what_a_strategy_does_by_itself(tiny_deployment):
         config = configure(strategy, tiny_deployment, {})
         context = tiny_deployment.generator.max_seq_len
         assert default_parameters(strategy, context) == config.model_dump(mode="json")
+        assert default_parameters(strategy, context, 6)["temperature"] == config.temperature
         assert config.max_tokens == context < default_parameters(strategy, 4096)["max_tokens"]
-
-
-def test_defaults_that_depend_on_n_are_those_of_that_n():
-    beams = STRATEGIES["beam-search"]
-    assert default_parameters(beams, 320, 6) == default_parameters(beams, 320)

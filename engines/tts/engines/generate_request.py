@@ -339,7 +339,6 @@ def _guide(tensors: Tensors) -> wire.Guide | None:
         return None
     if kind is None or guide is None:
         raise RequestError("guided_decoding_guide_type and guided_decoding_guide go together")
-    _check_guide(wire.Guide(kind, guide))
     return wire.Guide(kind, guide)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from tts.build.errors import ConfigError, TtsError
 from tts.build.findings import Finding
 from tts.build.inputs import Inputs
-from tts.build.llmapi import target as llmapi
 from tts.build.tensorrt.commands import (
     calibration_folder,
     check_calibration,
     check_engine,
     is_calibrated,
 )
+from tts.build.tensorrt.feasibility import check_feasible
 
 from .findings import no_folder, not_checked, refused
 
@@ -23,7 +23,7 @@ def buildable(inputs: Inputs) -> Iterator[Finding]:
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
     if inputs.deployment.target == "llmapi":
         why = "TensorRT-LLM refuses it when it loads the checkpoint"
-    check = llmapi.check_engine if inputs.deployment.target == "llmapi" else check_engine
+    check = check_feasible if inputs.deployment.target == "llmapi" else check_engine
     for engine in inputs.known():
         try:
             check(inputs.deployment, engine.role, engine.shape)

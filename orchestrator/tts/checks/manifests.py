@@ -81,8 +81,7 @@ def _values(value: Any, place: str) -> Iterator[str]:
         for item in value:
             name = item.get("name", "") if isinstance(item, dict) else ""
             yield from _values(item, f"{place}.{name}".rstrip("."))
+    elif isinstance(value, str) and len(lines := value.splitlines()) > 1:
+        yield from (f"{place}: {line!r}" for line in lines)
     else:
-        lines = value.splitlines() if isinstance(value, str) else []
-        yield from (f"{place}: {line!r}" for line in lines if len(lines) > 1)
-        if len(lines) < 2:
-            yield f"{place}: {value!r}"
+        yield f"{place}: {value!r}"

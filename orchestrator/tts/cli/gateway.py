@@ -116,15 +116,13 @@ def gateway(
     from tts.gateway import process
 
     process.set_up()  # before gRPC is imported
-    import uvloop
-
     from tts.gateway.draining import Drain
     from tts.gateway.http_server import Listen, Upstreams, serve
     from tts.gateway.safety import FilterChain
     from tts.gateway.service import Settings
     from tts.reports.progress import ProgressLines
+    from tts.session.event_loop import interruptible
     from tts.session.function_files import load_all, source_of
-    from tts.session.interrupts import interruptible
 
     rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)
@@ -155,7 +153,7 @@ def gateway(
             kind=server,
             verifier=own,
         )
-        interruptible(serving, lines.say, uvloop.run, drain=drain.begin)
+        interruptible(serving, lines.say, drain=drain.begin)
 
 
 def _filters(given: list[str]) -> tuple[Path | None, list[str]]:

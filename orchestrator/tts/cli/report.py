@@ -214,7 +214,7 @@ def trace(
     """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
-    from tts.runs.measured_run import expand_groups
+    from tts.runs.groups import expand_groups
 
     runs = expand_groups([run])
     if to and len(runs) > 1:

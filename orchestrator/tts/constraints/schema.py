@@ -128,7 +128,7 @@ class _SchemaReader:
         if self._whole and schema is True:
             return self._any(ANY_LEVELS)
         if not isinstance(schema, dict):
-            _refuse(at, f"it is {_shown(schema)}; it must be an object with a type")
+            refuse(at, f"it is {_shown(schema)}; it must be an object with a type")
         if self._whole and schema.keys() <= _IGNORED:
             return self._any(ANY_LEVELS)
         if self._whole and "$ref" in schema:
@@ -141,7 +141,7 @@ class _SchemaReader:
         kinds = schema.get("type")
         if isinstance(kinds, list):
             if not kinds:
-                _refuse(f"{at}.type", "the list is empty")
+                refuse(f"{at}.type", "the list is empty")
             named = [self._of_type(kind, schema, at) for kind in kinds]
             known = _KEYWORDS.keys() & {kind for kind in kinds if isinstance(kind, str)}
             _allow_only(schema, at, {"type"}.union(*(_KEYWORDS[kind] for kind in known)))
@@ -155,7 +155,7 @@ class _SchemaReader:
             return literal(_text(schema["const"]))
         options = schema[keyword]
         if not isinstance(options, list) or not options:
-            _refuse(f"{at}.{keyword}", "it must be a list with at least one entry")
+            refuse(f"{at}.{keyword}", "it must be a list with at least one entry")
         if keyword == "enum":
             return Choice(tuple(literal(_text(option)) for option in options))
         return Choice(
@@ -208,7 +208,7 @@ class _SchemaReader:
             case "null":
                 return literal("null")
         what = "there is none" if kind is None else f"it is {_shown(kind)}"
-        _refuse(f"{at}.type", f"{what}; allowed: {', '.join(_KEYWORDS)}")
+        refuse(f"{at}.type", f"{what}; allowed: {', '.join(_KEYWORDS)}")
 
     def _object(self, schema: Mapping[str, Any], at: str) -> Node:
         others = schema.get("additionalProperties", self._whole and "properties" not in schema)
@@ -216,15 +216,15 @@ class _SchemaReader:
         if self._whole and others is not False and not named:
             return self._map(self.value(others, f"{at}.additionalProperties"))
         if others is not False:
-            _refuse(f"{at}.additionalProperties", "only false is supported")
+            refuse(f"{at}.additionalProperties", "only false is supported")
         properties = schema.get("properties", {})
         if not isinstance(properties, dict):
-            _refuse(f"{at}.properties", "it must be an object of schemas")
+            refuse(f"{at}.properties", "it must be an object of schemas")
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            _refuse(f"{at}.required", "it must be a list of names")
+            refuse(f"{at}.required", "it must be a list of names")
         if unknown := [name for name in required if name not in properties]:
-            _refuse(f"{at}.required", f"{unknown[0]!r:.100} is none of the properties")
+            refuse(f"{at}.required", f"{unknown[0]!r:.100} is none of the properties")
         members = [
             (
                 self._part(
@@ -261,7 +261,7 @@ class _SchemaReader:
 
     def _array(self, schema: Mapping[str, Any], at: str) -> Node:
         if "items" not in schema:
-            _refuse(at, "an array needs items, the schema of its entries")
+            refuse(at, "an array needs items, the schema of its entries")
         item = self._part(self.value(schema["items"], f"{at}.items"))
         least, most = _bounds(schema, "minItems", "maxItems", at)
         if most == 0:
@@ -273,19 +273,19 @@ class _SchemaReader:
             least, most = _bounds(schema, "minLength", "maxLength", at)
             return Seq((literal('"'), Repeat(self._char, least, most), literal('"')))
         if schema.keys() & {"minLength", "maxLength"}:
-            _refuse(at, "a pattern cannot be combined with minLength and maxLength")
+            refuse(at, "a pattern cannot be combined with minLength and maxLength")
         pattern = schema["pattern"]
         if not isinstance(pattern, str):
-            _refuse(f"{at}.pattern", f"it is {_shown(pattern)}; it must be a text")
+            refuse(f"{at}.pattern", f"it is {_shown(pattern)}; it must be a text")
         if not (pattern.startswith("^") and pattern.endswith("$")):
             # JSON Schema searches; only what is anchored at both ends says what the whole text is
-            _refuse(
+            refuse(
                 f"{at}.pattern", "it must begin with ^ and end with $: it describes the whole text"
             )
         try:
             node = parse_regex(pattern)
         except ConfigError as error:
-            raise ConfigError(f"{_where(f'{at}.pattern')} {error.message}") from error
+            refuse(f"{at}.pattern", error.message)
         return Seq((literal('"'), self._within_text(node, at), literal('"')))
 
     def _within_text(self, node: Node, at: str) -> Node:
@@ -301,7 +301,7 @@ class _SchemaReader:
         left = without(node, chars_of('"\\' if self._whole else '"\\{}'))
         escaped = [literal(f"\\{char}") for char in '"\\' if self._whole and char in node]
         if not left.ranges and not escaped:
-            _refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
+            refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
         return Choice((*([left] if left.ranges else []), *escaped)) if escaped else left
 
 
@@ -309,7 +309,7 @@ def _integer(schema: Mapping[str, Any], at: str) -> Node:
     """The integers within the bounds of a schema, of at most `DIGITS` digits."""
     for name in _KEYWORDS["integer"] & schema.keys():
         if type(schema[name]) is not int:
-            _refuse(f"{at}.{name}", f"it is {_shown(schema[name])}; it must be an integer")
+            refuse(f"{at}.{name}", f"it is {_shown(schema[name])}; it must be an integer")
     low = max(
         -_LARGEST,
         schema.get("minimum", -_LARGEST),
@@ -319,7 +319,7 @@ def _integer(schema: Mapping[str, Any], at: str) -> Node:
         _LARGEST, schema.get("maximum", _LARGEST), schema.get("exclusiveMaximum", _LARGEST + 1) - 1
     )
     if low > high:
-        _refuse(at, "no integer is within its bounds")
+        refuse(at, "no integer is within its bounds")
     if (low, high) == (-_LARGEST, _LARGEST):
         return INTEGER
     options: list[Node] = []
@@ -367,17 +367,17 @@ def _bounds(schema: Mapping[str, Any], low: str, high: str, at: str) -> tuple[in
     for name in (low, high):
         value = schema.get(name, 0)
         if type(value) is not int or not 0 <= value <= MAX_ITEMS:
-            _refuse(f"{at}.{name}", f"it is {_shown(value)}; it must be from 0 to {MAX_ITEMS}")
+            refuse(f"{at}.{name}", f"it is {_shown(value)}; it must be from 0 to {MAX_ITEMS}")
     least, most = schema.get(low, 0), schema.get(high)
     if most is not None and most < least:
-        _refuse(f"{at}.{high}", f"it is {most}, less than {low}")
+        refuse(f"{at}.{high}", f"it is {most}, less than {low}")
     return least, most
 
 
 def _allow_only(schema: Mapping[str, Any], at: str, keywords: set[str]) -> None:
     for keyword in schema:
         if keyword not in keywords | _IGNORED:
-            _refuse(
+            refuse(
                 f"{at}.{keyword}",
                 f"it is not supported here; supported: {', '.join(sorted(keywords))}",
             )
@@ -391,9 +391,6 @@ def _shown(value: Any) -> str:
     return f"{_text(value):.100}"
 
 
-def _where(at: str) -> str:
-    return f"The schema of the answer is wrong at {at}:"
-
-
-def _refuse(at: str, why: str) -> NoReturn:
-    raise ConfigError(f"{_where(at)} {why}.")
+def refuse(at: str, why: str) -> NoReturn:
+    """Raise ConfigError for a schema that is wrong at this place."""
+    raise ConfigError(f"The schema is wrong at {at:.300}: {why.removesuffix('.')}.")

@@ -8,7 +8,7 @@ xgrammar fails at, or takes too long for, is refused here by its place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -19,6 +19,7 @@ from tts.engines.generate_request import MAX_GUIDE_BYTES
 from tts.engines.guide_grammar import check_grammar
 
 from .regex import parse_regex
+from .schema import refuse
 from .step_grammar import ebnf
 
 MAX_DEPTH = 64
@@ -49,17 +50,17 @@ def checked_schema(text: str, *, strict: bool = True) -> dict[str, Any]:
     except Unreadable as error:
         raise ConfigError(f"The schema is not JSON: {error}.") from None
     except SchemaError as error:
-        _refuse(error.json_path, f"{error.message:.300}")
+        refuse(error.json_path, f"{error.message:.300}")
     except RecursionError:
-        _refuse("$", "schemas are nested too deep")
+        refuse("$", "schemas are nested too deep")
     if not isinstance(schema, dict):
-        _refuse("$", "it must be an object")
+        refuse("$", "it must be an object")
     rows = [("$", schema, 0)]
     for seen, (at, here, depth) in enumerate(rows, start=1):
         if depth > MAX_DEPTH:
-            _refuse(at, f"schemas are nested more than {MAX_DEPTH} levels deep")
+            refuse(at, f"schemas are nested more than {MAX_DEPTH} levels deep")
         if seen > MAX_SCHEMAS:
-            _refuse(at, f"there are more than {MAX_SCHEMAS:,} schemas up to here")
+            refuse(at, f"there are more than {MAX_SCHEMAS:,} schemas up to here")
         if isinstance(here, dict):
             _check(schema, here, at, strict=strict)
             rows += [(place, inner, depth + 1) for place, inner in _inside(here, at)]
@@ -83,20 +84,20 @@ def _check(root: Any, schema: dict[str, Any], at: str, *, strict: bool) -> None:
     if "$ref" in schema:
         _check_ref(root, schema["$ref"], at)
     if schema.get("enum") == []:
-        _refuse(f"{at}.enum", "it must have at least one entry")
+        refuse(f"{at}.enum", "it must have at least one entry")
     for low, high in _COUNTS:
         for name in (low, high):
             if schema.get(name, 0) > MAX_COUNT:
-                _refuse(f"{at}.{name}", f"it is {schema[name]}; at most {MAX_COUNT:,}")
+                refuse(f"{at}.{name}", f"it is {schema[name]}; at most {MAX_COUNT:,}")
         if schema.get(low, 0) > schema.get(high, MAX_COUNT):
-            _refuse(f"{at}.{high}", f"it is {schema[high]}, less than {low}")
+            refuse(f"{at}.{high}", f"it is {schema[high]}, less than {low}")
     _check_bounds(schema, at)
     if "pattern" in schema:
         try:
             check_grammar(f"root ::= {ebnf(parse_regex(schema['pattern']))}")
         except (ConfigError, ValueError) as error:
             if strict:
-                _refuse(f"{at}.pattern", str(error))
+                refuse(f"{at}.pattern", str(error))
             del schema["pattern"]
 
 
@@ -111,7 +112,7 @@ def _check_bounds(schema: dict[str, Any], at: str) -> None:
         for high, most in highs:
             is_open = least != "minimum" or most != "maximum"
             if low > high or (low == high and is_open):
-                _refuse(f"{at}.{most}", f"no number is from {least} {low} to {most} {high}")
+                refuse(f"{at}.{most}", f"no number is from {least} {low} to {most} {high}")
 
 
 def _check_ref(root: Any, ref: str, at: str) -> None:
@@ -120,17 +121,13 @@ def _check_ref(root: Any, ref: str, at: str) -> None:
     while ref not in passed:
         passed.add(ref)
         if ref != "#" and not ref.startswith("#/"):
-            _refuse(f"{at}.$ref", f"it is {ref!r:.100}; only places in the same schema (#/...)")
+            refuse(f"{at}.$ref", f"it is {ref!r:.100}; only places in the same schema (#/...)")
         found = root
         for part in ref.split("/")[1:]:
             if not isinstance(found, dict) or part not in found:  # xgrammar knows no ~1 and ~0
-                _refuse(f"{at}.$ref", f"it is {ref!r:.100}, and there is nothing at that place")
+                refuse(f"{at}.$ref", f"it is {ref!r:.100}, and there is nothing at that place")
             found = found[part]
         if not isinstance(found, dict) or "$ref" not in found:
             return
         ref = str(found["$ref"])
-    _refuse(f"{at}.$ref", "it refers to itself")
-
-
-def _refuse(at: str, why: str) -> NoReturn:
-    raise ConfigError(f"The schema is wrong at {at:.300}: {why.removesuffix('.')}.")
+    refuse(f"{at}.$ref", "it refers to itself")

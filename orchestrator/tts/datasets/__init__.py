@@ -8,5 +8,6 @@
 | hub | any other of the Hugging Face hub, by its name |
 | files, rows | problems of a JSONL, CSV or Parquet file; its rows, and which column is what |
 | answers | what the cell of an answer means: numbers with separators, letters of choices |
-| demo, demo_questions | the generated demo problems; questions that the demo pair understands |
+| chains | chains of integer operations, drawn and worded |
+| demo | the generated demo problems; questions that the demo pair understands |
 """

@@ -9,6 +9,7 @@ out, decided by a hash of the chain alone, so that models can be trained on the 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,30 +130,21 @@ class ChainTask:
         bits //= len(NAMES)
         return render_question(chain, surface, name, THINGS[bits % len(THINGS)])
 
-    def held_out_chains(
-        self, count: int, seed: int, levels: Sequence[int] = (1, 2, 3, 4, 5)
-    ) -> list[Chain]:
+    def held_out_chains(self, count: int, seed: int) -> list[Chain]:
         """``count`` different held-out chains, deterministic from ``seed``.
 
-        The levels are cycled: chain ``i`` has ``levels[i % len(levels)]``. With the same seed and
-        levels, a shorter list is the beginning of a longer one.
+        The levels are cycled. With the same seed a shorter list is the beginning of a longer one.
         """
-        if count < 0:
-            raise ValueError("count must not be negative")
-        if count and not levels:
-            raise ValueError("levels must not be empty")
-        unknown = set(levels) - LEVELS.keys()
-        if unknown:
-            raise ValueError(f"unknown levels {sorted(unknown)}; there are {sorted(LEVELS)}")
         rng = random.Random(f"{self.name}/{seed}")
-        chains: list[Chain] = []
-        seen: set[str] = set()
+        levels = itertools.cycle(LEVELS.values())
+        operations = next(levels)
+        chains: dict[str, Chain] = {}
         while len(chains) < count:
-            chain = self.sample_chain(rng, rng.choice(LEVELS[levels[len(chains) % len(levels)]]))
-            if self.is_held_out(chain.key) and chain.key not in seen:
-                seen.add(chain.key)
-                chains.append(chain)
-        return chains
+            chain = self.sample_chain(rng, rng.choice(operations))
+            if self.is_held_out(chain.key) and chain.key not in chains:
+                chains[chain.key] = chain
+                operations = next(levels)
+        return list(chains.values())
 
 
 def apply(op: Op, value: int, operand: int) -> int:

@@ -56,7 +56,7 @@ def read_files(
                     f"{where}: id {known_as!r:.200} was used in {places[known_as]} already; ids "
                     "must be unique."
                 )
-            places[known_as] = row.place if file == files[0] else where
+            places[known_as] = where
             problems.append(Problem(known_as, question, answer, reader.level(), reader.history()))
         before += number
     if not problems:

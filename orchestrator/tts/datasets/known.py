@@ -35,7 +35,7 @@ _GITHUB_LFS = "https://media.githubusercontent.com/media"
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """A dataset that can be downloaded; the name's suffix is that of its file."""
+    """A dataset that can be downloaded: a JSONL file."""
 
     title: str
     url: str
@@ -45,7 +45,6 @@ class KnownDataset:
     problems: int
     columns: Columns
     answers: AnswerKind
-    suffix: str = ".jsonl"
 
 
 KNOWN: Final[dict[str, KnownDataset]] = {
@@ -86,7 +85,7 @@ KNOWN: Final[dict[str, KnownDataset]] = {
 
 def cached_file(name: str) -> Path:
     """Where a known dataset is kept, whether it is there or not."""
-    return paths.datasets_dir() / f"{name}{KNOWN[name].suffix}"
+    return paths.datasets_dir() / f"{name}.jsonl"
 
 
 def known_file(

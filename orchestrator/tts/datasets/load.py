@@ -19,7 +19,6 @@ from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem, digest_of
-from tts.runs.config import RunConfig
 from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
@@ -65,21 +64,21 @@ def load_dataset(
     dataset: str,
     *,
     limit: int | None = None,
-    seed: int = 0,
     options: DatasetOptions | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Dataset:
     """The problems of a dataset: generated, downloaded, a plug-in's or a file's.
 
-    `demo` generates held-out problems from a seed: that of `options`, else `seed`. A known dataset,
-    or one of the hub, is downloaded once, and `say` gets a line on it. One of the hub, or a file
-    (`rows`), has columns `problem` or `question`, `answer`, optional `unique_id` or `id`, and
-    optional `level`, unless `options` names others. The whole file is checked, whatever the limit.
-    Raises DatasetError naming the file and line.
+    `demo` generates held-out problems from the seed of `options`. A known dataset, or one of the
+    hub, is downloaded once, and `say` gets a line on it. One of the hub, or a file (`rows`), has
+    columns `problem` or `question`, `answer`, optional `unique_id` or `id`, and optional `level`,
+    unless `options` names others. The whole file is checked, whatever the limit. Raises
+    DatasetError naming the file and line.
     """
-    whole = _load(dataset, limit, seed, options or DatasetOptions(), say)
+    options = options or DatasetOptions()
+    whole = _load(dataset, limit, options, say)
     whole = replace(whole, digest=digest_of(whole.problems))
-    if options is None or options.shard is None:
+    if options.shard is None:
         return whole
     part = options.shard.of(whole.problems)
     if not part:
@@ -94,18 +93,16 @@ def load_dataset(
 def _load(
     dataset: str,
     limit: int | None,
-    seed: int,
     options: DatasetOptions,
     say: Callable[[str], None],
 ) -> Dataset:
     """The problems of a dataset, before a shard is taken of them."""
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
-    chosen = options.seed_of(seed)
-    of_each = options.per_level
+    seed, of_each = options.seed, options.per_level
     if dataset == "demo":
         _refuse_layout(options, "demo")
-        return Dataset(_take(_demo(limit, of_each, chosen), limit, of_each, chosen))
+        return Dataset(_take(_demo(limit, of_each, seed), limit, of_each, seed))
     try:
         require_path(dataset)
     except Unreadable as error:
@@ -115,8 +112,8 @@ def _load(
         problems, reading = read_files([file], file.stem, options.columns, options.answers)
     elif plugin := PLUGINS.find(dataset):
         _refuse_layout(options, dataset)
-        given = _from_plugin(plugin, None if of_each else limit, chosen)
-        return Dataset(_take(given, limit, of_each, chosen))
+        given = _from_plugin(plugin, None if of_each else limit, seed)
+        return Dataset(_take(given, limit, of_each, seed))
     elif known := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
         files = [known_file(dataset, known, say)]
@@ -128,18 +125,12 @@ def _load(
         reading += f"; commit {found.commit} of {BRANCH}"
     else:
         raise _no_dataset(dataset, file)
-    taken = _take(problems, limit, of_each, chosen)
+    taken = _take(problems, limit, of_each, seed)
     return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
 
 
-def problems_of_run(folder: Path, config: RunConfig) -> list[Problem]:
-    """The problems of a recorded run: its folder's own, else its dataset's.
-
-    Raises RunError or DatasetError.
-    """
-    if not config.keeps_problems:
-        options = DatasetOptions.of_config(config)
-        return load_dataset(config.dataset, limit=config.limit, options=options).problems
+def kept_problems(folder: Path) -> list[Problem]:
+    """The problems that the folder of a program's run holds; raises RunError."""
     problems = read_problems(folder)
     if not problems:
         raise RunError(

@@ -63,8 +63,8 @@ def interleaved(parts: Sequence[Sequence[T]]) -> list[T] | None:
 class DatasetOptions:
     """A user's options for a dataset besides its name and a limit. Raises DatasetError."""
 
-    seed: int | None = None
-    """Seed of generated problems and of draws; None: the run's."""
+    seed: int = 0
+    """Seed of generated problems and of draws."""
     columns: Mapping[Role, str] = field(default_factory=dict)
     """The columns that the user named, by their content."""
     answers: AnswerKind | None = None
@@ -94,10 +94,6 @@ class DatasetOptions:
             config.per_level,
             Shard.parse(config.shard) if config.shard is not None else None,
         )
-
-    def seed_of(self, seed: int) -> int:
-        """The seed for problems in a run with this one."""
-        return seed if self.seed is None else self.seed
 
 
 def draw_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> list[Problem]:

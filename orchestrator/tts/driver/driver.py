@@ -149,13 +149,10 @@ class Driver:
         while jobs := scheduler.take():
             send += jobs
             self._start_problems()
-        overdrawn = scheduler.overdrawn()
-        for job in overdrawn:
+        for job in scheduler.overdrawn():
             self._give_up(job)
-        if not overdrawn:
-            send += scheduler.take_guesses(
-                self._guesses(), taken=any(job.generates for job in send)
-            )
+        taken = any(job.generates for job in send)
+        send += scheduler.take_guesses(self._guesses(), taken=taken)
         for job in send:
             self._send(job)
         self._dispatcher.observe_load(now)

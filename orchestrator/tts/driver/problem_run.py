@@ -171,7 +171,8 @@ class ProblemRun:
         asks = self.search.ask()
         parts.scheduler.problem_started(self.number, asks)
         if parts.prefetch and not self._resumed.thoughts and len(asks) > 1:
-            self._add(Prefetch(len(asks)), len(self.context.generator_ids(())), WorkKind.EAGER)
+            tokens = len(self.context.generator_ids(()))
+            self._admit(self._job(Prefetch(len(asks)), tokens, WorkKind.EAGER))
         self._advance(asks, WorkKind.EAGER)
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
@@ -218,7 +219,7 @@ class ProblemRun:
         elif self.context.room(node[:-1]) <= 0:
             self._tell_generated(node, FULL)
         else:
-            self._add(work, len(self.context.generator_ids(node[:-1])), kind)
+            self._admit(self._job(work, len(self.context.generator_ids(node[:-1])), kind))
 
     def _ask_score(self, work: Score, kind: WorkKind) -> None:
         node = work.node
@@ -266,9 +267,6 @@ class ProblemRun:
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
         return Job(self.number, work, tokens, kind, self.submission.priority)
-
-    def _add(self, work: Expand | Prefetch, tokens: int, kind: WorkKind) -> None:
-        self._admit(self._job(work, tokens, kind))
 
     def _admit(self, job: Job) -> None:
         """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""

@@ -31,8 +31,8 @@ T = TypeVar("T")
 class AskedToWait(EndpointUnavailable):
     """A server that cannot answer now says for how long."""
 
-    def __init__(self, message: str, hint: str | None = None, *, seconds: float) -> None:
-        super().__init__(message, hint)
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
         self.seconds = seconds
 
 

@@ -15,7 +15,7 @@ import grpc
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.engines import wire
-from tts.serving.contract.facts import passing_failures
+from tts.serving.contract import passing_failures
 
 
 class EngineInUse(RequestRefused):

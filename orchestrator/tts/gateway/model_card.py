@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tts.build.spec.field_docs import field_doc
-from tts.datasets import demo_questions
+from tts.datasets.demo import EXAMPLES
 from tts.prompting.chat import takes_system
 from tts.search import SearchConfig
 from tts.session.doubts import DOUBTFUL, is_demo_pair
@@ -56,7 +56,7 @@ def model_card(service: Service, strategy: str | None) -> dict[str, Any]:
         "sampling": sampling,
         "parameters": described,
         "system_messages": takes_system(service.generator.models.generator),
-        "examples": demo_questions.EXAMPLES if is_demo_pair(deployment) else _GENERAL,
+        "examples": EXAMPLES if is_demo_pair(deployment) else _GENERAL,
         "warns_below": DOUBTFUL,
     }
 

@@ -17,7 +17,7 @@ from msgspec import convert
 from tts.build.owner import Owner
 from tts.build.worker_process import Loss, WorkerLost, WorkerProcess
 
-from .problem import ProblemGrader, Reply, finish
+from .problem import ProblemGrader, Reply
 from .sketch import Parsed
 from .verdict import Outcome, Reason, Verdict
 
@@ -56,10 +56,11 @@ class GradingWorker(WorkerProcess):
 
 
 class Grader:
-    """Compares answers; use it as a context manager, `async with` or `with`.
+    """Compares answers; use it as an asynchronous context manager.
 
-    `equal` and `equal_sync` may be mixed and called from many tasks and threads. Workers, one per
-    core and four at most unless `workers` says otherwise, start when they are needed and stay warm.
+    `equal` may be called from many tasks, and from the event loops of several threads. Workers, one
+    per core and four at most unless `workers` says otherwise, start when they are needed and stay
+    warm.
     Each answer is parsed once and each pair compared once, however often it is asked; (prediction,
     reference) is ordered, for math-verify lets the reference set the form: 1 does not answer
     "2x+z=1", while "k=1" answers 1.
@@ -108,10 +109,6 @@ class Grader:
         """
         return await self.problem().equal(prediction, reference)
 
-    def equal_sync(self, prediction: str | None, reference: str) -> Verdict:
-        """`equal` for code without an event loop."""
-        return finish(self.problem().steps(prediction, reference))
-
     def close(self) -> None:
         """Kill the workers and wait for them; takes milliseconds, and may be repeated.
 
@@ -123,10 +120,6 @@ class Grader:
         self._threads.shutdown(wait=True)
         for worker in self._workers:
             worker.reap()
-
-    async def aclose(self) -> None:
-        """`close`; it never yields to the event loop, so it cannot be cancelled half-way."""
-        self.close()
 
     def worker_pids(self) -> list[int]:
         """Process ids of the running workers."""
@@ -153,17 +146,6 @@ class Grader:
         finally:
             self._idle.put(worker)
 
-    def __enter__(self) -> Grader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     async def __aenter__(self) -> Grader:
         return self
 
@@ -173,4 +155,4 @@ class Grader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        self.close()  # it never yields to the event loop, so it cannot be cancelled half-way

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
@@ -36,10 +36,6 @@ class Reply:
 
     content: Parsed | Verdict
     cpu_s: float
-
-
-Steps = Generator[Future[Reply], Reply, Verdict]
-"""A comparison that hands out what it waits for, and ends with its verdict."""
 
 
 @dataclass(slots=True)
@@ -87,17 +83,6 @@ class ProblemGrader:
 
     async def equal(self, prediction: str | None, reference: str) -> Verdict:
         """See Grader.equal."""
-        steps = self.steps(prediction, reference)
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(await _result(wanted))
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
-
-    def steps(self, prediction: str | None, reference: str) -> Steps:
-        """`equal`, step by step."""
         if prediction is None or not prediction.strip():
             return Verdict(Outcome.DIFFERENT, Reason.NO_ANSWER)
         if prediction == reference:
@@ -124,12 +109,12 @@ class ProblemGrader:
             if not answer.parsed:
                 if self.spent_s >= self._cpu_s:
                     return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
-                self._note(answer, (yield self._ask("read", text)))
+                self._note(answer, await _result(self._ask("read", text)))
             if answer.limit and not answer.parsed:
                 return answer.limit
-        return (yield from self._compare(prediction, reference))
+        return await self._compare(prediction, reference)
 
-    def _compare(self, prediction: str, reference: str) -> Steps:
+    async def _compare(self, prediction: str, reference: str) -> Verdict:
         target, gold = self._known(prediction), self._known(reference)
         if target.parsed and gold.parsed and are_separated(target.parsed, gold.parsed):
             return Verdict(Outcome.DIFFERENT, Reason.INVARIANTS)
@@ -137,7 +122,7 @@ class ProblemGrader:
             return limit
         if self.spent_s >= self._cpu_s:
             return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
-        reply = yield self._ask("compare", prediction, reference)
+        reply = await _result(self._ask("compare", prediction, reference))
         self.spent_s += reply.cpu_s
         verdict = reply.content
         assert isinstance(verdict, Verdict)
@@ -160,17 +145,6 @@ class ProblemGrader:
             answer.parsed = reply.content
         else:
             answer.limit = reply.content
-
-
-def finish(steps: Steps) -> Verdict:
-    """Run a comparison to its end in this thread."""
-    try:
-        wanted = next(steps)
-        while True:
-            wanted = steps.send(wanted.result())
-    except StopIteration as end:
-        verdict: Verdict = end.value
-        return verdict
 
 
 async def _result(reply: Future[Reply]) -> Reply:

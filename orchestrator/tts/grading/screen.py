@@ -41,4 +41,4 @@ def _is_too_high(tower: str) -> bool:
         if exponent * math.log10(max(int(level), 1)) > _MAX_MAGNITUDE:
             return True
         exponent = int(level) ** exponent
-    return len(base) * exponent > MAX_DIGITS and base not in ("0", "1")
+    return len(base) * exponent > MAX_DIGITS

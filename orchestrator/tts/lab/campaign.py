@@ -15,8 +15,8 @@ from typing import Any
 
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
-from tts.session import AsyncSession, Result, RunProgress, Step
-from tts.session.interrupts import interruptible
+from tts.session import AsyncSession, Result, RunProgress
+from tts.session.event_loop import interruptible
 from tts.session.run import OpenRun, complete
 
 from .observer import Observer
@@ -79,8 +79,6 @@ class Campaign(AsyncExitStack):
         self,
         run: OpenRun,
         title: str,
-        *,
-        on_step: Callable[[Step], None] | None = None,
         on_result: Callable[[Result], None] = lambda result: None,
     ) -> None:
         """Begin or continue a run; raises a TtsError.
@@ -97,7 +95,7 @@ class Campaign(AsyncExitStack):
         self._observer.began(progress, title)
         showing = asyncio.ensure_future(self._show(session, progress))
         try:
-            async for result in session.carry_out(run, progress=progress, on_step=on_step):
+            async for result in session.carry_out(run, progress):
                 on_result(result)
         finally:
             showing.cancel()

@@ -17,7 +17,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | state | the one fold of a log: the run so far, and each problem when it is solved |
 | run, records | a run folder for programs: `Run.load`, problems and requests as plain data |
 | requests, token_requests | requests and their order; the same with token ids |
-| measures, measured_run, named_measures | all that is measured of a run, and the table of it |
+| measures, named_measures | all that is measured of a run, and the table of it |
 | summary | summary.json, typed: made from the measures, and read back |
 | sent_ahead | what became of expansions that were sent ahead |
 | calibration | how well scores tell right completions from wrong ones |

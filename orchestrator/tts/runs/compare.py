@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
@@ -20,11 +20,11 @@ from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, is_group, read_members
 from .log import read_events
-from .measured_run import MeasuredRun
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
+from .run import Run
 from .state import RunState, solved_problems
 from .statistics import wilson
-from .summary import Summary, accuracy_by_level, read_summary, summarise
+from .summary import Summary, accuracy_by_level, summarise
 
 NoCurve = WhyDependent | Literal["no_reference"]
 """Why a row has only its own n: what `curves.why_dependent` says; there is nothing to compare the
@@ -75,11 +75,6 @@ class Row:
         """Wall time over the solved problems."""
         return self.wall_s / max(self.summary.problems, 1)
 
-    @property
-    def asked(self) -> tuple[Hashable, ...]:
-        """See `Summary.asked`: rows in which it differs are not compared."""
-        return self.summary.asked
-
     def gain_over(self, other: Row) -> Gain | None:
         """Accuracy minus that of another row, on the problems of both."""
         return gain_of(self.right, other.right)
@@ -97,7 +92,7 @@ class Comparison:
 
     folders: list[Path] = field(default_factory=list)
     """Those that were named, of runs and of groups."""
-    runs: list[MeasuredRun] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     """Their runs; those of a group that have not finished are left out."""
     rows: list[Row] = field(default_factory=list)
     unfinished: dict[str, list[str]] = field(default_factory=dict)
@@ -119,7 +114,7 @@ def compare(folders: Sequence[Path]) -> Comparison:
     Each log is read once for all numbers, and once more for a curve over n. Raises RunError if a
     folder holds neither, or where a run shares no problem with the first.
     """
-    runs: list[MeasuredRun] = []
+    runs: list[Run] = []
     rows: list[Row] = []
     unfinished = {}
     for folder in folders:
@@ -148,16 +143,16 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
     return [row for run, votes in found for row in rows_of(run, votes)], unfinished
 
 
-def _read(folder: Path) -> tuple[list[tuple[MeasuredRun, dict[str, str]]], list[str]]:
+def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
     """A run, or a group's finished runs, each with votes by strategy; who is unfinished."""
     if not is_group(folder):
-        run = MeasuredRun.load(folder)
-        return [(run, {run.config.strategy: run.rule})], []
+        run = Run.load(folder)
+        return [(run, {run.config.strategy: run.config.vote})], []
     found = []
     unfinished: list[str] = []
     for member in read_members(folder):
         if has_finished(folder / member.folder):
-            found.append((MeasuredRun.load(folder / member.folder), member.votes))
+            found.append((Run.load(folder / member.folder), member.votes))
         else:
             unfinished += member.votes
     if unfinished and (folder / COMPARISON).exists():
@@ -169,25 +164,23 @@ def _read(folder: Path) -> tuple[list[tuple[MeasuredRun, dict[str, str]]], list[
     return found, unfinished
 
 
-def summary_of(run: MeasuredRun) -> Summary:
+def summary_of(run: Run) -> Summary:
     """The summary of a run, finished or not; raises RunError."""
-    if has_finished(run.folder):
-        return read_summary(run.folder)
-    return summarise(run.config, read_events(run.folder))
+    return run.summary or summarise(run.config, read_events(run.folder))
 
 
-def rows_of(run: MeasuredRun, votes: Mapping[str, str]) -> list[Row]:
+def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
     """A row for each strategy that a run stands for, with its vote; raises RunError."""
     summary = summary_of(run)
     return [_row(run, summary, strategy, vote) for strategy, vote in votes.items()]
 
 
-def _row(run: MeasuredRun, summary: Summary, strategy: str, vote: str) -> Row:
+def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
     by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
     accuracy, solved = by_rule.get(vote), max(summary.problems, 1)
-    judged = run.measures.judged()
+    judged = run.totals.judged()
     right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in run.measures.problems.values() if p.seconds is not None]
+    seconds = [p.seconds for p in run.totals.problems.values() if p.seconds is not None]
     unused = summary.waste.unused_tokens
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
@@ -215,7 +208,7 @@ def _row(run: MeasuredRun, summary: Summary, strategy: str, vote: str) -> Row:
 
 
 def _curve(
-    run: MeasuredRun, summary: Summary, strategy: str, vote: str
+    run: Run, summary: Summary, strategy: str, vote: str
 ) -> tuple[tuple[Point, ...], NoCurve | None]:
     """The points of a run at its own n and, if it is made of smaller runs, below; or why not."""
     accuracy = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}.get(vote)
@@ -248,9 +241,9 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows by what was asked: only those of one list can be compared."""
-    alike: dict[tuple[Hashable, ...], list[Row]] = {}
+    alike: dict[str, list[Row]] = {}
     for row in rows:
-        alike.setdefault(row.asked, []).append(row)
+        alike.setdefault(row.summary.questions, []).append(row)
     return list(alike.values())
 
 

@@ -133,10 +133,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Whether the run folder holds the problems, as no dataset does."""
         return self.dataset == PROBLEMS
 
-    def __getitem__(self, name: str) -> Any:
-        """The value of a key of run.json, as plain data; KeyError if it has none."""
-        return self.to_json()[name]
-
     def to_json(self) -> Json:
         """The content of run.json, in its order."""
         written = ((name, getattr(self, name)) for name in FIELDS)

@@ -22,13 +22,14 @@ from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
-from .events import EngineName, SessionBegan
+from .events import SessionBegan
 from .files import make_folder, open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
+from .records import Engine
 from .state import end_to_end
 
-_MODELS: dict[str, EngineName] = {
+_MODELS: dict[str, Engine] = {
     wire.GENERATOR: "generator",
     wire.PRM_ENGINE: "verifier",
     wire.PRM: "verifier",  # of target openvino; where it is an ensemble it has no such metrics
@@ -104,7 +105,7 @@ _decode_step = msgspec.json.Decoder(EngineStep).decode
 class StepLog:
     """Appends one engine's steps to a run; a context manager. Raises OSError."""
 
-    def __init__(self, folder: Path, engine: EngineName, session: StepSession) -> None:
+    def __init__(self, folder: Path, engine: Engine, session: StepSession) -> None:
         """Open the engine's file in a run folder, cutting off a half-written last line."""
         file = steps_file(folder, engine)
         make_folder(file.parent)
@@ -122,12 +123,12 @@ class StepLog:
         self._file.close()
 
 
-def steps_file(folder: Path, engine: EngineName) -> Path:
+def steps_file(folder: Path, engine: Engine) -> Path:
     """Where a run folder keeps the steps of an engine."""
     return folder / ENGINE_STEPS / f"{engine}.jsonl"
 
 
-def read_step_log(folder: Path, engine: EngineName) -> Iterator[StepSession | EngineStep]:
+def read_step_log(folder: Path, engine: Engine) -> Iterator[StepSession | EngineStep]:
     """The lines of an engine's steps, none if the run has no such file; raises RunError.
 
     A last line that was cut short by a kill is left out.
@@ -152,7 +153,7 @@ def read_step_log(folder: Path, engine: EngineName) -> Iterator[StepSession | En
         raise RunError(f"{file} cannot be read: {error}") from error
 
 
-def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
+def steps_of_run(folder: Path, engine: Engine) -> Iterator[EngineStep]:
     """An engine's steps with times on the run's clock, sessions without gaps; raises RunError.
 
     Steps are read one by one and none is kept. There are none in a run without engine steps.
@@ -169,7 +170,7 @@ def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
             yield msgspec.structs.replace(line, t=began + line.t)
 
 
-def prefixes_missed(folder: Path, engine: EngineName) -> int:
+def prefixes_missed(folder: Path, engine: Engine) -> int:
     """How many prompts of a run missed a prefix that had been dropped; raises RunError."""
     missed, before = 0, None
     for line in read_step_log(folder, engine):
@@ -203,13 +204,13 @@ def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> Engine
     )
 
 
-def of_metrics(text: str, *, t: float) -> dict[EngineName, EngineStep]:
+def of_metrics(text: str, *, t: float) -> dict[Engine, EngineStep]:
     """The last step of each engine from Triton's metrics, in Prometheus' text format.
 
     They have TensorRT-LLM's names (`tts.engines.statistics`). One step of many: a gauge keeps
     its value until the next is published, and while the engine is idle.
     """
-    values: dict[EngineName, dict[tuple[str, str], float]] = {}
+    values: dict[Engine, dict[tuple[str, str], float]] = {}
     for family, labels, value in _METRIC.findall(text):
         label = dict(_LABEL.findall(labels))
         engine = _MODELS.get(label.pop("model", ""))

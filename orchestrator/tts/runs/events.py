@@ -17,6 +17,8 @@ import msgspec
 from tts.problem import Problem, Turn
 from tts.search import Decision, Limit, Stop, Thought
 
+from .records import Engine
+
 VERSION = 4
 """The version of the log's schema."""
 
@@ -27,7 +29,6 @@ LoggedScore = Annotated[float, msgspec.Meta(ge=0, le=1)]
 InFlight = tuple[LoggedCount, LoggedCount]
 LoggedPath = tuple[Annotated[int, msgspec.Meta(ge=-1, le=10**9)], ...]
 """A NodePath, bounded where it is read."""
-EngineName = Literal["generator", "verifier"]
 KindName = Literal["main", "eager", "speculative"]
 WorkName = Literal["expand", "score", "prefetch"]
 
@@ -125,7 +126,7 @@ class Prefetched(RequestEnded, frozen=True, kw_only=True, tag="prefetched"):
     """The generator computed a prompt ahead of the requests that begin with it."""
 
     node: LoggedPath = ()
-    engine: EngineName = "generator"
+    engine: Engine = "generator"
 
 
 class Cancelled(RequestEnded, frozen=True, kw_only=True, tag="cancelled"):
@@ -148,7 +149,7 @@ class Used(Event, frozen=True, kw_only=True, tag="used"):
 class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     """Nothing was in flight on an engine."""
 
-    engine: EngineName
+    engine: Engine
     since: LoggedSeconds
     until: LoggedSeconds
     why: str

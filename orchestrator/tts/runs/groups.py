@@ -6,6 +6,7 @@ This is only the format of the folder: why runs are grouped is decided elsewhere
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from tts.build.user_paths import is_there
 
 from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (
+    EVENTS,
     GROUP,
     Json,
     create_folder,
     damaged,
     has_begun,
+    has_finished,
     read_config,
     read_json,
     write_json,
@@ -132,6 +135,20 @@ def read_members(folder: Path) -> list[Member]:
                     hint="Bring the right folder back.",
                 )
     return members
+
+
+def expand_groups(folders: Iterable[Path]) -> list[Path]:
+    """The folders of runs, each group replaced by its begun runs; raises RunError."""
+    runs: list[Path] = []
+    for folder in folders:
+        if is_group(folder):
+            members = (folder / member.folder for member in read_members(folder))
+            runs += [
+                member for member in members if is_there(member / EVENTS) or has_finished(member)
+            ]
+        else:
+            runs.append(folder)
+    return runs
 
 
 def write_comparison(folder: Path, data: Json) -> None:

@@ -159,7 +159,9 @@ class LoadOverTime:
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(self) -> None:
+    def __init__(self, vote: str = "") -> None:
+        """`vote` is the rule that chooses the run's answers; without one none of them is right."""
+        self.vote = vote
         self.run = RunState()
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
@@ -180,9 +182,9 @@ class Measures:
         """Those that are solved, in the order in which they were."""
 
     @classmethod
-    def of(cls, events: Iterable[AnyEvent]) -> Self:
+    def of(cls, events: Iterable[AnyEvent], vote: str = "") -> Self:
         """The measures of a whole log."""
-        measures = cls()
+        measures = cls(vote)
         for event in events:
             measures.add(event)
         return measures

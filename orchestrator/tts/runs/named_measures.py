@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .measured_run import MeasuredRun
+from .measures import Measures
 from .records import ENGINES, Engine
 from .statistics import quantile, rounded, wilson
 
@@ -27,7 +27,7 @@ class Measure:
     """`share` is within [0, 1]."""
     definition: str
     """A sentence or two in Markdown, with the formula."""
-    value_of: Callable[[MeasuredRun], MeasureValue]
+    value_of: Callable[[Measures], MeasureValue]
     """Its value, rounded; None where the run does not say it."""
     source: str = ""
     """Where the definition is from; empty for one of this project."""
@@ -42,10 +42,10 @@ class NamedValue:
     unit: str
 
 
-def named_measures(run: MeasuredRun) -> list[NamedValue]:
+def named_measures(measures: Measures) -> list[NamedValue]:
     """Every measure of a run, always all of them and in the same order."""
-    measures = (each for section in MEASURES.values() for each in section)
-    return [NamedValue(each.name, each.value_of(run), each.unit) for each in measures]
+    table = (each for section in MEASURES.values() for each in section)
+    return [NamedValue(each.name, each.value_of(measures), each.unit) for each in table]
 
 
 def _quality() -> Iterator[Measure]:
@@ -53,14 +53,14 @@ def _quality() -> Iterator[Measure]:
         "problems",
         "problems",
         "Solved problems.",
-        lambda run: len(run.measures.problems),
+        lambda measures: len(measures.problems),
     )
     yield Measure(
         "accuracy",
         "share",
         "Judged problems whose answer, by the strategy's vote, equals the reference. A comparison "
         "that the grader cannot decide counts as wrong.",
-        lambda run: rounded(run.accuracy, 4),
+        lambda measures: rounded(measures.accuracy(measures.vote), 4),
     )
     for end, place in (("low", 0), ("high", 1)):
         yield Measure(
@@ -76,14 +76,14 @@ def _quality() -> Iterator[Measure]:
         "pass_at_n",
         "share",
         "Judged problems with at least one correct completion.",
-        lambda run: rounded(run.measures.pass_at_n, 4),
+        lambda measures: rounded(measures.pass_at_n, 4),
     )
     yield Measure(
         "verifier_auroc",
         "share",
         "Probability that a correct completion scores above a wrong one, over all problems; ties "
         "count half.",
-        lambda run: rounded(run.measures.calibration.auroc, 4),
+        lambda measures: rounded(measures.calibration.auroc, 4),
         "Hanley and McNeil 1982",
     )
     yield Measure(
@@ -91,7 +91,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
         r"in the bin / all) · \|mean score - share correct\|.",
-        lambda run: rounded(run.measures.calibration.expected_error, 4),
+        lambda measures: rounded(measures.calibration.expected_error, 4),
         "Naeini et al. 2015",
     )
 
@@ -101,39 +101,39 @@ def _throughput() -> Iterator[Measure]:
         "wall",
         "s",
         "Time of searching, as defined above.",
-        lambda run: round(run.measures.wall_s, 3),
+        lambda measures: round(measures.wall_s, 3),
     )
     yield Measure(
         "problem_throughput",
         "problems/s",
         "problems / wall. summary.json has it as `problems_per_s`.",
-        lambda run: rounded(run.measures.problems_per_s, 4),
+        lambda measures: rounded(measures.problems_per_s, 4),
     )
     yield Measure(
         "generated_tokens",
         "tokens",
         "Tokens of all generator answers, without cancelled requests.",
-        lambda run: run.measures.generated_tokens,
+        lambda measures: measures.generated_tokens,
     )
     yield Measure(
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
-        lambda run: rounded(run.measures.tokens_per_s, 2),
+        lambda measures: rounded(measures.tokens_per_s, 2),
     )
     yield Measure(
         "useful_token_throughput",
         "tokens/s",
         "Tokens of the nodes on the paths of solved problems' completions, each node counted once, "
         "/ wall.",
-        lambda run: rounded(_over(run.measures.useful_tokens, run.measures.wall_s), 2),
+        lambda measures: rounded(_over(measures.useful_tokens, measures.wall_s), 2),
     )
     yield Measure(
         "useful_share",
         "share",
         "The same tokens / generated_tokens. The rest was pruned, speculated without use, or "
         "belongs to unsolved problems.",
-        lambda run: rounded(_over(run.measures.useful_tokens, run.measures.generated_tokens), 4),
+        lambda measures: rounded(_over(measures.useful_tokens, measures.generated_tokens), 4),
     )
     yield Measure(
         "precise_goodput",
@@ -141,7 +141,7 @@ def _throughput() -> Iterator[Measure]:
         "Mean tokens of a completion's path / mean time from its problem's start until it was "
         "generated and scored: the speed at which *one* accepted beam grows. Only problems solved "
         "within one session count.",
-        lambda run: rounded(run.measures.goodput, 3),
+        lambda measures: rounded(measures.goodput, 3),
         "FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
 
@@ -153,7 +153,7 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time per problem, grading included, in the session that solved it: {percent}th "
             "percentile.",
-            _percentile(percent, lambda run: run.measures.latencies_s),
+            _percentile(percent, lambda measures: measures.latencies_s),
         )
     for percent in (50, 95):
         yield Measure(
@@ -163,8 +163,8 @@ def _latency() -> Iterator[Measure]:
             "Only problems solved within one session count.",
             _percentile(
                 percent,
-                lambda run: [
-                    problem.tree.first_step_s for problem in run.measures.problems.values()
+                lambda measures: [
+                    problem.tree.first_step_s for problem in measures.problems.values()
                 ],
             ),
         )
@@ -175,7 +175,7 @@ def _latency() -> Iterator[Measure]:
             f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
             "includes queueing and prefill, so the engine's own time per token is lower.",
             _percentile(
-                percent, lambda run: run.measures.requests["generator"].seconds_per_token, 6
+                percent, lambda measures: measures.requests["generator"].seconds_per_token, 6
             ),
         )
 
@@ -186,14 +186,14 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         f"{engine}_requests",
         "requests",
         f"Answered requests{', including prefetched prompts' if generates else ''}.",
-        lambda run: len(run.measures.requests[engine].seconds),
+        lambda measures: len(measures.requests[engine].seconds),
     )
     for percent in (50, 95):
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
             f"Time in flight of answered requests: {percent}th percentile.",
-            _percentile(percent, lambda run: run.measures.requests[engine].seconds),
+            _percentile(percent, lambda measures: measures.requests[engine].seconds),
         )
     yield Measure(
         f"{engine}_tokens_per_request",
@@ -202,7 +202,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "prefix cache serves."
         if generates
         else "Mean prompt tokens of an answered request.",
-        lambda run: rounded(_mean(run.measures.requests[engine].scheduled_tokens), 1),
+        lambda measures: rounded(_mean(measures.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
         f"{engine}_in_flight",
@@ -210,7 +210,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
         f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
         "requests included.",
-        lambda run: rounded(run.measures.mean_in_flight(engine), 3),
+        lambda measures: rounded(measures.mean_in_flight(engine), 3),
     )
     limit = "in_flight_requests" if generates else "in_flight_tokens"
     beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
@@ -218,15 +218,13 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         f"{engine}_batch_utilization",
         "share",
         f"{engine}_in_flight / `{limit}` of the deployment.{beyond}",
-        lambda run: rounded(run.measures.batch_utilization(engine), 4),
+        lambda measures: rounded(measures.batch_utilization(engine), 4),
     )
     yield Measure(
         f"{engine}_idle",
         "share",
         "Time with nothing in flight / wall; for reasons see [`idle` events](run-log.md#events).",
-        lambda run: rounded(
-            _over(sum(run.measures.idle_s[engine].values()), run.measures.wall_s), 4
-        ),
+        lambda measures: rounded(_over(sum(measures.idle_s[engine].values()), measures.wall_s), 4),
     )
 
 
@@ -238,7 +236,7 @@ def _engines() -> Iterator[Measure]:
         "share",
         "Scores taken from an equal dialogue that was scored before or is being scored / all "
         "scores.",
-        lambda run: rounded(run.measures.run.work.cache_hit_rate, 4),
+        lambda measures: rounded(measures.run.work.cache_hit_rate, 4),
     )
 
 
@@ -247,50 +245,50 @@ def _speculation() -> Iterator[Measure]:
         "speculation_sent",
         "requests",
         "Expansions sent before their search asked for them.",
-        lambda run: run.measures.speculation.sent,
+        lambda measures: measures.speculation.sent,
     )
     yield Measure(
         "speculation_used",
         "requests",
         "Speculative expansions that their search asked for later.",
-        lambda run: run.measures.speculation.used,
+        lambda measures: measures.speculation.used,
     )
     yield Measure(
         "speculation_hit_rate",
         "share",
         "speculation_used / speculation_sent.",
-        lambda run: rounded(run.measures.speculation.hit_rate, 4),
+        lambda measures: rounded(measures.speculation.hit_rate, 4),
     )
     yield Measure(
         "speculation_wasted_tokens",
         "tokens",
         "Tokens of answered speculative expansions that were never used.",
-        lambda run: run.measures.speculation.unused_tokens,
+        lambda measures: measures.speculation.unused_tokens,
     )
     yield Measure(
         "thinking_tokens",
         "tokens",
         "Tokens of the thinking before answers, with the texts that closed it at a budget.",
-        lambda run: run.measures.run.work.thinking_tokens,
+        lambda measures: measures.run.work.thinking_tokens,
     )
     yield Measure(
         "unclosed",
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
-        lambda run: run.measures.unclosed,
+        lambda measures: measures.unclosed,
     )
     yield Measure(
         "lost_tokens",
         "tokens",
         "Tokens of answers for which the budget of their problem had no room.",
-        lambda run: run.measures.lost_tokens,
+        lambda measures: measures.lost_tokens,
     )
     yield Measure(
         "waste",
         "share",
         "(speculation_wasted_tokens + lost_tokens) / generated_tokens. What cancelled requests had "
         "generated is not known: the client does not see it.",
-        lambda run: rounded(run.measures.waste, 4),
+        lambda measures: rounded(measures.waste, 4),
     )
 
 
@@ -300,13 +298,13 @@ def _machine() -> Iterator[Measure]:
         "s",
         "CPU time (user and system, all threads) of the orchestrator's process during the run, "
         "without the grader's workers and the server; other searches in the process count.",
-        lambda run: rounded(run.measures.cpu_s, 3),
+        lambda measures: rounded(measures.cpu_s, 3),
     )
     yield Measure(
         "orchestrator_cpu_share",
         "cores",
         "orchestrator_cpu / time of the sessions. Near 1.0 the orchestrator is the bottleneck.",
-        lambda run: rounded(run.measures.cpu_share, 4),
+        lambda measures: rounded(measures.cpu_share, 4),
     )
     yield Measure(
         "gpu_energy",
@@ -314,23 +312,24 @@ def _machine() -> Iterator[Measure]:
         "Energy used by all GPUs of the orchestrator's machine during the run, by whichever "
         "program, from NVML's energy counter (Volta and later; extra `energy`). A server elsewhere "
         "is not measured. Tested with a stand-in for NVML, **never on a GPU**.",
-        lambda run: rounded(run.measures.energy_j, 1),
+        lambda measures: rounded(measures.energy_j, 1),
     )
     yield Measure(
         "gpu_energy_per_problem",
         "J",
         "gpu_energy / solved problems.",
-        lambda run: rounded(_over(run.measures.energy_j, len(run.measures.problems)), 2),
+        lambda measures: rounded(_over(measures.energy_j, len(measures.problems)), 2),
     )
 
 
-def _accuracy_95(place: int) -> Callable[[MeasuredRun], MeasureValue]:
-    """The low end (0) or the high end (1) of the accuracy's interval, as a function of the run."""
+def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
+    """The low end (0) or the high end (1) of the accuracy's interval."""
 
-    def value_of(run: MeasuredRun) -> MeasureValue:
-        if run.accuracy is None:
+    def value_of(measures: Measures) -> MeasureValue:
+        accuracy = measures.accuracy(measures.vote)
+        if accuracy is None:
             return None
-        return round(wilson(run.accuracy, len(run.measures.judged()))[place], 4)
+        return round(wilson(accuracy, len(measures.judged()))[place], 4)
 
     return value_of
 
@@ -344,12 +343,12 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _percentile(
-    percent: int, values_of: Callable[[MeasuredRun], Iterable[float | None]], digits: int = 4
-) -> Callable[[MeasuredRun], MeasureValue]:
+    percent: int, values_of: Callable[[Measures], Iterable[float | None]], digits: int = 4
+) -> Callable[[Measures], MeasureValue]:
     """A percentile of a run's values, those left out that it does not know."""
 
-    def value_of(run: MeasuredRun) -> MeasureValue:
-        known = [value for value in values_of(run) if value is not None]
+    def value_of(measures: Measures) -> MeasureValue:
+        known = [value for value in values_of(measures) if value is not None]
         return rounded(quantile(known, percent / 100), digits)
 
     return value_of

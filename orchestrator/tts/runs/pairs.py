@@ -18,8 +18,8 @@ from tts.search import NodePath
 from .config import RunConfig
 from .events import StepGenerated
 from .log import read_events
-from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
+from .run import Run
 from .state import ProblemState
 from .statistics import mcnemar, paired, share_difference_95
 
@@ -127,19 +127,19 @@ def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Gain | No
     return Gain(found.mean, *found.interval_95)
 
 
-def pair_of(baseline: MeasuredRun, other: MeasuredRun) -> Pair:
+def pair_of(baseline: Run, other: Run) -> Pair:
     """A run against the baseline; raises RunError if they share no problem.
 
     Problems of unfinished runs that are not solved yet are not counted.
     """
-    ours, theirs = baseline.measures.problems, other.measures.problems
+    ours, theirs = baseline.totals.problems, other.totals.problems
     common = [
         name for name in ours if name in theirs and ours[name].question == theirs[name].question
     ]
     if not common:
         raise _nothing_in_common(baseline, other)
     right = {
-        name: (ours[name].right(baseline.rule), theirs[name].right(other.rule))
+        name: (ours[name].right(baseline.config.vote), theirs[name].right(other.config.vote))
         for name in common
         if ours[name].correct is not None is not theirs[name].correct
     }
@@ -193,14 +193,14 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
                 yield prefix + name, value
 
 
-def _trees(baseline: MeasuredRun, other: MeasuredRun, common: Sequence[str]) -> Trees | None:
+def _trees(baseline: Run, other: Run, common: Sequence[str]) -> Trees | None:
     configs = (baseline.config, other.config)
     asked = {setting.name for setting in differing_settings(configs)}
     timed = baseline.config.limits.deadline_s is not None
     unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
     if asked - _SAME_TREES or timed or unseeded:
         return None
-    ours, theirs = baseline.measures.problems, other.measures.problems
+    ours, theirs = baseline.totals.problems, other.totals.problems
     differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)
     if not differ:
         return Trees((), None)
@@ -249,8 +249,8 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
             )
 
 
-def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
-    sides = [(run, run.measures.problems) for run in (baseline, other)]
+def _nothing_in_common(baseline: Run, other: Run) -> RunError:
+    sides = [(run, run.totals.problems) for run in (baseline, other)]
     for run, problems in sides:
         if not problems:
             return RunError(

@@ -23,7 +23,6 @@ from .events import ProblemSolved
 from .folder import has_finished
 from .groups import is_group, read_group
 from .log import read_events
-from .measured_run import MeasuredRun
 from .measures import Measures
 from .named_measures import named_measures
 from .records import NOT_WRITTEN, CompletionRecord, EngineRequest, ProblemRecord
@@ -36,7 +35,7 @@ FrameLibrary = Literal["pandas", "polars"]
 
 @dataclass(frozen=True)
 class Run:
-    """A run, finished or not. The log is read when its problems or requests are first asked for."""
+    """A run, finished or not. The log is read when something of it is first asked for."""
 
     folder: Path
     config: RunConfig
@@ -70,13 +69,22 @@ class Run:
         return tuple(requests_of(read_events(self.folder)))
 
     @cached_property
+    def totals(self) -> Measures:
+        """What its log adds up to, as far as it goes; raises RunError."""
+        return Measures.of(read_events(self.folder), self.config.vote)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the solved problems with a reference that are right; None without any."""
+        return self.totals.accuracy(self.config.vote)
+
+    @property
     def measures(self) -> dict[str, float | int | None]:
         """Its measures by name, as docs/reference/measures.md defines them; raises RunError.
 
         None is what the log does not say.
         """
-        run = MeasuredRun(self.folder, self.config, Measures.of(read_events(self.folder)))
-        return {measure.name: measure.value for measure in named_measures(run)}
+        return {measure.name: measure.value for measure in named_measures(self.totals)}
 
     def to_frames(self, library: FrameLibrary | None = None) -> tuple[Any, Any]:
         """Problems and requests as data frames of `library`, or of whichever is installed.

@@ -24,7 +24,6 @@ from .events import (
     AnyEvent,
     Cancelled,
     Event,
-    Finished,
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
@@ -218,8 +217,6 @@ class RunState(RunClock):
         """The problems that the log has mentioned and that are not solved, by id."""
         self.solved: set[str] = set()
         """The ids of the others."""
-        self.finished = False
-        """Whether the log says so, after its last session began."""
 
     def apply(self, event: AnyEvent) -> ProblemState | None:
         """Take in the next event; returns the problem that it solves, which is then forgotten.
@@ -230,13 +227,11 @@ class RunState(RunClock):
         if isinstance(event, SessionBegan):
             self.sessions += 1
             self.limits = event.limits or self.limits
-            self.finished = False
             for problem in self.open.values():
                 problem.resumed = True
             return None
         name: str | None = getattr(event, "problem", None)
         if name is None:
-            self.finished = self.finished or isinstance(event, Finished)
             if isinstance(event, Resources):
                 self.resources[self.sessions] = event
             return None
@@ -263,3 +258,10 @@ def solved_problems(
     """
     run = run or RunState()
     return (problem for event in events if (problem := run.apply(event)))
+
+
+def all_problems(events: Iterable[AnyEvent]) -> Iterator[ProblemState]:
+    """The solved problems of a log, then those that are open."""
+    run = RunState()
+    yield from solved_problems(events, run)
+    yield from run.open.values()

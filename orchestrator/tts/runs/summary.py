@@ -155,7 +155,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tree_digest: str
     """One hash over every problem's tree and answers."""
     questions: str
-    """One hash over every problem's id and question: equal where the same was asked."""
+    """One hash over every problem's id and question: only runs in which it is equal can be
+    compared."""
     limits: dict[str, int | float] | None = None
     """The limits of each problem; missing in runs without limits."""
     limited: dict[Limit, LoggedCount] | None = None
@@ -172,16 +173,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("`idle_s` lacks an engine")
 
     @property
-    def asked(self) -> tuple[Hashable, ...]:
-        """What was asked. Only runs in which it is equal can be compared."""
-        return (self.questions,)
-
-    @property
     def search(self) -> tuple[Hashable, ...]:
         """What was asked, and how it was searched: where it is equal, so are the trees."""
         parameters = json.dumps(self.parameters, sort_keys=True)
         limits = tuple(sorted((self.limits or {}).items()))
-        return *self.asked, self.strategy, self.seed, self.deployment, parameters, limits
+        return self.questions, self.strategy, self.seed, self.deployment, parameters, limits
 
     @classmethod
     def of_json(cls, data: Json) -> Self:

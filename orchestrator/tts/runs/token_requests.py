@@ -16,7 +16,6 @@ from tts.search import NodePath, Stop, Thought
 from .events import (
     AnyEvent,
     Cancelled,
-    EngineName,
     Prefetched,
     ProblemSolved,
     ProblemStarted,
@@ -26,6 +25,7 @@ from .events import (
     thoughts_of,
 )
 from .paged_cache import TimedRequest
+from .records import Engine
 from .state import end_to_end
 
 _NONE = np.empty(0, np.int32)
@@ -36,7 +36,7 @@ _KEPT = 64
 class RebuiltRequest(NamedTuple):
     """A request that an engine was sent."""
 
-    engine: EngineName
+    engine: Engine
     event: StepGenerated | Prefetched | Cancelled | StepScored
     ids: TimedRequest
     """Its ids; times are those of `end_to_end`. What a cancelled one generated is not known."""
@@ -77,7 +77,7 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Rebu
 
 def _request(
     event: StepGenerated | Prefetched | Cancelled | StepScored, context: Context
-) -> tuple[EngineName, Ids, Ids] | None:
+) -> tuple[Engine, Ids, Ids] | None:
     """Engine, prompt and generated ids; None if no request was sent, or its ids are not known."""
     node = event.node
     match event:
@@ -116,7 +116,7 @@ def _fill(context: Context, node: NodePath) -> None:
 
 def other_tokenizer(
     event: StepGenerated | Prefetched | Cancelled | StepScored,
-    engine: EngineName,
+    engine: Engine,
     models: Models,
     where: str,
 ) -> RunError:

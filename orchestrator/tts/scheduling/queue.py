@@ -80,7 +80,7 @@ class Queue:
         """Cost of the main and eager jobs in flight."""
         self.jobs = 0
         """Jobs in flight."""
-        self.speculative = 0
+        self.guesses: set[Job] = set()
         """Speculative jobs in flight."""
         self.pending_cost = 0
         """Cost of the jobs that wait to be sent."""
@@ -104,6 +104,11 @@ class Queue:
     def backlog(self) -> int:
         """Cost of the jobs that wait, here and elsewhere."""
         return self.pending_cost + self.held_cost
+
+    @property
+    def spare(self) -> int:
+        """Budget that no job in flight takes, or less than 0 where guesses are in others' way."""
+        return self.budget - self.used - len(self.guesses)
 
     @property
     def busy(self) -> bool:
@@ -138,7 +143,7 @@ class Queue:
         """Charge the budget for a job that is being sent."""
         self.jobs += 1
         if job.kind is WorkKind.SPECULATIVE:
-            self.speculative += 1
+            self.guesses.add(job)
         else:
             self.used += job.cost
 
@@ -146,7 +151,7 @@ class Queue:
         """Return the budget of a job that was answered, failed or was cancelled."""
         self.jobs -= 1
         if job.kind is WorkKind.SPECULATIVE:
-            self.speculative -= 1
+            self.guesses.discard(job)
         else:
             self.used -= job.cost
 

@@ -54,7 +54,6 @@ class Scheduler:
         )
         self._widths: dict[int, int] = {}
         """The steps that the search of each running problem asked for at first."""
-        self._speculative: set[Job] = set()
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -73,10 +72,7 @@ class Scheduler:
             return False
         self._verifier.held_cost = self._open.crowded_out(priority)
         return self._schedule.wants_problem(
-            self._generator,
-            self._verifier,
-            widths=self._widths.values(),
-            priority=priority,
+            self._generator, self._verifier, widths=self._widths.values(), priority=priority
         )
 
     def problem_started(self, problem: int, first: Iterable[Work]) -> None:
@@ -91,36 +87,6 @@ class Scheduler:
         """Jobs to send now; they are charged to their budgets until they have `ended`."""
         return self._schedule.take(self._generator, self._verifier)
 
-    def overdrawn(self) -> list[Job]:
-        """The least promising guesses in flight, as many as certain work has taken the slots of."""
-        queue = self._generator
-        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
-        if count <= 0:
-            return []
-        return heapq.nlargest(
-            count,
-            self._speculative,
-            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
-        )
-
-    def take_guesses(self, guesses: Iterable[Job], *, taken: bool) -> list[Job]:
-        """Guesses to send now, of those that could be sent, which come best first.
-
-        `taken`: whether the generator has just been given other work.
-        """
-        slots = self._slots(taken=taken)
-        jobs: list[Job] = []
-        if slots > 0:
-            for job in guesses:
-                if not self.pays(job.chance):
-                    break
-                self._generator.started(job)
-                self._speculative.add(job)
-                jobs.append(job)
-                if len(jobs) == slots:
-                    break
-        return jobs
-
     def add(self, job: Job) -> None:
         """Take in work that a search asks for, or hold it back while it may not be needed."""
         if isinstance(job.work, Score) and job.work.need_open:
@@ -132,7 +98,6 @@ class Scheduler:
     def ended(self, job: Job) -> None:
         """A job that was sent has been answered, has failed or was cancelled."""
         self._queue(job).ended(job)
-        self._speculative.discard(job)
         self._open.ended(job)
         self._release()
 
@@ -151,13 +116,6 @@ class Scheduler:
         self._open.needed(job)
         self._release()
 
-    def promote(self, job: Job) -> None:
-        """A search has asked for the work of a speculative job in flight: it becomes main work."""
-        self._generator.ended(job)
-        self._speculative.discard(job)
-        job.kind = WorkKind.MAIN
-        self._generator.started(job)
-
     def problem_ended(self, problem: int) -> None:
         """A problem has ended; its pending jobs are dropped."""
         self._widths.pop(problem, None)
@@ -169,6 +127,47 @@ class Scheduler:
     def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
         """An engine has answered a request with `tokens`; `load`: mean requests in flight."""
         self._queue(job).curve.add(load, tokens if job.generates else 1, seconds)
+
+    def _release(self) -> None:
+        """Queue the scores that are held back no longer."""
+        for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
+            self._verifier.push(job)
+
+    def _queue(self, job: Job) -> Queue:
+        return self._generator if job.generates else self._verifier
+
+    # What follows is speculation's: the rest is a whole without it.
+
+    def take_guesses(self, guesses: Iterable[Job], *, taken: bool) -> list[Job]:
+        """Guesses to send now, of those that could be sent, which come best first.
+
+        `taken`: whether the generator has just been given other work.
+        """
+        slots = self._slots(taken=taken)
+        jobs: list[Job] = []
+        if slots > 0:
+            for job in guesses:
+                if not self.pays(job.chance):
+                    break
+                self._generator.started(job)
+                jobs.append(job)
+                if len(jobs) == slots:
+                    break
+        return jobs
+
+    def overdrawn(self) -> list[Job]:
+        """The least promising guesses in flight, as many as certain work has taken the slots of."""
+        return heapq.nlargest(
+            -self._generator.spare,
+            self._generator.guesses,
+            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
+        )
+
+    def promote(self, job: Job) -> None:
+        """A search has asked for the work of a speculative job in flight: it becomes main work."""
+        self._generator.ended(job)
+        job.kind = WorkKind.MAIN
+        self._generator.started(job)
 
     def pays(self, chance: float) -> bool:
         """Whether one more request pays, given the chance that it is of use.
@@ -185,11 +184,6 @@ class Scheduler:
         share = self._generator.curve.share(self._generator.jobs + 1)
         slowed = 2 if self._policy.shared and self._verifier.jobs else 1
         return share is not None and slowed * share < chance
-
-    def _release(self) -> None:
-        """Queue the scores that are held back no longer."""
-        for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
-            self._verifier.push(job)
 
     def _slots(self, *, taken: bool) -> int:
         """Generator slots that speculation may take now."""
@@ -211,6 +205,3 @@ class Scheduler:
         if self._policy.shared and verifier.jobs > self._generator.used:
             return True
         return bool(verifier.jobs) and not verifier.empty
-
-    def _queue(self, job: Job) -> Queue:
-        return self._generator if job.generates else self._verifier

@@ -148,9 +148,7 @@ class Decoupled:
 
     def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
         """See Schedule: none while main work gathers."""
-        if self._gathers(generator, verifier):
-            return 0
-        return generator.budget - generator.used - generator.speculative
+        return 0 if self._gathers(generator, verifier) else generator.spare
 
     def _gathers(self, generator: Queue, verifier: Queue) -> bool:
         """Whether the generator's work waits for more of it.
@@ -203,10 +201,8 @@ def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
 def new_schedule(name: ScheduleName, *, shared: bool = False) -> Schedule:
     """The schedule with this name at the start of a run; `shared` is for Decoupled."""
     match name:
-        case "lockstep":
-            return Phased(batched=False)
-        case "batched":
-            return Phased(batched=True)
+        case "lockstep" | "batched":
+            return Phased(batched=name == "batched")
         case "alternating":
             return Alternating()
         case "decoupled":

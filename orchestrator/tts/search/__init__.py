@@ -8,10 +8,9 @@
 | base | what strategies share: their parameters, and a search that grows a tree |
 | budget | a search whose tokens are limited |
 | votes | the weight of each answer so far |
-| candidates | the candidates of a tree strategy |
-| step_search | bases of the tree strategies: pools grow, are scored and decided |
-| pruning | candidates pruned before they are scored |
+| step_search | base of the tree strategies: candidates grow, are scored and decided in pools |
 | foresight | which expansions may be asked for next |
+| pruning | candidates pruned before they are scored |
 | auto | the search for any budget, as it is advised |
 | advice | what a search is advised, and what came of it |
 | allocation | what the problems of a run are advised, by those before them |
@@ -29,6 +28,7 @@ from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
+from .foresight import ForesightSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
 from .protocol import (
@@ -45,7 +45,6 @@ from .protocol import (
 )
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
-from .step_search import StepSearch
 from .thought import (
     Aggregation,
     Completion,
@@ -87,6 +86,7 @@ __all__ = [
     "DvtsSearch",
     "Expand",
     "Fate",
+    "ForesightSearch",
     "Generated",
     "Guess",
     "Limit",
@@ -109,7 +109,6 @@ __all__ = [
     "SearchResult",
     "SeedOf",
     "StepConfig",
-    "StepSearch",
     "Stop",
     "Thought",
     "Tree",

@@ -26,11 +26,11 @@ from pydantic import Field
 from .adaptive_vote import chance_of_reversal
 from .advice import Advice, Agreement, Decision, EndedBy
 from .base import SearchConfig
-from .candidates import Candidate
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
+from .step_search import Candidate
 from .thought import Completion, Fate, NodePath, SeedOf, Thought, significant
 from .tree import Node, Tree, completions_so_far
 from .votes import AnswerForm, AnswerOf, Votes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .protocol import Search, SearchResult, Work
 from .thought import Aggregation, Completion, Sampling, SeedOf
@@ -80,10 +80,19 @@ class StepConfig(SearchConfig):
         return self.finish == "eos" and self.is_last(iteration)
 
 
-def check_width(n: int, beam_width: int) -> None:
-    """Raise ValueError unless n beams split into groups of `beam_width`."""
-    if n % beam_width:
-        raise ValueError(f"n is {n}, which is not a multiple of beam_width ({beam_width})")
+class WidthConfig(StepConfig):
+    """Parameters of the strategies that keep some of n candidates, and expand each to so many."""
+
+    beam_width: int = Field(default=4, ge=1)
+    """Children of a step that is kept; n/beam_width are kept, in all beams or subtrees."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.n % self.beam_width:
+            raise ValueError(
+                f"n is {self.n}, which is not a multiple of beam_width ({self.beam_width})"
+            )
+        return self
 
 
 AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)

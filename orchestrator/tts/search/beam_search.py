@@ -18,33 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Self
 
-from pydantic import Field, model_validator
-
-from .base import StepConfig, check_width
-from .candidates import Candidate, Pool
+from .base import WidthConfig
 from .protocol import Search
 from .pruning import PruningSearch
+from .step_search import Candidate, Pool
 from .thought import Fate, NodePath, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
 
 
-class BeamSearchConfig(StepConfig):
+class BeamSearchConfig(WidthConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
-    beam_width: int = Field(default=4, ge=1)
-    """Children of a kept beam; n/beam_width beams are kept."""
     filter_duplicates: bool = False
     """Keep only one of the active beams that have the same text."""
     sort_completed: bool = False
     """Search on until nothing is active and return the n best; else the first n complete."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_width(self.n, self.beam_width)
-        return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

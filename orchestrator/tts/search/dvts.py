@@ -16,14 +16,11 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
-from pydantic import Field, model_validator
-
-from .base import StepConfig, check_width
-from .candidates import Candidate, CandidateState, Pool
+from .base import WidthConfig
 from .protocol import Search
 from .pruning import PruningSearch
+from .step_search import Candidate, CandidateState, Pool
 from .thought import Fate, SeedOf
 from .tree import Node, Rank
 from .votes import AnswerOf
@@ -32,16 +29,8 @@ ANSWERED = "boxed{"
 """A chain that holds this has its answer, and ends its subtree."""
 
 
-class DvtsConfig(StepConfig):
+class DvtsConfig(WidthConfig):
     """Parameters of diverse verifier tree search."""
-
-    beam_width: int = Field(default=4, ge=1)
-    """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_width(self.n, self.beam_width)
-        return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from .base import StepConfig
-from .candidates import Pool
+from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import StepSearch
+from .step_search import Pool
 from .thought import MAX_SCORE, Fate, NodePath, SeedOf, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
@@ -82,7 +82,7 @@ Simulation = list[NodeVisits]
 """The nodes on a simulation's way, from the root to where it stands."""
 
 
-class MctsSearch(StepSearch[MctsConfig]):
+class MctsSearch(ForesightSearch[MctsConfig]):
     """Runs simulations in waves; the children that a wave opens below one node are a pool."""
 
     def __init__(self, config: MctsConfig, seed: SeedOf) -> None:

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from .base import StepConfig
-from .candidates import Pool
+from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import StepSearch
+from .step_search import Pool
 from .thought import SCORE_UNIT, SEED_BITS, Fate, NodePath, SeedOf
 from .tree import Node
 from .votes import AnswerOf
@@ -41,7 +41,7 @@ class ParticleConfig(StepConfig):
         return ParticleSearch(self, seed)
 
 
-class ParticleSearch(StepSearch[ParticleConfig]):
+class ParticleSearch(ForesightSearch[ParticleConfig]):
     """Grows a candidate for every active particle of a list of n.
 
     A completed chain stays a particle and may be drawn several times, so the n completions need

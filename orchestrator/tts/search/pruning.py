@@ -14,13 +14,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from .candidates import Candidate, CandidateState, Pool
-from .step_search import AnyStepConfig, StepSearch
+from .foresight import ForesightSearch
+from .step_search import AnyStepConfig, Candidate, CandidateState, Pool
 from .thought import Completion, Fate, NodePath, SeedOf
 from .tree import Rank
 
 
-class PruningSearch(StepSearch[AnyStepConfig]):
+class PruningSearch(ForesightSearch[AnyStepConfig]):
     """Base of the tree strategies that keep a fixed number of a pool's candidates."""
 
     def __init__(self, config: AnyStepConfig, seed: SeedOf, kept: int) -> None:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from .base import StepConfig
-from .candidates import Pool
+from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import StepSearch
+from .step_search import Pool
 from .thought import Fate, SeedOf
 from .tree import Node
 from .votes import AnswerOf
@@ -35,7 +35,7 @@ class RebaseConfig(StepConfig):
         return RebaseSearch(self, seed)
 
 
-class RebaseSearch(StepSearch[RebaseConfig]):
+class RebaseSearch(ForesightSearch[RebaseConfig]):
     """Shares out n, less the completed chains, among the active candidates."""
 
     def __init__(self, config: RebaseConfig, seed: SeedOf) -> None:

@@ -2,7 +2,7 @@
 
 A pool is a set of candidates that are decided together. A candidate is one new step at the end of a
 chain, or with `finish="eos"` in the last iteration the rest of the chain; then it gets a score. Its
-states (`candidates.CandidateState`):
+states (`CandidateState`):
 
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
                                                   COMPLETED or SURPLUS
@@ -11,29 +11,101 @@ states (`candidates.CandidateState`):
 whatever state the candidates of other pools are in. Pending requests are kept by node, so a late,
 unknown or duplicate result matches none and changes nothing.
 
-Two differences stand beside it: `pruning` prunes candidates whose score cannot matter any more, and
-`foresight` says which candidates may be asked for next.
+Two differences stand beside it: `foresight` says which candidates may be asked for next, and
+`pruning` prunes candidates whose score cannot matter any more.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from . import foresight
 from .base import StepConfig, TreeSearch
-from .candidates import Candidate, CandidateState, Pool, goes_on
-from .protocol import Expand, Generated, Guess, Score, Scored
-from .thought import MAX_SCORE, Completion, Fate, NodePath, SeedOf, Thought, aggregate
+from .protocol import Expand, Generated, Score, Scored
+from .thought import MAX_SCORE, Completion, Fate, NodePath, SeedOf, aggregate
 from .tree import Node, Rank
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
+UNKNOWN_SCORE = 0.5
+"""The score that a path is taken to have before any of its steps has been scored."""
 
 AnyStepConfig = TypeVar("AnyStepConfig", bound=StepConfig)
+
+
+class CandidateState(Enum):
+    """A candidate's state; the transitions are drawn above."""
+
+    GROWING = auto()
+    """It waits for its step."""
+    SCORING = auto()
+    """It waits for scores only."""
+    READY = auto()
+    """It waits for the rest of its pool."""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Candidates that are decided together; `key` identifies the pool within its strategy."""
+
+    key: int
+    iteration: int
+    """Number of the iteration, starting at 1."""
+    last: bool
+    """Whether this is the last iteration."""
+    whole: bool
+    """Whether its candidates are generated to the end of the sequence."""
+    candidates: list[Candidate] = field(default_factory=list)
+    """The candidates in the order in which they were opened, less those that were pruned early."""
+    unready: int = 0
+    ranked: list[Candidate] = field(default_factory=list)
+    """The ready candidates, in rank order."""
+    ranked_active: list[Candidate] = field(default_factory=list)
+    """The ready candidates that are active, in rank order."""
+    ended: int = 0
+    """Number of candidates that are known to be inactive."""
+
+    @property
+    def ends(self) -> list[Node]:
+        """The last step of every candidate, in the order in which they were opened."""
+        return [candidate.end for candidate in self.candidates]
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A new step at the end of a chain, or the rest of it; kept or pruned as one."""
+
+    pool: Pool
+    start: int
+    """Depth of its first step."""
+    end: Node
+    """Its last step."""
+    upper_bound: float
+    """The most that its path can score."""
+    prior: float
+    """Expected score of its path while it is unscored: the score of the path above."""
+    state: CandidateState = CandidateState.GROWING
+    active: bool = True
+    """Whether its chain can be expanded; known once it is generated."""
+    unscored: int = 0
+    """Number of scores that have been asked for and not been told."""
+    rank: Rank | None = None
+    """Its rank, once it is ready."""
+
+    @property
+    def best_rank(self) -> Rank:
+        """Its rank, or the best that it can reach before it is ready."""
+        return self.rank or (-self.upper_bound, -MAX_SCORE, self.end.path)
+
+    @property
+    def expected_score(self) -> float:
+        """The score of its path, or the prior before it is ready."""
+        return -self.rank[0] if self.rank else self.prior
 
 
 class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
@@ -41,8 +113,8 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
     the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
-    choose. Optional: `_is_active` for chains that end in ways of their own; `_shares` and `_cutoff`
-    for foresight; `_may_be_pruned` and `_advanced` for `pruning`.
+    choose. Optional: `_is_active` for chains that end in ways of their own. `_may_be_pruned` and
+    `_advanced` are for `pruning`.
     """
 
     def __init__(self, config: AnyStepConfig, seed: SeedOf) -> None:
@@ -57,17 +129,10 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
     def _decide(self, pool: Pool) -> None:
         """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
 
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """How many children the candidates of one pool with these scores, best first, would get."""
-        return [0] * len(scores)
-
-    def _cutoff(self, pool: Pool) -> Rank | None:
-        """The rank that a candidate must reach to be expanded, as far as it is known."""
-        return None
-
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
-        return not pool.last and goes_on(node.thought)
+        assert node.thought is not None
+        return not pool.last and node.thought.goes_on
 
     def _may_be_pruned(self, candidate: Candidate) -> bool:
         """Whether a candidate that waits for its score may be pruned without it."""
@@ -81,23 +146,6 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         elif result.node in self._awaiting_score:
             self.tree.lock_score(result.node, result.score)
             self._take_score(self._awaiting_score.pop(result.node))
-
-    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """Expansions that may be asked for later, best first; see the module foresight."""
-        prospects = [
-            prospect
-            for pool in self._undecided.values()
-            for prospect in foresight.prospects(pool, self._cutoff(pool), self._shares)
-        ]
-        return foresight.foresee(prospects, answered, self.config, self._request, self._shares)
-
-    def expandable(self) -> set[NodePath]:
-        """Nodes that await their pool's decision and may yet be expanded."""
-        return {
-            candidate.end.path
-            for pool in self._undecided.values()
-            for candidate in foresight.expandable(pool, self._cutoff(pool))
-        }
 
     def _open(
         self,
@@ -170,7 +218,7 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         The first is the path's score with one more step of the best score, the second without one.
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
-        prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE
+        prior = aggregate(above, how) if above else UNKNOWN_SCORE
         return aggregate([*above, MAX_SCORE], how), prior
 
     def _grow(self, candidate: Candidate, result: Generated) -> None:

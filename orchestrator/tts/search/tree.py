@@ -152,7 +152,10 @@ def completions_so_far(
             node.fate = Fate.EXPANDED  # completed: by its search; a sample went on from there
     for node in ends:
         node.fate = Fate.PRUNED
-    scores = {node.path: _path_score(tree, node, how) for node in ended or ends}
+    scores = {
+        node.path: tree.path_score(node.path, how) if tree.scores(node.path) else None
+        for node in ended or ends
+    }
 
     def rank(node: Node) -> tuple[bool, float, float, NodePath]:
         score = scores[node.path]
@@ -166,8 +169,3 @@ def completions_so_far(
     return tuple(
         Completion(node.path, tree.text(node.path), scores[node.path]) for node in ranked[:n]
     )
-
-
-def _path_score(tree: Tree, node: Node, how: Aggregation) -> float | None:
-    """The score of a path by its scored steps; None if it has none."""
-    return tree.path_score(node.path, how) if tree.scores(node.path) else None

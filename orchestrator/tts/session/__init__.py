@@ -5,10 +5,9 @@ docs/reference/python.md.
 |---|---|
 | session | `Session`: calls that block, for scripts and notebooks |
 | async_session | `AsyncSession`: the same, awaited |
-| event_loop | the loop in a thread that the blocking calls run on |
+| event_loop | a command's loop, which Ctrl-C stops in order; a thread's for calls that block |
 | result | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
 | doubts | warnings of answers that may well be wrong |
-| outbox | results that the program has not taken yet |
 | questions | texts and pairs as problems |
 | arguments | the options of a call, checked, and the configuration that they ask for |
 | strategy | the search for a strategy's name, config object or function |
@@ -19,14 +18,14 @@ docs/reference/python.md.
 | endpoints | the generator and the verifier of a server, of several |
 | replicas | several servers: routing, health, joining and leaving |
 | functions, function_files | the program's own `answer_of` and `equal`; functions in files |
-| solver, problem_search, outcome | solves the problems of a plan; the search for one; its outcome |
+| solver | solves the problems of a plan; results that the program has not taken yet |
+| problem_search, outcome | the search for one problem; its outcome |
 | drivers | a driver for each server, which all searches share |
 | journal | distributes events, and counts what problems have used |
 | requests | samples and scores outside a search |
 | engine_steps | records the engines' steps beside a run |
 | run | a run in a folder; the results of one that is continued |
 | resources | records a run's use of the machine in its log |
-| interrupts | Ctrl-C as an orderly stop, for the commands |
 
 Importing this package is quick: each name's module is imported when the name is used.
 """

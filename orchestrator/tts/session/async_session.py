@@ -39,7 +39,6 @@ from .arguments import SolveOptions, check_arguments, config_of
 from .drivers import Drivers
 from .engines import ROLES, Engines, Given, open_replicas
 from .function_files import verifier_of
-from .outbox import Outbox, streamed
 from .plan import Plan, check_lengths, findable, load_checked
 from .questions import (
     Asked,
@@ -51,10 +50,10 @@ from .questions import (
     require_several,
 )
 from .replicas import Replicas
-from .result import Result, RunProgress, Step
+from .result import Result, RunProgress
 from .run import OpenRun, execute, open_run
 from .server import while_healthy
-from .solver import Solver
+from .solver import Outbox, Solver, streamed
 from .strategy import choose
 
 T = TypeVar("T")
@@ -186,6 +185,7 @@ class AsyncSession:
         """See `Session.solve_many`; `problems` may be an asynchronous iterator, too."""
         require_several(problems)
         out = options.get("out")
+        named: tuple[Problem, ...] = ()
         if isinstance(problems, AsyncIterable):
             if out is not None:
                 raise ConfigError(
@@ -197,46 +197,30 @@ class AsyncSession:
             asked = problems_in_turn(in_turn(problems))
         else:
             named = as_problems(problems)
-            plan = self._plan(named, options, in_flight)
-            if not skip_overlong:
-                check_lengths(self.models, named)
-            if out is not None:
-                return self._run_fitting(plan, out, resume=resume, repair=repair)
             asked = in_turn(named)
-        plan = self._plan((), options, in_flight)
+        plan = self._plan(named, options, in_flight)
+        if not skip_overlong:
+            check_lengths(self.models, named)
+        if out is not None:
+            return self._run_fitting(plan, out, resume=resume, repair=repair)
         return self._stream(partial(self._solve_all, plan, asked, skip_overlong))
 
     def run(
-        self,
-        plan: Plan,
-        folder: str | Path,
-        *,
-        resume: bool = False,
-        repair: bool = False,
-        progress: RunProgress | None = None,
+        self, plan: Plan, folder: str | Path, *, resume: bool = False, repair: bool = False
     ) -> AsyncGenerator[Result, None]:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
         With `resume` what the folder holds is continued; its results come first. With `repair`,
-        its log is cut off where damage begins. `progress` is kept up to date. Raises a TtsError if
-        a problem fails; what was done is saved.
+        its log is cut off where damage begins. Raises a TtsError if a problem fails; what was done
+        is saved.
         """
         where = Path(folder).expanduser()
         where = where.absolute() if resume else where.resolve()  # what is there may be no link
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
-        progress = progress or RunProgress(len(plan.problems))
-        return self._stream(partial(self._execute, opening, progress))
+        return self._stream(partial(self._execute, opening, RunProgress(len(plan.problems))))
 
-    def carry_out(
-        self,
-        run: OpenRun,
-        *,
-        progress: RunProgress,
-        on_step: Callable[[Step], None] | None = None,
-    ) -> AsyncGenerator[Result, None]:
+    def carry_out(self, run: OpenRun, progress: RunProgress) -> AsyncGenerator[Result, None]:
         """Carry out a run whose folder was opened before the engines were started."""
-        if on_step:
-            run = replace(run, plan=replace(run.plan, on_step=on_step))
         return self._stream(partial(self._execute, nullcontext(run), progress))
 
     async def generate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts.build import paths
 from tts.build.spec import Deployment, VerifierFunction
-from tts.datasets.demo_questions import why_outside
+from tts.datasets.demo import why_outside
 
 DOUBTFUL = 0.5
 """The score below which a verifier takes an answer to be wrong rather than right."""

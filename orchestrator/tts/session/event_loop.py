@@ -1,4 +1,4 @@
-"""The event loop of a run, and one in a thread of its own for callers that block.
+"""The event loop of a command, and one in a thread of its own for callers that block.
 
 The latter also works where the caller's thread runs a loop already (a notebook). Callbacks are
 called in the caller's thread while it waits. Ctrl-C in the caller's thread cancels the call, waits
@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from tts.build.errors import SessionError
+from tts.build.errors import Interrupted, SessionError, Terminated
 from tts.build.owner import Owner
 
 P = ParamSpec("P")
@@ -63,6 +63,57 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
             result: T = runner.run(main)
     finally:
         main.close()  # or Python warns of it, where there is no loop that could have begun it
+    return result
+
+
+def interruptible(
+    running: Coroutine[Any, Any, T],
+    say: Callable[[str], None],
+    *,
+    drain: Callable[[], bool] = lambda: False,
+) -> T:
+    """`run_loop` for a command: the first Ctrl-C or SIGTERM becomes an orderly stop.
+
+    It raises Interrupted or, after SIGTERM, Terminated. `drain` may handle a SIGTERM by returning
+    True: then the command ends by itself, and the next signal stops it.
+
+    Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
+    server), and a cut-short clean-up would leave a server behind.
+    """
+    received: signal.Signals | None = None
+
+    async def run() -> T:
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(running)
+
+        def interrupt(number: signal.Signals) -> None:
+            nonlocal received
+            if received is None and number is signal.SIGTERM and drain():
+                return
+            if received is None:
+                received = number
+                say("stopping ...")
+                task.cancel()
+
+        for number in before:
+            loop.add_signal_handler(number, interrupt, number)
+        return await task
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        result = run_loop(run())
+    except asyncio.CancelledError:
+        if received is None:
+            raise
+    finally:
+        running.close()  # where the loop has not begun it
+        # uvloop leaves its own handlers, which do nothing once the loop is closed
+        for number, handler in before.items():
+            signal.signal(number, handler if received is None else signal.SIG_IGN)
+    if received is not None:  # also where it ended by itself just then: what follows is not wanted
+        if received is signal.SIGTERM:
+            raise Terminated("Stopped by SIGTERM.")
+        raise Interrupted("Interrupted.")
     return result
 
 

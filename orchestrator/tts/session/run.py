@@ -34,12 +34,11 @@ from tts.strategies.strategy import Vote
 from .drivers import Drivers
 from .engine_steps import recording_steps
 from .engines import Engines
-from .outbox import Outbox
 from .plan import Plan
 from .questions import in_turn
 from .resources import recorded_resources
 from .result import Result, RunProgress, Usage
-from .solver import Solver
+from .solver import Outbox, Solver
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
-"""Solves the problems of a plan: a search for each, and the grading of its result."""
+"""Solves the problems of a plan: a search for each, the grading of its result, its handing over."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from asyncio import TaskGroup
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tts.build.errors import EndpointTimeout, TtsError
 from tts.grading import Equality
@@ -19,7 +19,6 @@ from tts.search import Allocation, BudgetedSearch, Decision, Search
 
 from .drivers import Drivers
 from .functions import FunctionGrader, answer_form_of, checked_answer_of
-from .outbox import Outbox
 from .outcome import judged_outcome
 from .plan import Plan
 from .problem_search import ProblemSearch
@@ -28,7 +27,58 @@ from .result import Result, RunProgress
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
 
+UNREAD = 256
+"""Results that wait for the program; as long as there are so many, no further problem is taken."""
+
 logger = logging.getLogger(__name__)
+
+
+class Outbox:
+    """A queue that slows its producer down: a result holds a whole tree."""
+
+    def __init__(self) -> None:
+        self._results: asyncio.Queue[Result | None] = asyncio.Queue()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def put(self, result: Result) -> None:
+        """Hand a result over."""
+        self._results.put_nowait(result)
+        if self._results.qsize() >= UNREAD:
+            self._room.clear()
+
+    def close(self) -> None:
+        """No more results come."""
+        self._results.put_nowait(None)
+
+    async def get(self) -> Result | None:
+        """The oldest result, when it is there; None after the last."""
+        result = await self._results.get()
+        if self._results.qsize() < UNREAD:
+            self._room.set()
+        return result
+
+    async def room(self) -> None:
+        """Wait until the program has taken enough of the results."""
+        await self._room.wait()
+
+
+async def streamed(
+    start: Callable[[Outbox], Coroutine[Any, Any, None]],
+) -> AsyncGenerator[Result, None]:
+    """Yield results as they are handed over; leaving early cancels the rest and waits for it."""
+    outbox = Outbox()
+    work = asyncio.ensure_future(start(outbox))
+    work.add_done_callback(lambda _: outbox.close())
+    try:
+        while (result := await outbox.get()) is not None:
+            yield result
+        await work
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+        if not work.cancelled():
+            work.exception()  # seen: it has been raised above, or nobody waits for it
 
 
 class Solver:

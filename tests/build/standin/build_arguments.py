@@ -1,19 +1,25 @@
 """What trtllm-build would refuse, or change with a warning only, in a command for it."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from tts.build.tensorrt.contract import TENSORRT_LLM, Flag, build_flags
+FACTS = json.loads(Path(__file__).with_name("trtllm_build.json").read_text())
+FLAGS: dict[str, dict[str, Any]] = FACTS["flags"]
+"""Flags by name: `type`, and as far as there are any `default`, `choices`, `least` and so on.
+
+`explicit` must be passed: its default is wrong for us, or may change. `still_needed` is why a
+deprecated flag is used.
+"""
 
 
 def check_build_arguments(arguments: Sequence[str]) -> list[str]:
-    """Problems of the arguments of trtllm-build; empty when they fit the contract.
+    """Problems of the arguments of trtllm-build; empty when they fit the facts.
 
     Stricter than the tool: every value that must not be left to a default has to be given, and each
     flag once, under its own name.
     """
-    flags = build_flags()
     given: dict[str, list[str]] = {}
     problems: list[str] = []
     values: list[str] = []
@@ -27,40 +33,41 @@ def check_build_arguments(arguments: Sequence[str]) -> list[str]:
         else:
             problems.append(f"{argument!r} belongs to no flag")
     for name, found in given.items():
-        if name in flags:
-            problems += (f"{name}: {problem}" for problem in _value_problems(flags[name], found))
+        if name in FLAGS:
+            problems += (f"{name}: {problem}" for problem in _value_problems(FLAGS[name], found))
         else:
-            problems.append(f"{name} is not a flag of trtllm-build {TENSORRT_LLM}")
-    problems += (f"{n} is missing" for n, flag in flags.items() if flag.explicit and n not in given)
+            problems.append(f"{name} is not a flag of trtllm-build {FACTS['tensorrt_llm']}")
+    explicit = (name for name, flag in FLAGS.items() if flag.get("explicit"))
+    problems += (f"{name} is missing" for name in explicit if name not in given)
     given_one = {name: found[0] for name, found in given.items() if len(found) == 1}
     return problems + _conflicts(given_one)
 
 
-def _value_problems(flag: Flag, values: Sequence[str]) -> Iterable[str]:
-    if flag.deprecated and not flag.still_needed:
+def _value_problems(flag: Mapping[str, Any], values: Sequence[str]) -> Iterable[str]:
+    if flag.get("deprecated") and "still_needed" not in flag:
         yield "is deprecated"
-    if flag.type == "switch":
+    if flag["type"] == "switch":
         if values:
             yield f"takes no value, but has {' '.join(values)!r}"
         return
-    if len(values) != 1 and (flag.type != "texts" or not values):
+    if len(values) != 1 and (flag["type"] != "texts" or not values):
         yield f"takes one value, but has {len(values)}"
         return
     for value in values:
         if not value:
             yield "is empty"
-        elif flag.choices and value not in flag.choices:
-            yield f"{value!r} is none of {', '.join(flag.choices)}"
-        elif flag.type == "int":
+        elif "choices" in flag and value not in flag["choices"]:
+            yield f"{value!r} is none of {', '.join(flag['choices'])}"
+        elif flag["type"] == "int":
             yield from _integer_problems(flag, value)
 
 
-def _integer_problems(flag: Flag, value: str) -> Iterable[str]:
+def _integer_problems(flag: Mapping[str, Any], value: str) -> Iterable[str]:
     if not (value.isascii() and value.isdecimal()):
         yield f"{value!r} is not a whole number"
-    elif flag.least is not None and int(value) < flag.least:
-        yield f"{value} is less than {flag.least}"
-    elif flag.power_of_two and int(value) & (int(value) - 1):
+    elif int(value) < flag.get("least", 0):
+        yield f"{value} is less than {flag['least']}"
+    elif flag.get("power_of_two") and int(value) & (int(value) - 1):
         yield f"{value} is not a power of two"
 
 

@@ -7,11 +7,8 @@ TTS_STANDIN_STATE is a folder for what it notes; misbehaviour.json there tells i
     {"without": FILE}                        a file is not written
     {"capability": "8.0"}, {"smi": TEXT}     the GPUs; what nvidia-smi fails with
     {"isolated": TEXT}                       fail any step that has no network
-    {"help_without": FLAG}, {"help": TEXT}   another help of trtllm-build
-    {"api": {CALL: {"without": [NAME], "needs": [NAME]}}}   other signatures
 """
 
-import argparse
 import csv
 import json
 import os
@@ -20,10 +17,11 @@ import sys
 import time
 from pathlib import Path
 
+from build_arguments import FLAGS, check_build_arguments
+
 STATE = Path(os.environ["TTS_STANDIN_STATE"])
 BIN = Path(os.environ["TTS_STANDIN_BIN"])
 SITE = os.environ["TTS_STANDIN_SITE"]
-SOURCE = Path(__file__).parents[3] / "build"
 VALUED = {"--name", "--gpus", "--user", "--network", "--mount", "--env"}
 SWITCHES = {"--rm", "--init"}
 
@@ -102,6 +100,7 @@ def docker(arguments):
 
 
 def mount(value):
+
     (fields,) = csv.reader([value])
     given = dict(field.partition("=")[::2] for field in fields)
     if given["type"] != "bind" or given["src"] != given["dst"]:
@@ -131,14 +130,6 @@ def python3(arguments):
 
 
 def trtllm_build(arguments):
-    sys.path.insert(0, str(SOURCE))
-    from build_arguments import check_build_arguments
-
-    from tts.build.tensorrt.contract import build_flags
-
-    if arguments == ["--help"]:
-        print(wrong().get("help") or help_text(build_flags()))
-        return
     misbehave("compile")
     if problems := check_build_arguments(arguments):
         refuse(f"trtllm-build: {'; '.join(problems)}")
@@ -148,7 +139,7 @@ def trtllm_build(arguments):
             name, given[word] = word, True
         else:
             given[name] = word
-    values = {n: flag.default for n, flag in build_flags().items()} | given
+    values = {name: flag.get("default") for name, flag in FLAGS.items()} | given
     source, output = Path(given["--checkpoint_dir"]), Path(given["--output_dir"])
     pretrained = json.loads((source / "config.json").read_text())
     ranks = pretrained["mapping"]["world_size"]
@@ -178,20 +169,6 @@ def trtllm_build(arguments):
         if name != wrong().get("without"):
             (output / name).write_text(text)
     print("[TRT-LLM] [I] Total time of building all engines: 00:00:01")
-
-
-def help_text(flags):
-    """As argparse writes it, for flags as trtllm-build declares them."""
-    parser = argparse.ArgumentParser("trtllm-build")
-    for name, flag in flags.items():
-        if name == wrong().get("help_without"):
-            continue
-        if flag.type == "switch":
-            parser.add_argument(name, *flag.aliases, action="store_true", help=f"see also {name}")
-        else:
-            kind = {"nargs": "+"} if flag.type == "texts" else {}
-            parser.add_argument(name, *flag.aliases, choices=flag.choices, help="text", **kind)
-    return parser.format_help()
 
 
 def build_config(values, quantization):

@@ -1,15 +1,11 @@
 """The log of a start against the memory plan: agreement is seen as such, every excess is named."""
 
-import random
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bundled import BUNDLED, FOR_GPUS
 from tests.checks.first_run.planned_log import MIB, planned_log
 
-from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import plan_memory
@@ -23,15 +19,13 @@ names = st.sampled_from(FOR_GPUS)
 roles = st.sampled_from(["generator", "verifier"])
 
 
-def compared(name: str, lines: list[str]) -> dict[str, Observation]:
+def compared(name, lines):
     outcomes = compare_log(BUNDLED[name], PLANS[name], read_start_log(lines))
     return {outcome.what: outcome for outcome in outcomes}
 
 
 @given(names, st.randoms())
-def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(
-    name: str, order: random.Random
-) -> None:
+def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(name, order):
     lines = planned_log(BUNDLED[name], PLANS[name])
     order.shuffle(lines)
     outcomes = compared(name, ["noise", *lines, "more noise"])
@@ -39,7 +33,7 @@ def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(
 
 
 @given(names, roles, st.data())
-def test_a_pool_that_was_cut_short_is_told(name: str, role: Any, data: st.DataObject) -> None:
+def test_a_pool_that_was_cut_short_is_told(name, role, data):
     cache = BUNDLED[name].engines()[role].kv_cache
     cut = data.draw(st.integers(1, cache.blocks // 4))
     outcomes = compared(name, planned_log(BUNDLED[name], PLANS[name], cut={role: cut}))
@@ -53,7 +47,7 @@ def test_a_pool_that_was_cut_short_is_told(name: str, role: Any, data: st.DataOb
 
 
 @given(names, st.integers(TRANSFER // 3 + 1, 2**30))
-def test_transfer_buffers_of_another_size_are_told(name: str, size: int) -> None:
+def test_transfer_buffers_of_another_size_are_told(name, size):
     lines = planned_log(BUNDLED[name], PLANS[name], transfer=size)
     outcome = compared(name, lines)["KV transfer buffers"]
     assert outcome.state == "wrong"
@@ -66,24 +60,22 @@ H100 = "llama-1b-prm-8b-h100-bf16"
 @pytest.mark.parametrize(
     ("what", "old", "new"),
     [
-        ("activations", "for execution context memory", "Allocated 9000.00 MiB"),
-        ("decoder and runtime buffers", "GPU memory for decoder", "Allocated 9.00 GB"),
+        ("activations", "MiB for execution context", "Allocated 9000.00 MiB for execution context"),
+        ("decoder and runtime buffers", "for decoder", "Allocated 9.00 GB GPU memory for decoder."),
         ("weights", "Loaded engine size", "Loaded engine size: 40000 MiB"),
     ],
 )
-def test_a_size_beyond_its_estimate_is_told(what: str, old: str, new: str) -> None:
+def test_a_size_beyond_its_estimate_is_told(what, old, new):
     lines = planned_log(BUNDLED[H100], PLANS[H100])
     at = next(number for number, line in enumerate(lines) if old in line)
-    tail = {"activations": " for execution context memory.", "weights": ""}.get(
-        what, " GPU memory for decoder."
-    )
+    tail = " memory." if what == "activations" else ""
     lines[at] = f"[TensorRT-LLM][INFO] {new}{tail}"
     outcomes = compared(H100, lines)
     assert [seen.what for seen in outcomes.values() if seen.state == "wrong"] == [what]
     assert "estimate is too small" in outcomes[what].advice
 
 
-def test_of_lines_of_some_ranks_only_the_largest_are_compared() -> None:
+def test_of_lines_of_some_ranks_only_the_largest_are_compared():
     lines = planned_log(BUNDLED[H100], PLANS[H100])
     first = lines[: len(lines) // 2]  # those of the generator
     outcomes = compared(H100, first)
@@ -93,30 +85,32 @@ def test_of_lines_of_some_ranks_only_the_largest_are_compared() -> None:
     assert "no line for the verifier" in outcomes["KV pools"].advice
 
 
-def test_a_shortened_sequence_is_told() -> None:
-    line = (
-        "[TensorRT-LLM][WARNING] maxAttentionWindow and maxSequenceLen are too large for at least "
-        "one sequence to fit in kvCache. they are reduced to 1024"
-    )
-    outcome = compared(H100, [*planned_log(BUNDLED[H100], PLANS[H100]), line])["longest sequences"]
-    assert outcome.state == "wrong"
-    assert "reduced to 1,024 tokens" in outcome.advice
+SHORTENED = (
+    "[TensorRT-LLM][WARNING] maxAttentionWindow and maxSequenceLen are too large for at least one "
+    "sequence to fit in kvCache. they are reduced to 1024"
+)
 
 
-def test_a_larger_pool_is_of_another_configuration() -> None:
-    lines = planned_log(BUNDLED[H100], PLANS[H100], cut={"verifier": -1})
-    outcome = compared(H100, lines)["KV pools"]
+@pytest.mark.parametrize(
+    ("more", "cut", "what", "advice"),
+    [
+        ([SHORTENED], {}, "longest sequences", "reduced to 1,024 tokens"),
+        ([], {"verifier": -1}, "KV pools", "another configuration"),
+    ],
+)
+def test_a_shortened_sequence_and_a_larger_pool_are_told(more, cut, what, advice):
+    outcome = compared(H100, [*planned_log(BUNDLED[H100], PLANS[H100], cut=cut), *more])[what]
     assert outcome.state == "wrong"
-    assert "another configuration" in outcome.advice
+    assert advice in outcome.advice
 
 
 @given(names)
-def test_an_empty_log_is_no_agreement(name: str) -> None:
+def test_an_empty_log_is_no_agreement(name):
     assert {outcome.state for outcome in compared(name, []).values()} == {"note"}
 
 
 @given(names, st.integers(0, 2 * GIB), st.floats(0, 1))
-def test_memory_in_use_is_what_the_server_added(name: str, before: int, share: float) -> None:
+def test_memory_in_use_is_what_the_server_added(name, before, share):
     deployment, plan = BUNDLED[name], PLANS[name]
     planned = {gpu.device: gpu.total - gpu.free for gpu in plan.gpus}
     earlier = dict.fromkeys(planned, before)
@@ -131,14 +125,13 @@ def test_memory_in_use_is_what_the_server_added(name: str, before: int, share: f
     assert {outcome.state for outcome in outcomes} == {"wrong"}
 
 
-def test_a_gpu_that_nvidia_smi_does_not_list_cannot_be_compared() -> None:
-    deployment: Deployment = BUNDLED[H100]
-    (outcome,) = compare_memory(deployment, PLANS[H100], {}, {})
+def test_a_gpu_that_nvidia_smi_does_not_list_cannot_be_compared():
+    (outcome,) = compare_memory(BUNDLED[H100], PLANS[H100], {}, {})
     assert outcome.state == "not here"
 
 
 @given(st.lists(st.sampled_from(["ok", "note", "wrong", "not here"])))
-def test_the_exit_code_is_that_of_the_worst(states: list[Any]) -> None:
+def test_the_exit_code_is_that_of_the_worst(states):
     run = FirstRun(BUNDLED[H100], [Observation("x", state, "") for state in states])
     code = run.exit_code
     assert (code == DIFFERS) == ("wrong" in states)

@@ -1,5 +1,6 @@
 """A report tells what is needed to find a fault, and neither secrets nor prompts."""
 
+import json
 import platform
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tts.build.spec import load_deployment
 from tts.checks.first_run.excerpts import MAX_COLUMNS, MAX_LINES, scrubbed, telling_lines
-from tts.serving.contract.facts import start_log_forms
+from tts.serving.contract import start_log_forms
 
 DEPLOYMENT = load_deployment("llama-1b-prm-8b-h100-bf16")
 PROMPT = DEPLOYMENT.generator.system_prompt or ""
@@ -22,24 +23,24 @@ forms = st.sampled_from(["hf_", "nvapi-", "sk-", "ghp_", "github_pat_"])
 
 
 @given(st.text(max_size=50), forms, letters, st.text(max_size=50))
-def test_no_token_gets_into_a_report(before: str, form: str, secret: str, after: str) -> None:
+def test_no_token_gets_into_a_report(before, form, secret, after):
     text = f"{before} {form}{secret} {after}"
     assert form + secret not in scrubbed(text, DEPLOYMENT)
 
 
 @given(keys, letters.filter(lambda text: not text.isdecimal()))
-def test_nothing_behind_the_name_of_a_secret_gets_into_a_report(key: str, secret: str) -> None:
+def test_nothing_behind_the_name_of_a_secret_gets_into_a_report(key, secret):
     assert secret not in scrubbed(f"failed: {key}{secret} and so on", DEPLOYMENT)
 
 
 @given(letters, letters)
-def test_no_password_of_an_address_gets_into_a_report(user: str, password: str) -> None:
+def test_no_password_of_an_address_gets_into_a_report(user, password):
     text = scrubbed(f"cannot reach https://{user}:{password}@nvcr.io/v2/", DEPLOYMENT)
     assert password not in text
     assert "nvcr.io/v2/" in text
 
 
-def test_headers_of_requests_are_removed() -> None:
+def test_headers_of_requests_are_removed():
     for text in ("Authorization: Bearer abcdef123", "authorization: Basic Zm9v", "bearer abc.def"):
         assert not re.search(r"abcdef123|Zm9v|abc\.def", scrubbed(text, DEPLOYMENT))
 
@@ -54,19 +55,21 @@ def test_headers_of_requests_are_removed() -> None:
         "| KV pool of the generator | 370,816 tokens |",
     ],
 )
-def test_numbers_of_tokens_are_no_secrets(text: str) -> None:
+def test_numbers_of_tokens_are_no_secrets(text):
     assert scrubbed(text, DEPLOYMENT) == text
 
 
-@given(st.sampled_from([line for line in PROMPT.splitlines() if len(line) > 7]), st.booleans())
-def test_no_line_of_a_prompt_gets_into_a_report(line: str, quoted: bool) -> None:
-    text = repr(PROMPT) if quoted else PROMPT
-    shown = scrubbed(f"error: cannot render {text}", DEPLOYMENT)
-    assert line not in shown
-    assert repr(line)[1:-1] not in shown
+@pytest.mark.parametrize("prompt", [PROMPT, 'Say "yes", not \\no, to é.\nThen end.'])
+@pytest.mark.parametrize("form", [str, repr, json.dumps])
+def test_neither_a_prompt_nor_a_line_of_it_gets_into_a_report(prompt, form):
+    generator = DEPLOYMENT.generator.model_copy(update={"system_prompt": prompt})
+    deployment = DEPLOYMENT.model_copy(update={"generator": generator})
+    for part in (prompt, *(line for line in prompt.splitlines() if len(line) > 7)):
+        shown = scrubbed(f"error: cannot render {form(part)}", deployment)
+        assert re.fullmatch(r"""error: cannot render ['"]?\s*\[prompt\]\s*['"]?""", shown)
 
 
-def test_home_and_machine_are_not_named() -> None:
+def test_home_and_machine_are_not_named():
     text = f"{Path.home()}/engines on {platform.node()}"
     shown = scrubbed(text, DEPLOYMENT)
     assert str(Path.home()) not in shown
@@ -74,13 +77,13 @@ def test_home_and_machine_are_not_named() -> None:
 
 
 @given(st.lists(st.text(max_size=400), max_size=3 * MAX_LINES))
-def test_an_excerpt_is_bounded(lines: list[str]) -> None:
+def test_an_excerpt_is_bounded(lines):
     told = telling_lines([f"error {line}" for line in lines])
     assert len(told) <= MAX_LINES + 1
     assert all(len(line) <= MAX_COLUMNS for line in told)
 
 
-def test_only_telling_lines_are_taken() -> None:
+def test_only_telling_lines_are_taken():
     lines = [
         "[TensorRT-LLM][INFO] Engine version 1.2.1 found",
         start_log_forms()["pool"].example,

@@ -5,19 +5,24 @@ import copy
 import json
 import random
 import threading
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import numpy as np
 from aiohttp import web
 
 from tts.build.tokenizer import Tokenizer
+from tts.endpoints.base import GenerateCall, stream_of
+from tts.endpoints.openai.generator import OpenAIGenerator
+from tts.endpoints.openai.server import OpenAIServer
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKENIZER = Tokenizer(ROOT / "engines" / "checkpoints" / "demo-generator")
 END = TOKENIZER.eos_ids[0]
 RECORDINGS = Path(__file__).with_name("recordings")
 CONTEXT = 200
+PROMPT = np.asarray([30, 31, 32], dtype=np.int32)
+CALL = GenerateCall(PROMPT, 12, 7, 1.0, 1.0, stop_at_step=False)
 
 
 def recording(kind):
@@ -34,6 +39,18 @@ def drawn(ids, seed, count):
 def log_prob(ids, token):
     """The log-probability of a token after others."""
     return -random.Random(repr((list(ids), token))).random() * 10
+
+
+COMPLETION_FIELDS = """
+model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n
+presence_penalty seed stop stream stream_options suffix temperature top_p user
+lora_request prompt_ignore_length use_beam_search top_k top_p_min min_p
+repetition_penalty length_penalty early_stopping stop_token_ids
+include_stop_str_in_output ignore_eos min_tokens skip_special_tokens
+spaces_between_special_tokens truncate_prompt_tokens return_context_logits detokenize
+thinking_token_budget add_special_tokens response_format disaggregated_params priority
+conversation_params
+"""
 
 
 class StandIn:
@@ -239,52 +256,7 @@ class TrtllmServe(StandIn):
     Not recorded: what a real one answers was never seen.
     """
 
-    FIELDS = frozenset(
-        [
-            "model",
-            "prompt",
-            "best_of",
-            "echo",
-            "frequency_penalty",
-            "logit_bias",
-            "logprobs",
-            "max_tokens",
-            "n",
-            "presence_penalty",
-            "seed",
-            "stop",
-            "stream",
-            "stream_options",
-            "suffix",
-            "temperature",
-            "top_p",
-            "user",
-            "lora_request",
-            "prompt_ignore_length",
-            "use_beam_search",
-            "top_k",
-            "top_p_min",
-            "min_p",
-            "repetition_penalty",
-            "length_penalty",
-            "early_stopping",
-            "stop_token_ids",
-            "include_stop_str_in_output",
-            "ignore_eos",
-            "min_tokens",
-            "skip_special_tokens",
-            "spaces_between_special_tokens",
-            "truncate_prompt_tokens",
-            "return_context_logits",
-            "detokenize",
-            "thinking_token_budget",
-            "add_special_tokens",
-            "response_format",
-            "disaggregated_params",
-            "priority",
-            "conversation_params",
-        ]
-    )
+    FIELDS = frozenset(COMPLETION_FIELDS.split())
     """Of a CompletionRequest, which forbids all others."""
 
     def __init__(self, output=None):
@@ -363,6 +335,36 @@ class TrtllmServe(StandIn):
                 choice |= {"finish_reason": None, "stop_reason": None}
             lines.append(f"data: {json.dumps(self._answer([choice]))}\n\n")
         return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))
+
+
+@asynccontextmanager
+async def opened(stand_in, *, end_words=(), **options):
+    """A server that has been asked what it is, and its generator."""
+    async with stand_in as url, OpenAIServer(url, patience_s=5, **options) as server:
+        await server.probe()
+        stand_in.asked.clear()
+        yield (
+            server,
+            OpenAIGenerator(
+                server,
+                tokenizer=TOKENIZER,
+                end_id=END,
+                step_stop_words=end_words,
+                step_delimiter="\n\n",
+            ),
+        )
+
+
+async def generated(stand_in, call=CALL, **options):
+    """What a sample is, and the bodies of the requests for it."""
+    async with opened(stand_in, **options) as (_, generator):
+        return await generator.generate(call), stand_in.asked
+
+
+async def streamed(stand_in, call=CALL, **options):
+    """The pieces of a sample."""
+    async with opened(stand_in, **options) as (_, generator):
+        return [new async for new in stream_of(generator, call)]
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The verifier behind a server: labels, likelihoods, heads."""
 
-import asyncio
 import math
 from pathlib import Path
 
@@ -30,24 +29,21 @@ def section(checkpoint="demo-verifier", **fields):
     return VerifierSpec.model_construct(checkpoint=folder, **fields)
 
 
-def scored(stand_in, spec, ids=IDS):
+async def scored(stand_in, spec, ids=IDS, failures=()):
     """The score of a dialogue, and the bodies of the requests for it."""
-
-    async def go():
-        async with stand_in as url, OpenAIServer(url, patience_s=0) as server:
-            await server.probe()
-            stand_in.asked.clear()
-            verifier = OpenAIVerifier(server, Tokenizer(Path(spec.checkpoint)), spec)
-            call = ScoreCall(np.asarray(ids, dtype=np.int32))
-            return (await verifier.score(call)).score, stand_in.asked
-
-    return asyncio.run(go())
+    async with stand_in as url, OpenAIServer(url, patience_s=0) as server:
+        await server.probe()
+        stand_in.asked.clear()
+        stand_in.failures = [*failures]
+        verifier = OpenAIVerifier(server, Tokenizer(Path(spec.checkpoint)), spec)
+        call = ScoreCall(np.asarray(ids, dtype=np.int32))
+        return (await verifier.score(call)).score, stand_in.asked
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llama"])
-def test_a_score_is_the_share_of_the_positive_label(kind):
+async def test_a_score_is_the_share_of_the_positive_label(kind):
     spec = section()
-    score, (body,) = scored(StandIn(kind), spec)
+    score, (body,) = await scored(StandIn(kind), spec)
     labels = label_ids(TOKENIZER, spec.labels)
     assert body["prompt"] == IDS
     assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
@@ -63,15 +59,15 @@ class OlderVllm(StandIn):
         return answer
 
 
-def test_labels_that_are_not_among_the_likeliest_are_appended_and_asked_for():
+async def test_labels_that_are_not_among_the_likeliest_are_appended_and_asked_for():
     spec = section()
     labels = label_ids(TOKENIZER, spec.labels)
-    score, bodies = scored(OlderVllm(), spec)
+    score, bodies = await scored(OlderVllm(), spec)
     assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
     assert sorted(body["prompt"][-1] for body in bodies[1:]) == sorted(labels)
 
 
-def test_labels_that_are_nowhere_say_what_follows():
+async def test_labels_that_are_nowhere_say_what_follows():
     class Neither(OlderVllm):
         def _vllm(self, ids, body):
             if "prompt_logprobs" in body:
@@ -81,15 +77,15 @@ def test_labels_that_are_nowhere_say_what_follows():
     with pytest.raises(
         RequestRefused, match=r"label '\+' and '-'. All that follows .* at most 0.9"
     ):
-        scored(Neither(), section())
+        await scored(Neither(), section())
 
 
-def test_a_likelihood_is_the_geometric_mean_over_the_last_step():
+async def test_a_likelihood_is_the_geometric_mean_over_the_last_step():
     spec = section("demo-generator", format="likelihood")
     tokenizer = Tokenizer(Path(spec.checkpoint))
     dialogue = verifier_dialogue(tokenizer, spec)
     ids = dialogue.extend(dialogue.first("What is 1 + 1?", "First."), "So it is 2.")
-    score, (body,) = scored(StandIn(), spec, ids)
+    score, (body,) = await scored(StandIn(), spec, ids)
     vocabulary = read_model_config(tokenizer.checkpoint).vocab_size
     tokens, places = (each.tolist() for each in last_step(ids, vocabulary))
     assert tokenizer.decode([tokens[place] for place in places]) == "So it is 2."
@@ -98,25 +94,17 @@ def test_a_likelihood_is_the_geometric_mean_over_the_last_step():
     assert score == pytest.approx(math.exp(mean))
 
 
-def test_formats_that_a_server_cannot_score_are_refused_with_the_reason():
+async def test_formats_that_a_server_cannot_score_are_refused_with_the_reason():
     with pytest.raises(ServerError, match="no log-probabilities of a prompt"):
-        scored(StandIn("llama"), section("demo-generator", format="likelihood"))
+        await scored(StandIn("llama"), section("demo-generator", format="likelihood"))
     with pytest.raises(ServerError, match="no scores of a head"):
-        scored(StandIn(), section("demo-classification", format="qwen2.5-math-prm"))
+        await scored(StandIn(), section("demo-classification", format="qwen2.5-math-prm"))
 
 
-def test_a_score_of_nothing_is_a_sentence():
-    stand_in = StandIn()
-
-    async def go():
-        async with stand_in as url, OpenAIServer(url, patience_s=0) as server:
-            await server.probe()
-            stand_in.failures = [lambda: web.json_response({"choices": [{"logprobs": None}]})]
-            verifier = OpenAIVerifier(server, TOKENIZER, section())
-            await verifier.score(ScoreCall(np.asarray(IDS, dtype=np.int32)))
-
+async def test_a_score_of_nothing_is_a_sentence():
+    nothing = [lambda: web.json_response({"choices": [{"logprobs": None}]})]
     with pytest.raises(EndpointError, match="holds None where log-probabilities should be"):
-        asyncio.run(go())
+        await scored(StandIn(), section(), failures=nothing)
 
 
 def head(*rows):

@@ -202,17 +202,17 @@ def test_edges_and_escapes_of_a_pattern_are_its_own():
     )
 
 
-def test_the_rule_that_blocks_is_found_among_thousands_without_reading_each(monkeypatch):
-    patterns = [f"(?i)\\bterm {number:04d}\\b" for number in range(3000)]
+def test_the_rule_that_blocks_is_found_among_hundreds_without_reading_each(monkeypatch):
+    patterns = [f"(?i)\\bterm {number:03d}\\b" for number in range(500)]
     matcher, read = Matcher(rules_of(patterns, patterns)), []
     compiled = matching._compiled
     monkeypatch.setattr(matching, "_compiled", lambda some: read.append(some) or compiled(some))
-    for number in (0, 1234, 2999):
+    for number in (0, 123, 499):
         stream = Matching(matcher)
-        stream.feed(f"the TERM {number:04d}, then")
-        with pytest.raises(ContentBlocked, match=f"term {number:04d}"):
+        stream.feed(f"the TERM {number:03d}, then")
+        with pytest.raises(ContentBlocked, match=f"term {number:03d}"):
             stream.end()
-    assert len(read) <= 3 * 12
+    assert len(read) <= 3 * 9
 
 
 def test_without_re2_rules_are_refused_and_say_what_to_install(monkeypatch):

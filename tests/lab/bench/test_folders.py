@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedVerifier
+from tests.lab.bench.runs import ALL, WANTED, Said, edit
 
 from tts.build.errors import EndpointTimeout, RunDamaged, RunError
 from tts.lab import campaign
@@ -15,44 +16,14 @@ from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
-from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, encode
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
-from tts.runs.groups import read_group
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.groups import expand_groups, read_group
 from tts.runs.lock import locked
 from tts.runs.log import ChecksumChain, read_events
-from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
-
-WANTED = RunConfig(
-    deployment_source="tiny",
-    dataset="demo",
-    limit=3,
-    schedule="lockstep",
-    parameters={"n": 4, "max_tokens": 16},
-)
-ALL = RunConfig(
-    deployment_source="tiny",
-    dataset="demo",
-    limit=2,
-    strategy="all",
-    schedule="lockstep",
-    parameters={"max_tokens": 16},
-)
-
-
-class Said(Observer):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, line):
-        self.lines.append(line)
-
-
-def edit(file, **changes):
-    write_json(file, {**read_json(file, ""), **changes})
 
 
 def damage(folder, line):
@@ -70,24 +41,32 @@ def digests(folder):
     return found
 
 
-def test_a_folder_that_another_process_works_in_is_refused(none, tmp_path):
-    none()
-    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by process"):
-        run_bench(WANTED, tmp_path / "run", Observer())
-    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by process"):
-        run_solve("1 + 1", WANTED, tmp_path / "run", Observer(), lambda step: None)
-    with locked(tmp_path / "group"), pytest.raises(RunError, match="in use by process"):
-        run_all(ALL, tmp_path / "group", Observer())
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_a_run_that_another_process_continues_is_refused_and_left_as_it_is(none, tmp_path):
+@pytest.fixture
+def ran(none, tmp_path):
+    """The folder of a finished run; from now on no engines may be started."""
     folder = run_bench(WANTED, tmp_path / "run", Observer())
-    log = (folder / EVENTS).read_bytes()
-    (folder / SUMMARY).unlink()
     none()
-    with locked(folder), pytest.raises(RunError, match="in use by process"):
-        resume_bench(folder, None, Observer())
-    assert (folder / EVENTS).read_bytes() == log
+    return folder
+
+
+def test_a_folder_that_another_process_works_in_is_refused_and_left_as_it_is(ran, tmp_path):
+    new = tmp_path / "new"
+    for begin in (
+        lambda: run_bench(WANTED, new, Observer()),
+        lambda: run_solve("1 + 1", WANTED, new, Observer(), lambda step: None),
+        lambda: run_all(ALL, new, Observer()),
+    ):
+        with locked(new), pytest.raises(RunError, match="in use by process"):
+            begin()
+    (ran / SUMMARY).unlink()
+    log = (ran / EVENTS).read_bytes()
+    with locked(ran), pytest.raises(RunError, match="in use by process"):
+        resume_bench(ran, None, Observer())
+    assert (ran / EVENTS).read_bytes() == log
 
 
 @pytest.mark.parametrize(
@@ -100,66 +79,45 @@ def test_a_run_that_another_process_continues_is_refused_and_left_as_it_is(none,
         ({"problem_ids": ["a"]}, "problem_ids"),
     ],
 )
-def test_a_run_that_has_changed_is_refused_before_any_engine_is_started(
-    none, tmp_path, changes, said
-):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    (folder / SUMMARY).unlink()
-    edit(folder / CONFIG, **changes)
-    none()
+def test_a_run_that_has_changed_is_refused_before_any_engine_is_started(ran, changes, said):
+    (ran / SUMMARY).unlink()
+    edit(ran / CONFIG, **changes)
     with pytest.raises(RunError, match=said):
-        resume_bench(folder, None, Observer())
+        resume_bench(ran, None, Observer())
 
 
-def test_an_empty_run_json_is_a_sentence(none, tmp_path):
-    (tmp_path / CONFIG).write_text("{}")
-    none()
-    with pytest.raises(RunError, match=r"run\.json cannot be used: .*missing"):
-        resume_bench(tmp_path, None, Observer())
-
-
-def test_a_finished_run_starts_nothing_and_stays_as_it_is(none, tmp_path):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    none()
-    said = Said()
-    assert resume_bench(folder, None, said) == folder
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+def test_a_finished_run_starts_nothing_and_stays_as_it_is(ran):
+    before, said = contents(ran), Said()
+    assert resume_bench(ran, None, said) == ran
+    assert contents(ran) == before
     assert said.lines == ["problems: every problem is solved already"]
 
 
-def test_a_run_that_only_lacks_its_summary_gets_it_without_engines(none, tmp_path):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    summary = read_summary(folder)
-    (folder / SUMMARY).unlink()
-    none()
-    resume_bench(folder, None, Observer())
-    assert read_summary(folder) == summary
+@pytest.mark.parametrize(
+    "damaged", [None, lambda text: "{}", lambda text: text.replace("0.", "1.", 1)]
+)
+def test_a_summary_that_is_gone_or_does_not_fit_is_made_from_the_log_again(ran, damaged):
+    before, said = (ran / SUMMARY).read_bytes(), Said()
+    if damaged is None:
+        (ran / SUMMARY).unlink()
+    else:
+        (ran / SUMMARY).write_text(damaged(before.decode()))
+        with pytest.raises(RunDamaged):
+            Run.load(ran)
+    resume_bench(ran, None, said)
+    assert (ran / SUMMARY).read_bytes() == before
+    assert ("The log is the source" in said.lines[0]) == bool(damaged)
 
 
-@pytest.mark.parametrize("damage", [lambda text: "{}", lambda text: text.replace("0.", "1.", 1)])
-def test_a_summary_that_does_not_fit_is_made_from_the_log_again(none, tmp_path, damage):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    before = (folder / SUMMARY).read_bytes()
-    (folder / SUMMARY).write_text(damage((folder / SUMMARY).read_text()))
-    with pytest.raises(RunDamaged):
-        Run.load(folder)
-    none()
-    said = Said()
-    resume_bench(folder, None, said)
-    assert (folder / SUMMARY).read_bytes() == before
-    assert "The log is the source" in said.lines[0]
-
-
-def test_a_run_whose_log_lost_problems_solves_them_again(tmp_path, engines):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    whole = digests(folder)
-    with (folder / EVENTS).open("r+b") as log:
+def test_a_run_whose_log_lost_problems_solves_them_again(ran, engines):
+    whole = digests(ran)
+    with (ran / EVENTS).open("r+b") as log:
         log.truncate(len(log.read()) // 2)
     with pytest.raises(RunDamaged, match=r"summary\.json does not fit the run's log"):
-        Run.load(folder)
-    resume_bench(folder, None, Observer())
-    assert digests(folder) == whole
+        Run.load(ran)
+    engines[1]()
+    resume_bench(ran, None, Observer())
+    assert digests(ran) == whole
 
 
 def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_gone(
@@ -177,43 +135,37 @@ def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_
 
 
 def test_a_comparison_of_named_strategies_has_their_runs_and_can_be_continued(engines, tmp_path):
-    names = ("rebase", "greedy")
+    names = ["rebase", "greedy"]
     group = run_all(ALL, tmp_path / "group", Observer(), names=names)
-    members = [member.strategy for member in read_group(group)[1]]
-    assert members == list(names)
+    assert [member.strategy for member in read_group(group)[1]] == names
     assert resume_group(group, None, Observer()) == group
 
 
-def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):
-    none, scripted = engines
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    whole, summary = digests(folder), read_summary(folder)
-    damage(folder, 20)
-    damaged = (folder / EVENTS).read_bytes()
-    none()
+def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, ran):
+    whole, summary = digests(ran), read_summary(ran)
+    damage(ran, 20)
+    damaged = (ran / EVENTS).read_bytes()
     with pytest.raises(RunError, match=r"events\.jsonl, line 21 is not JSON") as caught:
-        resume_bench(folder, None, Observer())
-    assert f"tts bench --resume {folder} --repair" in caught.value.hint
-    scripted()
+        resume_bench(ran, None, Observer())
+    assert f"tts bench --resume {ran} --repair" in caught.value.hint
+    engines[1]()
     said = Said()
-    resume_bench(folder, None, said, repair=True)
-    assert digests(folder) == whole
-    assert read_summary(folder).tree_digest == summary.tree_digest
-    assert (folder / "events.jsonl.damaged").read_bytes() == damaged
+    resume_bench(ran, None, said, repair=True)
+    assert digests(ran) == whole
+    assert read_summary(ran).tree_digest == summary.tree_digest
+    assert (ran / "events.jsonl.damaged").read_bytes() == damaged
     assert said.lines[0].startswith("Repaired: ")
 
 
-def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
-    folder = run_bench(WANTED, tmp_path / "run", Observer())
-    stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
-    with (folder / EVENTS).open("ab") as log:
+def test_a_solved_problem_that_is_none_of_the_runs_is_refused(ran):
+    stranger = next(e for e in read_events(ran) if isinstance(e, ProblemSolved))
+    with (ran / EVENTS).open("ab") as log:
         event = encode(stranger).replace(stranger.problem.encode(), b"stranger")
-        log.write(ChecksumChain.at_end(folder / EVENTS).seal(event))
-    none()
+        log.write(ChecksumChain.at_end(ran / EVENTS).seal(event))
     with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
-        resume_bench(folder, None, Observer())
-    resume_bench(folder, None, Observer(), repair=True)
-    assert "stranger" not in digests(folder)
+        resume_bench(ran, None, Observer())
+    resume_bench(ran, None, Observer(), repair=True)
+    assert "stranger" not in digests(ran)
 
 
 def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_path):
@@ -237,7 +189,6 @@ def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_p
     ("served", "chosen"),
     [
         ([], "demo"),
-        (["demo"], "demo"),
         (["llama-1b-prm-8b-h100-bf16"], "llama-1b-prm-8b-h100-bf16"),
         (["demo", "llama-1b-prm-8b-h100-bf16"], "demo"),
         (["own", "llama-1b-prm-8b-h100-bf16"], "llama-1b-prm-8b-h100-bf16"),
@@ -249,9 +200,7 @@ def test_without_a_name_the_deployment_is_the_one_that_is_served(monkeypatch, se
     assert single_run.default_deployment() == chosen
 
 
-def test_a_question_that_is_not_solved_to_its_end_names_its_folder(
-    tiny_deployment, none, tmp_path, monkeypatch
-):
+def test_a_question_that_is_not_solved_to_its_end_names_its_folder(none, tmp_path, monkeypatch):
     class Failing:
         async def generate(self, call):
             raise EndpointTimeout("No answer.")

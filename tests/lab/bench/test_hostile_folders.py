@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.lab.bench.runs import ALL, WANTED, edit
 
 from tts.build.errors import RunError
 from tts.cli import app
@@ -22,27 +22,15 @@ from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
-from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, SessionBegan, encode
-from tts.runs.folder import EVENTS, read_config, read_json, write_json
+from tts.runs.folder import EVENTS, read_config, read_json
 from tts.runs.log import ChecksumChain, read_events
 
-WANTED = RunConfig(
-    deployment_source="tiny",
-    dataset="demo",
-    limit=2,
-    schedule="lockstep",
-    parameters={"n": 4, "max_tokens": 16},
-)
 LONG = "x" * 300
 ESCAPE = "\x1b]0;mine\x07\x1b[2J\x9b1m"
 CODE = (
     "from pathlib import Path\nPath({!r}).write_text('')\ndef score(question, steps): return 0.5\n"
 )
-
-
-def edit(file, **changes):
-    write_json(file, {**read_json(file, ""), **changes})
 
 
 def seal(run):
@@ -79,25 +67,24 @@ def made():
 def bases(engines, made, tmp_path_factory):
     """A run, a shard and a group, as they were made."""
     if not made:
-        where = tmp_path_factory.mktemp("bases")
-        run_bench(WANTED, where / "run", Observer())
-        run_bench(replace(WANTED, shard="1/2"), where / "shard", Observer())
-        run_all(
-            replace(WANTED, strategy="all", parameters={"max_tokens": 16}),
-            where / "group",
-            Observer(),
-        )
+        where = made["at"] = tmp_path_factory.mktemp("bases")
+        asked = replace(WANTED, limit=2)
+        run_bench(asked, where / "run", Observer())
+        run_bench(replace(asked, shard="1/2"), where / "shard", Observer())
+        run_all(ALL, where / "group", Observer())
         for run in (where / "run", where / "shard"):
             rewrite_log(run, unnamed)
             seal(run)
-        made["at"] = where
     return made["at"]
 
 
-def link(name, *, folder=False):
+# A case is a change of a run's folder; what is outside of the folder must stay as it is.
+
+
+def link(name):
     def change(run, outside):
         there, here = outside / Path(name).name, run / name.format(pid=os.getpid())
-        if folder:
+        if name in ("engine-steps", "figures"):
             there.mkdir()
             for file in ("001.js", "999.js", "generator.jsonl", "victim.csv"):
                 (there / file).write_text("mine")
@@ -115,12 +102,11 @@ def link(name, *, folder=False):
 
 def hard_link(name):
     def change(run, outside):
-        here, there = run / name, outside / name
-        if here.exists():
-            here.rename(there)
+        if (run / name).exists():
+            (run / name).rename(outside / name)
         else:
-            there.write_text("mine")
-        here.hardlink_to(there)
+            (outside / name).write_text("mine")
+        (run / name).hardlink_to(outside / name)
 
     return change
 
@@ -146,10 +132,7 @@ def circle(run, outside):
 
 def config(**changes):
     def change(run, outside):
-        there = {
-            name: json.loads(json.dumps(value).replace("OUTSIDE", str(outside)))
-            for name, value in changes.items()
-        }
+        there = json.loads(json.dumps(changes).replace("OUTSIDE", str(outside)))
         (outside / "own_code.py").write_text(CODE.format(str(outside / "was-here")))
         (outside / "secret.jsonl").write_text('{"problem": "secret", "answer": "1"}\n' * 2)
         edit(run / "run.json", **there)
@@ -166,19 +149,12 @@ def text(name, content):
 
 
 def sparse(name):
-    def change(run, outside):
-        with (run / name).open("ab") as file:
-            file.truncate(3 * 2**30)
-
-    return change
+    return lambda run, outside: os.truncate(run / name, 3 * 2**30)
 
 
-def summary(**changes):
-    def change(run, outside):
-        if (run / "summary.json").exists():
-            edit(run / "summary.json", **changes)
-
-    return change
+def summary(run, outside):
+    if (run / "summary.json").exists():
+        edit(run / "summary.json", crc=[1], problems="x")
 
 
 def session(time):
@@ -192,31 +168,21 @@ def code_as(role, name="OUTSIDE/own_code.py"):
     return config(sources={role: source}, functions={role: "own_code.score"})
 
 
+LINKED = (
+    *(".lock", EVENTS, "run.json", "summary.json", "problems.jsonl", "report.html", "trace.json"),
+    *(".report.html.{pid}", ".trace.json.{pid}", ".summary.json.{pid}"),
+    *("engine-steps", "engine-steps/generator.jsonl", "figures", "figures/accuracy.csv"),
+)
+PIPES = (
+    *(".lock", EVENTS, "run.json", "summary.json", "problems.jsonl"),
+    "engine-steps/generator.jsonl",
+)
 CASES = {
-    "lock-link": link(".lock"),
-    "log-link": link(EVENTS),
-    "config-link": link("run.json"),
-    "summary-link": link("summary.json"),
-    "problems-link": link("problems.jsonl"),
-    "page-link": link("report.html"),
-    "trace-link": link("trace.json"),
-    "new-page-link": link(".report.html.{pid}"),
-    "new-trace-link": link(".trace.json.{pid}"),
-    "new-summary-link": link(".summary.json.{pid}"),
-    "steps-link": link("engine-steps", folder=True),
-    "one-step-link": link("engine-steps/generator.jsonl"),
-    "figures-link": link("figures", folder=True),
-    "figure-link": link("figures/accuracy.csv"),
-    "log-hard-link": hard_link(EVENTS),
-    "lock-hard-link": hard_link(".lock"),
+    **{f"{name}-link": link(name) for name in LINKED},
+    **{f"{name}-hard-link": hard_link(name) for name in (EVENTS, ".lock")},
+    **{f"{name}-pipe": pipe(name) for name in PIPES},
     "folder-link": moved,
     "circle": circle,
-    "lock-pipe": pipe(".lock"),
-    "log-pipe": pipe(EVENTS),
-    "config-pipe": pipe("run.json"),
-    "summary-pipe": pipe("summary.json"),
-    "problems-pipe": pipe("problems.jsonl"),
-    "steps-pipe": pipe("engine-steps/generator.jsonl"),
     "verifier": code_as("verifier"),
     "strategy": code_as("strategy"),
     "other-role": code_as("; touch OUTSIDE/was-here"),
@@ -240,24 +206,15 @@ CASES = {
     "deep-log": text(EVENTS, "[" * 100_000 + "\n"),
     "deep-step": text("engine-steps/generator.jsonl", "[" * 100_000 + "\n"),
     "lock-number": text(".lock", f"process {'9' * 99} on {os.uname().nodename}"),
-    "summary-types": summary(crc=[1], problems="x"),
+    "summary-types": summary,
     "time-none": session("\0"),
     "time-naive": session("2026-01-01T00:00:00"),
     "time-first": session("0001-01-01T00:00:00+14:00"),
 }
-USUAL = (
-    "lock-link",
-    "log-link",
-    "new-page-link",
-    "steps-link",
-    "figures-link",
-    "trees-link",
-    "folder-link",
-    "config-pipe",
-    "verifier",
-    "strategy-escape",
-    "deep-log",
-)
+USUAL = {
+    *(".lock-link", f"{EVENTS}-link", ".report.html.{pid}-link", "engine-steps-link"),
+    *("figures-link", "folder-link", "run.json-pipe", "verifier", "strategy-escape", "deep-log"),
+}
 """The others take minutes."""
 MEMBERS = ["../x", "/etc", ".", "..", "a/b", "\0", "a\nb", LONG, ESCAPE, "", "link"]
 
@@ -270,20 +227,6 @@ def state(folder):
     }
 
 
-@contextmanager
-def no_hang():
-    def raised(number, frame):
-        raise AssertionError("a command waits for ever")
-
-    before = signal.signal(signal.SIGALRM, raised)
-    signal.alarm(120)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @pytest.fixture
 def tts(monkeypatch, capfd, tmp_path):
     """`tts` within this process: its exit code, and all that it says."""
@@ -291,11 +234,10 @@ def tts(monkeypatch, capfd, tmp_path):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["tts", *map(str, arguments)])
-        with no_hang():
-            try:
-                code = ended(app)
-            except SystemExit as end:
-                code = int(end.code or 0)
+        try:
+            code = ended(app)
+        except SystemExit as end:
+            code = int(end.code or 0)
         said = "".join(capfd.readouterr())
         assert code != BUG, said
         assert not {"\x1b", "\x9b", "\x07", "\0"} & set(said), said
@@ -381,12 +323,7 @@ def test_a_deployment_elsewhere_is_named_again(tts, bases, tmp_path, where, told
     unfinished(run)
     role = {"url": where, "tokenizer": "nobody/nothing", "max_seq_len": 64}
     generator = {**role, "in_flight_requests": 2}
-    verifier = {
-        **role,
-        "in_flight_tokens": 512,
-        "format": "rlhflow",
-        "labels": {"positive": "+", "negative": "-"},
-    }
+    verifier = {**role, "in_flight_tokens": 512, "format": "rlhflow"}
     deployment = {"name": "far", "target": "openai", "generator": generator, "verifier": verifier}
     (tmp_path / "far.yaml").write_text(json.dumps(deployment))
     edit(run / "run.json", deployment_source=str(tmp_path / "far.yaml"))

@@ -5,20 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from tests.lab.bench.runs import WANTED as OF_THREE
 
 from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
 from tts.lab.bench import sharded_run
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
-from tts.runs.config import RunConfig
 from tts.runs.summary import read_summary
 
-WANTED = RunConfig(
-    deployment_source="tiny",
-    dataset="demo",
-    limit=9,
-    parameters={"n": 4, "max_tokens": 16},
-)
+WANTED = replace(OF_THREE, limit=9, schedule="decoupled")
 SERVERS = ("one:1", "two:2")
 
 
@@ -95,14 +90,12 @@ def test_shards_of_another_run_in_the_folder_are_refused(ray, tmp_path):
         run_on_ray(replace(WANTED, seed=1, dataset_seed=0), tmp_path / "merged")
 
 
-def test_what_ray_cannot_do_is_refused(ray, tmp_path):
+def test_what_ray_cannot_do_is_refused(ray, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="No server is named"):
         sharded_run.run_on_ray(WANTED, tmp_path, Observer())
-    with pytest.raises(ConfigError, match="whole run of one strategy"):
-        run_on_ray(replace(WANTED, shard="1/2"), tmp_path)
-
-
-def test_a_missing_ray_is_said_with_the_way_to_install_it(ray, tmp_path, monkeypatch):
+    for impossible in ({"shard": "1/2"}, {"strategy": "all"}):
+        with pytest.raises(ConfigError, match="whole run of one strategy"):
+            run_on_ray(replace(WANTED, **impossible), tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match="Ray is not installed") as refused:
         run_on_ray(WANTED, tmp_path / "merged")

@@ -65,35 +65,40 @@ def test_a_call_costs_the_orchestrator_half_a_millisecond_unless_it_was_measured
         assert fleet.server.call_s == call_s
 
 
-def test_what_cannot_be_simulated_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="bean-search"):
-        scenario_of(replace(WANTED, strategy="bean-search"), ())
-    for strategy in ("auto", "adaptive-vote"):  # which would go on as if no two answers agreed
-        with pytest.raises(ConfigError, match=f"{strategy} cannot be simulated"):
-            scenario_of(replace(WANTED, strategy=strategy), ())
-    with pytest.raises(TtsError, match="holds no run"):
-        scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
+def refused(wanted, given, said):
+    with pytest.raises(ConfigError, match=said):
+        scenario_of(wanted, given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "said"),
+    [
+        ({"strategy": "bean-search"}, (), "bean-search"),
+        ({"strategy": "auto"}, (), "auto cannot be simulated"),
+        # it would go on as if no two answers agreed
+        ({"strategy": "adaptive-vote"}, (), "adaptive-vote cannot be simulated"),
+        ({"deployment": "demo-gpu"}, {"gpu"}, "--gpu is for the pair"),
+        ({"deployment": "demo-gpu"}, {"gpus"}, "--gpus is for the pair"),
+        ({"deployment": "demo"}, (), "in no data sheet"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(changes, given, said):
+    refused(replace(WANTED, **changes), given, said)
 
 
 def test_of_a_recorded_run_only_the_system_may_be_another(tiny_deployment, tmp_path):
     _, folder = recorded_run(tiny_deployment, tmp_path / "run")
-    replay = replace(WANTED, replay=folder)
-    with pytest.raises(ConfigError, match=r"seed is 3, but the run recorded in .* has 1"):
-        scenario_of(replay, {"seed"})
-    with pytest.raises(ConfigError, match="strategy is 'dvts'"):
-        scenario_of(replace(replay, strategy="dvts"), {"strategy"})
-    for parameters, said in (
-        ({"n": 16}, "n is 16, but .* has 8"),
-        ({"beam_wdth": 2}, "beam_wdth is 2, but .* has None"),
+    for changes, options, said in (
+        ({}, {"seed"}, r"seed is 3, but the run recorded in .* has 1"),
+        ({"strategy": "dvts"}, {"strategy"}, "strategy is 'dvts'"),
+        ({"parameters": {"n": 16}}, (), "n is 16, but .* has 8"),
+        ({"parameters": {"beam_wdth": 2}}, (), "beam_wdth is 2, but .* has None"),
     ):
-        with pytest.raises(ConfigError, match=said):
-            scenario_of(replace(replay, parameters=parameters), ())
-
-    def said_to(*arguments):
-        return CliRunner().invoke(app, ["simulate", "--replay", str(folder), *arguments])
-
-    assert "seed is 7, but" in str(said_to("--seed", "7").exception)
-    assert "n is 3, but" in str(said_to("--n", "3").exception)
+        refused(replace(WANTED, replay=folder, **changes), options, said)
+    with pytest.raises(TtsError, match="holds no run"):
+        scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
+    done = CliRunner().invoke(app, ["simulate", "--replay", str(folder), "--seed", "7"])
+    assert "seed is 7, but" in str(done.exception)
 
 
 def test_a_deployment_is_simulated_as_its_file_has_it():
@@ -102,10 +107,8 @@ def test_a_deployment_is_simulated_as_its_file_has_it():
     assert scenario.servers == 2
     assert scenario.deployment.generator.placement.tensor_parallel == 2
     assert scenario.deployment.generator.kv_cache.tokens == 462_592
-    assert (
-        simulate(scenario, "decoupled").digest
-        == simulate(scenario_of(WANTED, ())[1], "decoupled").digest
-    )
+    usual = simulate(scenario_of(WANTED, ())[1], "decoupled")
+    assert simulate(scenario, "decoupled").digest == usual.digest
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)
@@ -115,28 +118,23 @@ def test_every_ready_made_deployment_for_gpus_is_simulated(name):
     assert outcome.wall_s > 0
 
 
-def test_options_of_the_usual_pair_do_not_go_with_a_deployment():
-    wanted = replace(WANTED, deployment="demo-gpu")
-    for option in ("gpu", "gpus"):
-        with pytest.raises(ConfigError, match=f"--{option} is for the pair"):
-            scenario_of(wanted, {option})
-
-
-def test_a_deployment_for_a_cpu_is_simulated_by_what_was_measured_or_not_at_all(tune_result):
-    wanted = replace(WANTED, deployment="demo", problems=2)
-    with pytest.raises(ConfigError, match="in no data sheet"):
-        scenario_of(wanted, ())
-    _, scenario = scenario_of(replace(wanted, tuned=tune_result), ())
+def test_a_deployment_for_a_cpu_is_simulated_by_what_was_measured(tune_result):
+    wanted = replace(WANTED, deployment="demo", problems=2, tuned=tune_result)
+    _, scenario = scenario_of(wanted, ())
     assert gpus_of(scenario.deployment) == [0, 1], "each engine has cores of its own"
     assert simulate(scenario, "decoupled").wall_s > 0
 
 
+def changed(tmp_path, name, old, new):
+    """A file with a ready-made deployment, of which a part is another."""
+    file = tmp_path / "changed.yaml"
+    file.write_text(deployment_file(name).read_text().replace(old, new))
+    return str(file)
+
+
 def test_a_deployment_whose_pools_do_not_fit_is_refused(tmp_path):
-    text = deployment_file("llama-1b-prm-8b-h100-bf16").read_text()
-    file = tmp_path / "large.yaml"
-    file.write_text(text.replace("tokens: 370816", "tokens: 970816"))
-    with pytest.raises(ConfigError, match="more than GPU 0"):
-        scenario_of(replace(WANTED, deployment=str(file)), ())
+    large = changed(tmp_path, "llama-1b-prm-8b-h100-bf16", "tokens: 370816", "tokens: 970816")
+    refused(replace(WANTED, deployment=large), (), "more than GPU 0")
 
 
 WIDE, MANY = Placement(1, 8, 8, shared=True), Placement(8, 1, 1, shared=True)
@@ -173,36 +171,34 @@ def test_advice_covers_every_concurrency_once_and_is_never_far_from_the_best(spe
     assert len(advice_text(advice)) == len(advice)
 
 
-def test_advice_in_words():
-    def said(*best):
-        return advice_text(
-            advice_of(
-                [
-                    run(placement, concurrency, 10.0 + 5.0 * (placement == fastest))
-                    for concurrency, fastest in zip((1, 8, 64, 256), best, strict=False)
-                    for placement in (WIDE, MANY)
-                ]
-            )
-        )
-
-    wide, many = (
-        "1 server, both engines with TP8 on the same GPUs",
-        "8 servers, both engines on one GPU",
-    )
-    assert said(WIDE, WIDE, MANY, MANY) == [
-        f"Up to about 8 problems at a time: {wide} (simulated).",
-        f"From about 64 problems at a time on: {many} (simulated).",
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ([WIDE, WIDE, MANY, MANY], ["Up to about 8 problems", "From about 64 problems"]),
+        (
+            [WIDE, MANY, MANY, WIDE],
+            ["One problem", "From about 8 to 64 problems", "From about 256"],
+        ),
+        ([MANY], ["At every concurrency that was simulated"]),
+    ],
+)
+def test_advice_in_words(best, said):
+    runs = [
+        run(placement, concurrency, 10.0 + 5.0 * (placement == fastest))
+        for concurrency, fastest in zip((1, 8, 64, 256), best, strict=False)
+        for placement in (WIDE, MANY)
     ]
-    assert said(WIDE, MANY, MANY, WIDE)[:2] == [
-        f"One problem at a time: {wide} (simulated).",
-        f"From about 8 to 64 problems at a time: {many} (simulated).",
-    ]
-    assert said(MANY) == [f"At every concurrency that was simulated: {many} (simulated)."]
+    lines = advice_text(advice_of(runs))
+    for line, begins in zip(lines, said, strict=True):
+        assert line.startswith(begins)
+        assert line.endswith("(simulated).")
 
 
 def test_placements_are_simulated_with_their_own_servers_and_pools():
     deployment = load_deployment("llama-8b-prm-8b-2xh100-bf16")
     fits, _ = placed(deployment, 2)
+    sizes = [placed_scenario(fits[0], concurrency, n=4).problems for concurrency in (1, 8, 40, 99)]
+    assert sizes == [8, 16, 64, 99]
     for each in fits:
         scenario = placed_scenario(each, 4, n=4)
         assert scenario.servers == each.placement.servers
@@ -230,32 +226,32 @@ def test_the_table_says_that_it_is_simulated_and_where_calls_are_the_limit():
 
 
 def tts(*arguments):
-    return CliRunner().invoke(app, ["simulate", "--placements", *arguments])
+    return CliRunner().invoke(app, ["simulate", *arguments])
 
 
-def test_the_command_prints_placements_and_refuses_what_makes_no_sense():
-    done = tts("llama-8b-prm-8b-2xh100-bf16", "--concurrency", "1", "--n", "4")
+def test_the_command_prints_placements():
+    done = tts("--placements", "llama-8b-prm-8b-2xh100-bf16", "--concurrency", "1", "--n", "4")
     assert done.exit_code == 0, done.output
     assert "2 servers, both engines on one GPU" in done.stdout
     assert "At every concurrency that was simulated" in done.stdout
-    assert "give whole numbers" in tts("demo-gpu", "--concurrency", "1,x").stderr
-    assert "give whole numbers" in tts("demo-gpu", "--concurrency", "0").stderr
-    assert "goes with a deployment" in tts("--concurrency", "1").stderr
-    alone = CliRunner().invoke(app, ["simulate", "--concurrency", "1"])
-    assert "goes with --placements" in alone.stderr
-    with pytest.raises(Exception, match="nothing to place"):
-        raise tts("demo", "--concurrency", "1").exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--placements", "demo-gpu", "--concurrency", "1,x"), "give whole numbers"),
+        (("--placements", "demo-gpu", "--concurrency", "0"), "give whole numbers"),
+        (("--placements", "--concurrency", "1"), "goes with a deployment"),
+        (("--concurrency", "1"), "goes with --placements"),
+        (("--placements", "demo", "--concurrency", "1"), "nothing to place"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(arguments, said):
+    done = tts(*arguments)
+    assert said in f"{done.stderr}{done.exception}"
 
 
 def test_what_fits_nowhere_is_refused(tmp_path):
-    text = load_file("llama-8b-prm-8b-2xh100-bf16").replace("gpu: h100", "gpu: rtx4090")
-    file = tmp_path / "small.yaml"
-    file.write_text(text)
-    with pytest.raises(Exception, match="cannot be placed on 1 GPUs"):
-        raise tts(str(file), "--concurrency", "1", "--gpus", "1").exception
-
-
-def load_file(name):
-    from tts.build.spec import deployment_file
-
-    return deployment_file(name).read_text()
+    small = changed(tmp_path, "llama-8b-prm-8b-2xh100-bf16", "gpu: h100", "gpu: rtx4090")
+    done = tts("--placements", small, "--concurrency", "1", "--gpus", "1")
+    assert "cannot be placed on 1 GPUs" in str(done.exception)

@@ -1,23 +1,20 @@
 """Several simulated servers: placement, the router in front of them, plain generation."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.lab.simulation.scenarios import scenario
 
 from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
-from tts.lab.simulation.fleet import connected
+from tts.lab.simulation.fleet import CALL_S, connected
 from tts.lab.simulation.published_pairs import simulated_deployment
-from tts.lab.simulation.scenario import Scenario, simulate
-from tts.lab.simulation.workload import typical
-from tts.strategies.catalog import find_strategy
+from tts.lab.simulation.scenario import simulate
 
 
-def placed(generator=((0,),), verifier=((0,),), gpu="h100", models=None):
+def placed(generator=((0,),), verifier=((0,),)):
     """A pair with its engines on these GPUs, a tuple for each replica of an engine."""
-    deployment = simulated_deployment(gpu, 1, **(models or {}))
+    deployment = simulated_deployment("h100", 1)
     update = {}
     for role, replicas in (("generator", generator), ("verifier", verifier)):
         engine = deployment.engines()[role]
@@ -28,35 +25,33 @@ def placed(generator=((0,),), verifier=((0,),), gpu="h100", models=None):
     return deployment.model_copy(update=update)
 
 
-def scenario(deployment, servers=1, **changes):
-    parameters = find_strategy("beam-search").configure({"n": 4}, context=4096)
-    plain = Scenario(
-        deployment, "time-sliced", typical(), parameters, problems=8, in_flight=4, servers=servers
-    )
-    return replace(plain, **changes)
+def outcome(deployment, servers=1, schedule="decoupled", in_flight=4):
+    plain = scenario(n=4, deployment=deployment, problems=8, servers=servers, in_flight=in_flight)
+    return simulate(plain, schedule)
 
 
 def test_trees_are_the_same_however_many_servers_and_ranks_there_are():
     pair = simulated_deployment("h100", 1)
-    one = simulate(scenario(pair), "decoupled")
     others = [
-        scenario(pair, 3),
-        scenario(placed(generator=((0, 1),), verifier=((0, 1),))),
-        scenario(placed(generator=((0,),), verifier=((1,), (2,)))),
+        outcome(pair, 3),
+        outcome(placed(generator=((0, 1),), verifier=((0, 1),))),
+        outcome(placed(generator=((0,),), verifier=((1,), (2,)))),
     ]
-    assert {simulate(each, "decoupled").digest for each in others} == {one.digest}
+    assert {each.digest for each in others} == {outcome(pair).digest}
 
 
 def test_more_servers_are_faster():
     pair = simulated_deployment("a100-80g", 1)
-    walls = [simulate(scenario(pair, count, in_flight=8), "decoupled").wall_s for count in (1, 4)]
-    assert walls[1] < 0.8 * walls[0]
+    one, four = (outcome(pair, count, in_flight=8) for count in (1, 4))
+    assert four.wall_s < 0.8 * one.wall_s
+    assert four.verifier.busy_s < one.verifier.busy_s, "the mean of all"
+    assert one.calls_s / CALL_S == pytest.approx(round(one.calls_s / CALL_S))
 
 
 def test_a_problem_stays_where_its_prefixes_are():
     """Were its steps spread over both servers, most of a prompt would be computed twice."""
     pair = simulated_deployment("h100", 1)
-    one, two = (simulate(scenario(pair, count), "lockstep").verifier for count in (1, 2))
+    one, two = (outcome(pair, count, "lockstep").verifier for count in (1, 2))
     assert two.computed_tokens < 1.1 * one.computed_tokens
 
 
@@ -89,7 +84,8 @@ def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expec
     gpus = Gpus(engines, devices=devices)
     ends = {}
     for number, engine in enumerate(engines):
-        request = SimulatedRequest(_ids(1), _ids(10), 10)
+        ids = np.zeros(11, dtype=np.int32)
+        request = SimulatedRequest(ids[:1], ids[1:], 10)
         ends[request] = number
         engine.submit(request)
     gpus.run(0.0)
@@ -98,7 +94,3 @@ def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expec
         for request in gpus.run(now):
             done[ends[request]] = now
     assert tuple(done[number] for number in range(len(devices))) == pytest.approx(expected)
-
-
-def _ids(count):
-    return np.zeros(count, dtype=np.int32)

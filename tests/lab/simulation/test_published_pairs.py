@@ -1,73 +1,29 @@
-"""Simulated pairs of published models."""
+"""The simulated pair of published models, and the shapes of a deployment's."""
 
 from dataclasses import replace
-from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
-from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import load_deployment
-from tts.build.tensorrt.model_shape import known_names, shape_of
+from tts.cli.simulate import Gpu
 from tts.engines.simulated import GPUS
 from tts.lab.simulation.published_pairs import SIMULATED, shapes_of, simulated_deployment
-from tts.lab.simulation.scenario import Scenario, simulate
-from tts.lab.simulation.workload import typical
-from tts.strategies.catalog import find_strategy
-
-LARGE_GENERATOR = {
-    "generator": "Llama-3.1-8B-Instruct",
-    "verifier": "Skywork-o1-Open-PRM-Qwen-2.5-1.5B",
-}
 
 
-def scenario(gpu="h100", gpus=2, **pair):
-    deployment = simulated_deployment(gpu, gpus, **pair)
-    parameters = find_strategy("beam-search").configure({"n": 8}, context=4096)
-    return Scenario(deployment, "time-sliced", typical(), parameters, problems=6, in_flight=3)
-
-
-def test_the_pair_that_is_simulated_without_a_word():
-    deployment = simulated_deployment("h100", 1)
-    assert shapes_of(deployment) == {
-        "generator": LLAMA_1B,
-        "verifier": LLAMA_8B_VERIFIER,
-    }
-    left = 0.9 * GPUS["h100"].memory - 2.47e9 - 15.01e9
+@pytest.mark.parametrize("gpu", get_args(Gpu))
+def test_the_pair_that_is_simulated_without_a_word(gpu):
+    deployment = simulated_deployment(gpu, 1)
+    assert shapes_of(deployment) == {"generator": LLAMA_1B, "verifier": LLAMA_8B_VERIFIER}
+    left = 0.9 * GPUS[gpu].memory - 2.47e9 - 15.01e9
     tokens = deployment.verifier.kv_cache.tokens
     assert tokens * LLAMA_8B_VERIFIER.kv_bytes == pytest.approx(left / 2, rel=0.01)
-
-
-def test_a_pair_in_which_the_generator_is_the_bottleneck():
-    usual, turned = (simulate(scenario(**pair), "decoupled") for pair in ({}, LARGE_GENERATOR))
-    assert turned.digest == usual.digest
-    shares = [each.verifier.busy_s / each.generator.busy_s for each in (usual, turned)]
-    assert shares[1] < 0.25 * shares[0]
-
-
-def test_fp8_is_faster_and_has_room_for_more():
-    bf16, fp8 = (scenario(gpus=1, precision=precision) for precision in ("bf16", "fp8"))
-    for role, engine in fp8.deployment.engines().items():
-        assert engine.kv_cache.tokens > 2 * bf16.deployment.engines()[role].kv_cache.tokens
-    walls = [simulate(each, "decoupled").wall_s for each in (bf16, fp8)]
-    assert walls[1] < 0.9 * walls[0]
-
-
-@pytest.mark.parametrize("name", known_names())
-def test_every_known_model_may_be_either_engine_unless_it_can_only_judge(name):
-    simulated_deployment("h200", 2, verifier=name, precision="fp8")
-    if shape_of(Path(name)).head is None:
-        simulated_deployment("h200", 2, generator=name, precision="fp8")
-    else:
-        with pytest.raises(CheckpointError, match="cannot generate"):
-            simulated_deployment("h200", 2, generator=name, precision="fp8")
-
-
-def test_what_is_not_known_or_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="shape of 'Llama-9' is not known"):
-        simulated_deployment("h100", 1, generator="Llama-9")
-    with pytest.raises(ConfigError, match="for KV caches"):
-        simulated_deployment("rtx4090", 1, **{**LARGE_GENERATOR, "verifier": "Qwen2.5-7B-Instruct"})
+    apart = simulated_deployment(gpu, 2)
+    assert [engine.placement.gpus for engine in apart.engines().values()] == [((0,),), ((1,),)]
+    left = 0.9 * GPUS[gpu].memory - 15.01e9
+    tokens = apart.verifier.kv_cache.tokens
+    assert tokens * LLAMA_8B_VERIFIER.kv_bytes == pytest.approx(left, rel=0.01)
 
 
 def test_a_verifier_with_its_whole_head_reads_it_in_every_step():

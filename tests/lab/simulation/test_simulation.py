@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import get_args
 
 import pytest
+from tests.lab.simulation.scenarios import scenario
 from typer.testing import CliRunner
 
 from tts.build.errors import DatasetError
@@ -18,40 +19,32 @@ from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
-from tts.lab.simulation.published_pairs import simulated_deployment
-from tts.lab.simulation.scenario import (
-    Scenario,
-    digest_of,
-    problems,
-    search_of,
-    simulate,
-)
+from tts.lab.simulation.scenario import digest_of, problems, search_of, simulate
 from tts.lab.simulation.virtual_time import run_virtual
-from tts.lab.simulation.workload import QUESTION_TOKENS, from_traces, simulated_models, typical
+from tts.lab.simulation.workload import (
+    QUESTION_TOKENS,
+    TraceChain,
+    from_traces,
+    read_chains,
+    simulated_models,
+    typical,
+)
 from tts.prompting import Context
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Stop
-from tts.strategies.catalog import STRATEGIES, find_strategy
+from tts.strategies.catalog import STRATEGIES
 
 SCHEDULES = get_args(ScheduleName)
 
 
-def scenario(strategy="beam-search", *, gpu="h100", gpus=2, sharing="time-sliced", **changes):
-    n = changes.pop("n", 8)
-    given = {"n": n} if strategy != "greedy" else {}
-    deployment = simulated_deployment(gpu, gpus)
-    parameters = find_strategy(strategy).configure(given, context=4096)
-    plain = Scenario(deployment, sharing, typical(), parameters, problems=6, in_flight=3)
-    return replace(plain, **changes)
-
-
 def with_memory(plain, tokens):
     """The same scenario with so small a KV cache for each engine."""
+    engines = plain.deployment.engines()
+    caches = {
+        role: each.kv_cache.model_copy(update={"tokens": tokens}) for role, each in engines.items()
+    }
     changed = {
-        role: engine.model_copy(
-            update={"kv_cache": engine.kv_cache.model_copy(update={"tokens": tokens})}
-        )
-        for role, engine in plain.deployment.engines().items()
+        role: engines[role].model_copy(update={"kv_cache": caches[role]}) for role in engines
     }
     return replace(plain, deployment=plain.deployment.model_copy(update=changed))
 
@@ -84,8 +77,7 @@ def without_time(plain):
 def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy):
     plain = scenario(strategy, n=4, problems=4)
     expected = without_time(plain)
-    for schedule in SCHEDULES:
-        assert simulate(plain, schedule).digest == expected, schedule
+    assert {simulate(plain, schedule).digest for schedule in SCHEDULES} == {expected}
 
 
 @pytest.mark.slow
@@ -107,6 +99,13 @@ def test_a_simulation_repeats_itself_exactly(schedule):
     assert replace(first, real_s=0) == replace(second, real_s=0)
 
 
+def test_guesses_are_counted_and_those_that_were_of_use():
+    always, off = (simulate(scenario(speculation=each), "decoupled") for each in ("always", "off"))
+    assert 0 < always.used < always.speculated
+    assert always.hit_rate == always.used / always.speculated
+    assert (off.speculated, off.used, off.hit_rate) == (0, 0, None)
+
+
 def test_the_garbage_collector_is_as_it_was_after_a_simulation():
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()
@@ -117,20 +116,15 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
             gc.enable()
 
 
-def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch):
-    parameters = find_strategy("beam-search").configure({"n": 8}, context=4096)
-    for cancel_s in (0.0, 5e-3, 0.1):
-        monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
-        outcome = simulate(scenario(parameters=parameters), "decoupled")
-        assert len(outcome.latencies_s) == 6
+@pytest.mark.parametrize("cancel_s", [0.0, 5e-3, 0.1])
+def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch, cancel_s):
+    monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
+    assert len(simulate(scenario(), "decoupled").latencies_s) == 6
 
 
 def test_a_placement_is_never_faster_than_more_of_the_machine():
-    placements = [
-        scenario(gpus=1, speculation="off"),  # guesses that are sent at other times change the work
-        scenario(gpus=1, sharing="overlapped", speculation="off"),
-        scenario(gpus=2, speculation="off"),
-    ]
+    plain = scenario(gpus=1, speculation="off")  # guesses sent at other times change the work
+    placements = [plain, replace(plain, sharing="overlapped"), scenario(speculation="off")]
     walls = [simulate(placement, "decoupled").wall_s for placement in placements]
     assert walls == sorted(walls, reverse=True)
 
@@ -214,33 +208,40 @@ def test_the_built_in_workload_is_that_of_a_small_model_on_math():
     assert 0.45 <= sum(near) / len(near) <= 0.65, "neighbouring steps within 1%"
 
 
-def test_statistics_of_traces(tmp_path):
-    rows = [
-        {"text": "a" * 70 + "|" + "b" * 35, "sep": "|", "step_scores": [0.9, 0.8]},
-        {"text": "a" * 7 + "|" + "b" * 14, "sep": "|", "step_scores": [0.2, 0.1]},
-        {"text": "c" * 350, "sep": "|", "step_scores": [0.5]},
-        {"text": "c|d", "sep": "|", "step_scores": [0.5]},
-        {"text": "c|d", "sep": "|", "step_scores": [1, -1]},
-        {"text": "c", "sep": "|", "step_scores": None},
-    ]
+def traces(tmp_path, *rows):
     file = tmp_path / "traces.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def trace(text, scores):
+    return {"text": text, "sep": "|", "step_scores": scores}
+
+
+def test_statistics_of_traces_that_have_a_score_for_every_step(tmp_path):
+    first = trace("a" * 70 + "|" + "b" * 35, [0.9, 0.8])
+    file = traces(
+        tmp_path,
+        first,
+        trace("a" * 7 + "|" + "b" * 14, [0.2, 0.1]),
+        trace("c" * 350, [0.5]),
+        trace("c|d", [0.5]),
+        trace("c|d", [1, -1]),
+        trace("c", None),
+    )
     workload = from_traces(file)
     assert workload.lengths == (2, 4, 10, 20, 100)
     assert workload.scores == (0.1, 0.2, 0.5, 0.8, 0.9)
     assert workload.ends == (pytest.approx(1 / 3), 1.0)
     assert workload.correlation == pytest.approx(1.0)
     simulate(scenario(workload=workload, problems=2), "decoupled")
+    assert read_chains(traces(tmp_path, first)) == [TraceChain((20, 10), (0.9, 0.8))]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "no json", "[]", '{"text": 1, "sep": "x", "step_scores": [1]}']
-)
-def test_bad_traces_are_refused(tmp_path, text):
-    file = tmp_path / "traces.jsonl"
-    file.write_text(text)
+@pytest.mark.parametrize("row", ["text", [], trace(1, [1]), trace("c|d", [0.5])])
+def test_bad_traces_are_refused(tmp_path, row):
     with pytest.raises(DatasetError, match=r"traces\.jsonl"):
-        from_traces(file)
+        from_traces(traces(tmp_path, row))
 
 
 def test_the_command_names_what_there_is():

@@ -22,18 +22,17 @@ CELLS = [
 
 def run_result(seconds, right=10, problems=20, first=0, tokens=1000, median_s=2.0):
     return RunResult(
-        Path("nowhere"),
-        seconds,
-        problems,
-        tokens * problems,
-        5000,
-        tokens * problems // 2,
-        50.0,
-        (median_s / 2, median_s, 2 * median_s),
-        {str(first + i): i < right for i in range(problems)},
-        100,
-        10,
-        "digest",
+        folder=Path("nowhere"),
+        wall_s=seconds,
+        problems=problems,
+        generated_tokens=tokens * problems,
+        useful_tokens=tokens * problems // 2,
+        goodput=50.0,
+        latencies_s=(median_s / 2, median_s, 2 * median_s),
+        right={str(first + i): i < right for i in range(problems)},
+        scores=100,
+        cached_scores=10,
+        tree_digest="digest",
     )
 
 

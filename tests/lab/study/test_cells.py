@@ -68,6 +68,7 @@ def test_every_cell_runs_once_in_every_round():
     steps = steps_of(planned, 3)
     assert len(set(steps)) == len(steps) == 3 * len(planned)
     assert len({step.folder for step in steps}) == len(steps)
+    assert [step.cell for step in steps] == [*planned, *planned[::-1], *planned]
 
 
 def test_where_servers_cannot_be_started_anew_all_cells_share_one():
@@ -81,7 +82,8 @@ def test_the_present_division_is_not_run_twice():
 
 
 def test_a_limit_of_problems_in_flight_that_is_not_reached_is_left_out():
-    assert [cell.in_flight for cell in cells(problems=3) if cell.in_flight] == [1, 2]
+    for problems, limits in ((2, [1]), (3, [1, 2]), (None, [1, 2, 4])):
+        assert [cell.in_flight for cell in cells(problems=problems) if cell.in_flight] == limits
 
 
 @pytest.mark.parametrize(("n", "found"), [(16, {4, 8, 32}), (4, {8}), (8, {4, 16})])
@@ -99,9 +101,10 @@ def test_a_quick_study_fits_its_time_unless_even_the_fewest_problems_do_not(unit
     assert count == LEAST_PROBLEMS or expected <= 60 * QUICK.minutes + 1e-6
 
 
-def test_a_quick_study_has_four_to_64_problems():
-    assert problems_that_fit(QUICK, cells(), 100.0) == 4
-    assert problems_that_fit(QUICK, cells(), 1e-9) == 64
+def test_a_study_has_as_many_problems_as_its_form_says():
+    assert problems_that_fit(QUICK, cells(), 100.0) == LEAST_PROBLEMS
+    assert problems_that_fit(QUICK, cells(), 1e-9) == MOST_PROBLEMS
+    assert problems_that_fit(FULL, cells(FULL), 1.0) == FULL.problems
 
 
 @pytest.mark.parametrize("shares", [QUICK.shares, FULL.shares, SHARES])
@@ -109,10 +112,6 @@ def test_divisions_go_through_all_of_the_memory(shares):
     assert list(shares) == sorted(set(shares))
     assert 0 < shares[0] <= 0.05
     assert 0.95 <= shares[-1] < 1
-
-
-def test_a_full_study_has_the_problems_that_it_says():
-    assert problems_that_fit(FULL, cells(FULL), 1.0) == FULL.problems
 
 
 def test_the_time_left_goes_by_cells_that_ran_already():
@@ -123,6 +122,8 @@ def test_the_time_left_goes_by_cells_that_ran_already():
         RESTART_S + 3.0 * (len(planned) - 1) + 5 * 16 * 0.5
     )
     assert seconds_left([], 5, finished, unit_s=0.5) == 0
+    alone = [step for step in steps if step.cell.name in ("lockstep", "in-flight-1")]
+    assert seconds_left(alone, 5, {}, unit_s=0.5, start_s=7.0) == 7.0 + 2 * 5 * 1.6 * 16 * 0.5
 
 
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 40))

@@ -16,8 +16,11 @@ ASKED = StudyConfig("demo", "demo", "digest", "limits", "demo", 3, QUICK, restar
 @pytest.mark.parametrize("form", [QUICK, FULL])
 def test_what_is_asked_for_is_read_back_as_it_was(tmp_path, form):
     asked = replace(ASKED, form=form)
+    with pytest.raises(RunError, match="holds no study"):
+        read_study(tmp_path)
     create_study(tmp_path, asked)
     assert read_study(tmp_path) == asked
+    assert run_folder(tmp_path, CellRun(Cell("n-4", "n = 4", 4), 2)) == tmp_path / "runs" / "n-4-2"
 
 
 def test_a_folder_holds_one_study_and_no_run(tmp_path):
@@ -46,17 +49,9 @@ def test_what_cannot_be_continued_is_refused_in_a_sentence(tmp_path, damage, sai
         read_study(tmp_path)
 
 
-def test_a_folder_without_a_study_is_refused(tmp_path):
-    with pytest.raises(RunError, match="holds no study"):
-        read_study(tmp_path)
-
-
-def test_a_run_has_a_folder_for_its_cell_and_round(tmp_path):
-    assert run_folder(tmp_path, CellRun(Cell("n-4", "n = 4", 4), 2)) == tmp_path / "runs" / "n-4-2"
-
-
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "1 s"), (42, "42 s"), (400, "7 min"), (7800, "2 h 10 min")]
+    ("seconds", "words"),
+    [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (3570, "1 h 0 min"), (7800, "2 h 10 min")],
 )
 def test_time_left_in_words(seconds, words):
     assert in_words(seconds) == words

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, load_deployment
-from tts.lab.study.kv_memory import divided, generator_share, least_tokens, pair_memory
+from tts.lab.study.cells import CellEngines
+from tts.lab.study.kv_memory import (
+    deployment_of,
+    divided,
+    generator_share,
+    least_tokens,
+    pair_memory,
+)
 
 DEMO = load_deployment("demo")
 DEMO_MEMORY = pair_memory(DEMO)
@@ -39,6 +46,14 @@ def test_a_division_keeps_the_memory_and_is_a_deployment_that_can_be_served(shar
 def test_the_generator_gets_its_share(share):
     other = divided(DEMO, DEMO_MEMORY, share)
     assert generator_share(other, DEMO_MEMORY) == pytest.approx(share, abs=1e-3)
+    assert deployment_of(DEMO, DEMO_MEMORY, CellEngines(share=share)) == other
+
+
+def test_a_cell_without_reuse_turns_it_off_for_both_engines():
+    cold = deployment_of(DEMO, DEMO_MEMORY, CellEngines(reuse=False)).engines()
+    for role, spec in DEMO.engines().items():
+        assert (spec.kv_cache.reuse, cold[role].kv_cache.reuse) == (True, False)
+        assert cold[role].kv_cache.tokens == spec.kv_cache.tokens
 
 
 def test_the_pools_of_gpus_are_counted_over_all_ranks():

@@ -1,6 +1,5 @@
 """A study carried out over scripted engines: what is run, on which engines, and what is said."""
 
-import json
 import re
 import shutil
 
@@ -16,10 +15,11 @@ from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import study_plan, study_run
 from tts.lab.study.cells import QUICK, Form
-from tts.lab.study.folder import StudyConfig, create_study, load_file, run_folder
+from tts.lab.study.folder import StudyConfig, create_study, load_file, pilot_folder, run_folder
 from tts.lab.study.kv_memory import divided
 from tts.lab.study.measure import measure
-from tts.lab.study.study_plan import limits_digest
+from tts.lab.study.results import RunResult
+from tts.lab.study.study_plan import limits_digest, seconds_of
 from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
@@ -42,7 +42,6 @@ TINY = Form(
     in_flight=(),
     n_factors=(),
     load_s=0.05,
-    n=4,
 )
 
 
@@ -110,11 +109,20 @@ def test_every_cell_is_run_in_every_round_on_its_own_engines(scene, tmp_path):
     for step in steps:
         summary = read_summary(run_folder(study.folder, step))
         assert (summary.schedule, summary.problems) == (step.cell.schedule, 2)
+        read = RunResult.read(run_folder(study.folder, step))
+        assert (read.problems, read.wall_s) == (2, pytest.approx(summary.wall_s, abs=1e-3))
+        assert (read.generated_tokens, read.tree_digest) == (
+            summary.generated_tokens,
+            summary.tree_digest,
+        )
+        assert 0 <= read.cached_scores < read.scores
+        assert len(read.latencies_s) == len(read.right) == 2
+    pilot = read_summary(pilot_folder(study.folder))
+    assert study.unit_s == pilot.wall_s / (4 * 16)
+    assert seconds_of(study, steps).keys() == {step.cell.name for step in steps}
     assert len({problem.id for each in rounds for problem in each}) == 4
-    assert read_json(load_file(study.folder), "no load")["engines"].keys() == {
-        "generator",
-        "verifier",
-    }
+    load = read_json(load_file(study.folder), "no load")
+    assert load["engines"].keys() == {"generator", "verifier"}
 
 
 def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene, tmp_path):
@@ -126,7 +134,8 @@ def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene,
     assert "3 of 6 runs are finished" in said
     assert f"tts study --resume {folder}" in said
 
-    kept = (folder / "runs" / "as-deployed-1" / "summary.json").stat().st_mtime_ns
+    finished = folder / "runs" / "as-deployed-1" / "summary.json"
+    kept = finished.stat().st_mtime_ns
     again = Scene()
     scene.breaks, scene.seen = None, again.seen
     resume_study(folder, None, again)
@@ -138,12 +147,11 @@ def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene,
         "6/6 as deployed",
     ]
     assert not any("Measuring" in str(line) for line in again.seen)
-    assert (folder / "runs" / "as-deployed-1" / "summary.json").stat().st_mtime_ns == kept
+    assert finished.stat().st_mtime_ns == kept
 
-    done = Scene()
-    scene.seen = done.seen
-    resume_study(folder, None, done)
-    assert done.seen == []
+    scene.seen = []
+    resume_study(folder, None, scene)
+    assert scene.seen == []
 
 
 def test_a_finished_study_is_a_page(scene, tmp_path):
@@ -178,29 +186,27 @@ def checkout(tmp_path):
 
 @pytest.fixture
 def study(checkout, tmp_path):
-    """The folder of a study that was begun with it."""
-    return _begun(checkout, tmp_path / "study")
+    """Begins a study with it; its folder."""
+
+    def begun(**others):
+        spec = load_deployment(checkout / "own.yaml")
+        config = StudyConfig(
+            *(spec.name, str(checkout / "own.yaml"), "served", limits_digest(spec), "demo", 0),
+            QUICK,
+            restarts=True,
+            **others,
+        )
+        create_study(tmp_path / "study", config)
+        return tmp_path / "study"
+
+    return begun
 
 
-def _begun(checkout, folder, **others):
-    spec = load_deployment(checkout / "own.yaml")
-    source = str(checkout / "own.yaml")
-    asked = StudyConfig(
-        spec.name, source, "served", limits_digest(spec), "demo", 0, QUICK, True, **others
-    )
-    create_study(folder, asked)
-    return folder
-
-
-def test_a_study_goes_on_where_it_was_begun(study, checkout):
-    assert begun_study(study).spec == load_deployment(checkout / "own.yaml")
-
-
-@pytest.mark.parametrize("server", ["triton", "embedded"])
-def test_a_study_goes_on_with_what_ran_its_engines(checkout, tmp_path, server):
-    study = begun_study(_begun(checkout, tmp_path / "other", server=server))
-    assert study.spec.server.kind == server
-    assert study.config.server == server
+@pytest.mark.parametrize("server", [None, "triton", "embedded"])
+def test_a_study_goes_on_with_what_ran_its_engines(study, checkout, server):
+    going_on = begun_study(study(server=server))
+    assert going_on.spec == load_deployment(checkout / "own.yaml").served_by(server)
+    assert going_on.config.server == server
 
 
 def test_engines_without_a_server_are_opened_anew_though_a_server_runs(checkout, monkeypatch):
@@ -211,28 +217,22 @@ def test_engines_without_a_server_are_opened_anew_though_a_server_runs(checkout,
 
 
 def test_a_study_goes_on_from_a_checkout_that_has_moved(study, checkout):
-    moved = checkout.rename(checkout.with_name("moved"))
-    assert begun_study(study, str(moved / "own.yaml")).spec.generator.max_batch_size == 64
+    folder, moved = study(), checkout.rename(checkout.with_name("moved"))
+    assert begun_study(folder, str(moved / "own.yaml")).spec.generator.max_batch_size == 64
 
 
-def test_other_limits_are_refused(checkout, study):
-    file = checkout / "own.yaml"
-    file.write_text(file.read_text().replace("max_batch_size: 64", "max_batch_size: 32"))
-    with pytest.raises(RunError, match="its limits_digest was"):
-        begun_study(study)
-
-
-def test_other_checkpoints_at_the_same_place_are_refused(study, checkout):
-    file = checkout / "checkpoints" / "demo-generator" / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "rope_theta": 2 * config.get("rope_theta", 1e4)}))
-    with pytest.raises(RunError, match="its limits_digest was"):
-        begun_study(study)
-
-
-def test_a_deployment_of_another_name_is_refused(checkout, study):
-    file = checkout / "own.yaml"
-    spec = load_deployment(file)
-    file.write_text(file.read_text().replace(f"name: {spec.name}", "name: another"))
-    with pytest.raises(RunError, match="its deployment was 'demo' and is now 'another'"):
-        begun_study(study)
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("own.yaml", "max_batch_size: 64", "max_batch_size: 32", "its limits_digest was"),
+        ("own.yaml", "name: demo", "name: another", "its deployment was 'demo' and is now 'ano"),
+        # another checkpoint at the same place
+        ("checkpoints/demo-generator/config.json", "10000.0", "20000.0", "its limits_digest was"),
+    ],
+)
+def test_what_has_changed_since_a_study_was_begun_is_refused(study, checkout, file, old, new, said):
+    folder, text = study(), (checkout / file).read_text()
+    assert old in text
+    (checkout / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(RunError, match=said):
+        begun_study(folder)

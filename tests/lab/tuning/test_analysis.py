@@ -34,21 +34,17 @@ def test_the_interval_holds_the_saturation_point(step_s, noise):
         assert found.high is None or found.load <= found.high + 1e-9
 
 
-def test_samples_without_noise_have_no_interval():
-    found = saturation_point(samples_of(1.0, 1.0, LOADS, (1.0, 1.0)))
+def test_samples_without_noise_have_no_interval_and_a_load_measured_once_counts_for_nothing():
+    samples = samples_of(1.0, 1.0, LOADS, (1.0, 1.0))
+    found = saturation_point(samples)
     assert found.low == pytest.approx(found.load) == pytest.approx(found.high)
+    assert levels([*samples, LoadSample(1024, 50.0, 1.0, 1.0)]) == levels(samples)
 
 
 def test_an_interval_that_reaches_beyond_what_was_measured_is_open():
     noise = {1: (1.0, 1.0), 2: (1.9, 1.9), 4: (2.0, 3.0), 8: (2.0, 3.0)}
     samples = [LoadSample(load, rate, 1.0, 1.0) for load, rates in noise.items() for rate in rates]
-    found = saturation_point(samples)
-    assert found.high is None
-
-
-def test_a_load_measured_once_counts_for_nothing():
-    samples = samples_of(1.0, 1.0, LOADS, (1.0, 1.0))
-    assert levels([*samples, LoadSample(1024, 50.0, 1.0, 1.0)]) == levels(samples)
+    assert saturation_point(samples).high is None
 
 
 @pytest.mark.parametrize(
@@ -78,36 +74,27 @@ def test_an_engine_with_fewer_than_two_levels_gets_no_proposal():
     assert result.proposal == propose("generator", result.saturation, 64, spec)
 
 
-POWERS = [2**power for power in range(9)]
 positive = st.floats(1e-3, 1e3)
 
 
-def throughput(load, step_s, each_s):
-    return load / (step_s + each_s * load)
+@given(positive, positive)
+def test_the_saturation_point_is_where_the_formula_says(step_s, each_s):
+    def throughput(load):
+        return load / (step_s + each_s * load)
 
-
-def formula(step_s, each_s, share, largest):
-    """The load whose throughput is a share of the largest load's; the curve always rises."""
-    wanted = share * throughput(largest, step_s, each_s)
-    return wanted * step_s / (1 - wanted * each_s)
-
-
-@given(positive, positive, st.floats(0.5, 0.97))
-def test_the_saturation_point_is_where_the_formula_says(step_s, each_s, share):
-    found = find_saturation_point(
-        [(load, throughput(load, step_s, each_s)) for load in POWERS], share
-    )
-    expected = formula(step_s, each_s, share, POWERS[-1])
+    found = find_saturation_point([(load, throughput(load)) for load in LOADS])
+    wanted = SHARE * throughput(LOADS[-1])  # the curve always rises
+    expected = wanted * step_s / (1 - wanted * each_s)
     if found is None:
-        assert expected > POWERS[-1] / ROOM / 2  # the next larger load has too little beyond it
+        assert expected > LOADS[-1] / ROOM / 2  # the next larger load has too little beyond it
     else:
         assert found == pytest.approx(max(expected, 1), rel=1e-6)
-        assert found <= POWERS[-1] / ROOM
+        assert found <= LOADS[-1] / ROOM
 
 
 @given(st.lists(positive, min_size=1, max_size=9), positive)
 def test_points_scaled_by_a_common_factor_have_the_same_saturation_point(heights, factor):
-    points = list(zip(POWERS, heights, strict=False))
+    points = list(zip(LOADS, heights, strict=False))
     found = find_saturation_point(points)
     scaled = find_saturation_point([(load, factor * height) for load, height in points])
     assert scaled == (None if found is None else pytest.approx(found, rel=1e-6))
@@ -120,11 +107,10 @@ def test_points_scaled_by_a_common_factor_have_the_same_saturation_point(heights
     [
         [],
         [(8, 100.0)],
-        [(load, float(load)) for load in POWERS],
-        [(1, 10.0), (2, 19.0), (4, 35.0), (8, 60.0)],
-        [(1, 10.0), (2, 100.0), (3, 100.0)],
+        [(load, float(load)) for load in LOADS],
+        [(1, 10.0), (2, 19.0), (4, 35.0), (8, 60.0)],  # it still rises
+        [(1, 10.0), (2, 100.0), (3, 100.0)],  # too little beyond
     ],
-    ids=["nothing", "one load", "straight", "still rising", "too little beyond"],
 )
 def test_no_saturation_point_was_seen(points):
     assert find_saturation_point(points) is None
@@ -132,4 +118,4 @@ def test_no_saturation_point_was_seen(points):
 
 def test_an_engine_that_gains_nothing_has_its_saturation_point_at_the_smallest_load():
     assert find_saturation_point([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
-    assert find_saturation_point([(2, 50.0), (4, 60.0), (8, 60.0)], share=1.0) == 4
+    assert find_saturation_point([(2, 50.0), (4, 95.0), (8, 100.0)]) == 4

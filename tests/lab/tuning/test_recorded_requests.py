@@ -46,6 +46,15 @@ def test_replaying_sends_the_same_generations_and_new_dialogues_of_the_same_shap
     async def send(requests):
         return [await request.send() for request in requests]
 
+    assert generator.loads == (1, 2, 4, 8, 16)  # until well beyond a batch of 8
+    assert (generator.mean_cost, generator.full_batch) == (1.0, 8)
+    longest = max(len(scoring.ids) for scoring in recorded.scorings)
+    assert longest <= verifier.loads[0] < 2 * longest
+    mean = sum(len(scoring.ids) for scoring in recorded.scorings) / len(recorded.scorings)
+    assert (verifier.mean_cost, verifier.full_batch) == (mean, 8 * mean)
+    assert next(verifier.requests(0)).cost == len(recorded.scorings[0].ids)
+    prompts = {call.input_ids.tobytes() for call in recorded.generations[:9]}
+    assert len(generator.warm_up(0, 9)) == len(prompts) < 9
     count = len(recorded.generations)
     done = asyncio.run(send(islice(generator.requests(0), count)))
     assert done == [call.max_new_tokens for call in recorded.generations]

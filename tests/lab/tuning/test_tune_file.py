@@ -22,19 +22,15 @@ def test_a_line_is_found_again(step_s, each_s):
     assert fit_line(points) == pytest.approx((step_s, each_s), rel=1e-6, abs=1e-6)
 
 
-@given(st.lists(st.tuples(st.integers(1, 500), st.floats(0.01, 100)), min_size=2, max_size=20))
-def test_no_fit_is_negative(points):
+@given(st.lists(st.tuples(st.integers(1, 500), st.floats(0.01, 100)), min_size=1, max_size=20))
+def test_no_fit_is_negative_and_one_load_is_no_line(points):
     if len({n for n, _ in points}) < 2:
+        with pytest.raises(ValueError, match="fewer than two loads"):
+            fit_line(points)
         return
     step_s, each_s = fit_line(points)
-    assert step_s >= 0
-    assert each_s >= 0
+    assert min(step_s, each_s) >= 0
     assert step_s + each_s > 0
-
-
-def test_one_load_is_no_line():
-    with pytest.raises(ValueError, match="fewer than two loads"):
-        fit_line([(4, 1.0), (4, 1.1)])
 
 
 def test_step_times_are_fitted_within_the_batch_only():
@@ -72,19 +68,6 @@ def test_a_result_is_kept_and_fitted(run, recorded, tmp_path):
     computed = result["engines"]["verifier"]["computed_tokens"]
     assert 0 < computed <= result["engines"]["verifier"]["prompt_tokens"]
     assert fits["verifier"].prefill_token_s == pytest.approx(1e-2 / computed)
-
-
-def test_a_result_of_an_older_version_is_fitted_alike(run, recorded, tmp_path):
-    spec = run.models.deployment
-    samples = [LoadSample(n, n / (4 + n), n / (4 + n), 4.0 + n) for n in (1, 1, 2, 2, 4, 4)]
-    results = [analyse(Measured(role, 8, samples), spec) for role in ("generator", "verifier")]
-    result = to_json(spec, "runs/one", recorded, results)
-    (tmp_path / "tune.json").write_text(json.dumps(result))
-    fits = read_fits(tmp_path)
-    for engine in result["engines"].values():
-        engine["knee"] = engine.pop("saturation_point")
-    (tmp_path / "tune.json").write_text(json.dumps(result))
-    assert read_fits(tmp_path) == fits
 
 
 def test_what_cannot_be_fitted_is_refused(tmp_path):

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from tests.lab.tuning.samples import LOADS, samples_of
+from tests.runs.replay.recordings import recorded_run
 
 from tts.build.errors import Interrupted, RunError
 from tts.lab.observer import Observer
@@ -39,6 +41,25 @@ def test_a_folder_that_holds_a_run_is_refused_before_any_engine_is_started(tmp_p
         tune("demo", out=tmp_path, observer=Observer())
     with pytest.raises(RunError, match="missing required field"):
         tune("demo", run=tmp_path / "run", out=tmp_path, observer=Observer())
+    (tmp_path / module.RESULT).write_text("{}")
+    with pytest.raises(RunError, match="already holds a tune result"):
+        tune("demo", out=tmp_path, observer=Observer())
+
+
+def test_a_run_of_another_deployment_or_of_too_few_requests_is_refused(
+    tiny_deployment, run, tmp_path, monkeypatch
+):
+    _, folder = recorded_run(tiny_deployment, tmp_path / "run")
+    assert module.read_requests(folder, run.models).scorings
+    other = tiny_deployment.model_copy(update={"name": "other"})
+    with pytest.raises(RunError, match="is one of 'tiny', not of 'other'"):
+        module.read_requests(folder, replace(run.models, deployment=other))
+    for role, requests in (("generator", "generations"), ("verifier", "scorings")):
+        count = len(getattr(module.read_requests(folder, run.models), requests))
+        monkeypatch.setattr(module, "LEAST_REQUESTS", count + 1)
+        with pytest.raises(RunError, match=f"holds .* requests to the (generator|{role})"):
+            module.read_requests(folder, run.models)
+        monkeypatch.setattr(module, "LEAST_REQUESTS", 1)
 
 
 @pytest.mark.parametrize("stopped", [True, False])

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.reports.figures.checks import check, check_all
-from tests.runs.logs import SESSION, whole_logs
+from tests.runs.logs import whole_logs
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
 from tts.reports.figures.charts import MOST_ROWS, tint
@@ -116,13 +115,10 @@ def test_schedules_are_those_of_one_search_and_answer_alike():
     assert "In 1 runs other problems are right" in schedules(rows, []).reading
 
 
-def test_a_cost_per_problem_is_over_all_that_were_solved():
-    figure = costs(row_of("a", wall_s=50.0, problems=2), cost="seconds")
-    assert figure.rows[0]["seconds"] == 5.0, "eight of the ten had no reference"
-
-
-def test_without_a_second_point_there_is_no_curve():
-    assert over_n([], []) is None
+def test_a_cost_per_problem_is_over_all_that_were_solved_however_little_it_is():
+    rows = row_of("a", wall_s=50.0, problems=2), row_of("b", wall_s=0.0)
+    found = [each["seconds"] for each in costs(*rows, cost="seconds").rows]
+    assert found == [1e-4, 5.0], "eight of the ten had no reference"
 
 
 def test_the_front_holds_only_what_the_problems_tell_apart():
@@ -142,20 +138,16 @@ def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
 
 
 def test_no_name_in_a_legend_is_cut():
-    names = ["weighted-best-of-n (beam_width=4, num_iterations=40)", "b"]
-    assert tint("strategy", names).to_dict()["legend"]["labelLimit"] == 0
-    assert tint("strategy", names).to_dict()["legend"]["columns"] == 1
-    assert tint("strategy", ["a", "b"]).to_dict()["legend"]["columns"] == 2
+    long = "weighted-best-of-n (beam_width=4, num_iterations=40)"
+    for name, columns in ((long, 1), ("a", 2)):
+        legend = tint("strategy", [name, "b"]).to_dict()["legend"]
+        assert (legend["labelLimit"], legend["columns"]) == (0, columns)
 
 
 def test_a_curve_is_said_with_its_interval():
     points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
     assert "at most ±26.3 points" in over_n([row_of("a", 1, 0.5, curve=points)], []).reading
-
-
-def test_what_a_run_takes_is_told_however_little_it_is():
-    figure = costs(row_of("a", wall_s=0.5), row_of("b", wall_s=0.0), cost="seconds")
-    assert [each["seconds"] for each in figure.rows] == [1e-4, 0.05]
+    assert over_n([row_of("a", 1, 0.5, curve=points[:1])], []) is None
 
 
 def test_at_the_same_budget_strategies_are_compared_with_the_best():
@@ -180,9 +172,9 @@ def test_at_the_same_budget_strategies_are_compared_with_the_best():
 MANY = {f"p{number}": number % 3 > 0 for number in range(2 * MOST_ROWS)}
 
 
-def figures_of_pair(one, other):
-    """The figures of two runs, called `one` and `other`."""
-    one, other = replace(one, folder=Path("one")), replace(other, folder=Path("other"))
+def figures_of_pair(one, other, **config):
+    """The figures of the runs with these logs, called `one` and `other`."""
+    one, other = run_of(one, "one"), run_of(other, "other", **config)
     settings_ = differing_settings([one.config, other.config])
     return pairs_figures(
         Comparison(runs=[one, other], settings=settings_, pairs=[pair_of(one, other)])
@@ -193,11 +185,11 @@ def figures_of_pair(one, other):
 @given(whole_logs(), whole_logs())
 def test_every_figure_of_any_two_runs_is_valid(one, other):
     if one[1:] and other[1:]:
-        check_all(figures_of_pair(run_of(one), run_of(other, seed=1)))
+        check_all(figures_of_pair(one, other, seed=1))
 
 
 def test_many_problems_are_thinned_and_the_figure_says_so():
-    runs = run_of(log_of(MANY)), run_of(log_of(dict.fromkeys(MANY, True)))
+    runs = log_of(MANY), log_of(dict.fromkeys(MANY, True))
     found = {each.name: each for each in figures_of_pair(*runs)}
     check_all(list(found.values()))
     assert "settings" not in found
@@ -205,7 +197,10 @@ def test_many_problems_are_thinned_and_the_figure_says_so():
     assert (len(drawn.rows), len(drawn.notes)) == (MOST_ROWS, 1)
     assert {row["right in"] for row in drawn.rows} == {"both", "only this run"}
     assert found["disagreements-1"].rows[0]["right in"] == "other"
-    assert found["accuracy-differences"].rows[0]["points"] == pytest.approx(33.33)
+    (gained,) = found["accuracy-differences"].rows
+    assert gained["points"] == pytest.approx(33.33)
+    counts = [gained[name] for name in ("only the baseline", "only this run", "both", "problems")]
+    assert counts == [0, MOST_ROWS * 2 // 3, MOST_ROWS * 4 // 3, 2 * MOST_ROWS]
 
 
 def test_a_comparison_of_folders_names_them(tmp_path):
@@ -219,6 +214,5 @@ def test_a_comparison_of_folders_names_them(tmp_path):
 
 def test_runs_without_references_are_compared_by_cost():
     log = log_of({"a": None, "b": None})
-    names = [each.name for each in figures_of_pair(run_of(log), run_of(log))]
+    names = [each.name for each in figures_of_pair(log, log)]
     assert names == ["cost-differences", "trees-compared", "by-problem-1"]
-    assert SESSION in log

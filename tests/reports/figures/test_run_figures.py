@@ -1,9 +1,7 @@
 """The figures of a run: whole, small, and honest about what a log says."""
 
-import random
-
+import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.amounts import amount
 from tests.reports.figures.checks import check_all
@@ -15,14 +13,15 @@ from tests.runs.logs import (
     scoring,
     solved,
     started,
+    texts,
     used,
     whole_logs,
 )
 from tests.runs.runs import run_of
 
-from tts.reports.figures.charts import colour
+from tts.reports.figures.charts import colour, spread
 from tts.reports.figures.run import figures_of
-from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, LoggedThought, SessionBegan
+from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, SessionBegan
 
 
 def figures(log, **config):
@@ -39,9 +38,6 @@ def test_every_figure_of_any_run_is_valid(log):
 @given(LOGS)
 def test_a_run_that_has_solved_nothing_has_figures_too(log):
     check_all(figures(log))
-
-
-def test_a_run_that_has_not_begun_has_no_figures():
     assert figures([]) == []
 
 
@@ -55,8 +51,10 @@ def test_readings_carry_the_numbers_of_the_run():
         right = {"best": completions is both, "weighted": False, "majority": False}
         log += [
             started(name, begun),
-            written((0,), begun, begun + 2, 30, name),
-            written((1,), begun, begun + 2, 10, name, kind="speculative"),
+            expansion((0,), begun, begun + 2, problem=name, thoughts=texts("x", length=30)),
+            expansion(
+                (1,), begun, begun + 2, "speculative", problem=name, thoughts=texts("x", length=10)
+            ),
             scoring([0], begun + 2, begun + 3, problem=name),
             idle("verifier", begun, begun + 2, "dependency"),
             solved(
@@ -90,18 +88,6 @@ def test_readings_carry_the_numbers_of_the_run():
     }.items():
         assert part in found[name].reading, found[name].reading
     assert "calibration" in found
-
-
-def test_a_rule_that_is_new_here_is_shown_by_its_name():
-    log = [SESSION, started("a", 0.0), solved("a", 1.0, correct={"best": True, "unheard": True})]
-    rules = next(figure for figure in figures(log, vote="unheard") if "rule" in figure.name)
-    assert [row["rule"] for row in rules.rows] == ["best score", "unheard", "any (pass@n)"]
-    assert "Chosen by the unheard" in rules.reading
-
-
-def written(node, sent, done, tokens, problem, kind="main"):
-    event = expansion(node, sent, done, kind, tokens=tokens, problem=problem)
-    return replace(event, thoughts=(LoggedThought((1,) * tokens, "x", "step"),))
 
 
 def test_a_kind_has_its_colour_in_every_run():
@@ -142,25 +128,17 @@ def test_the_calibration_says_how_many_bins_are_off():
     assert "completions" in sizes
 
 
-@settings(max_examples=amount(7, 25))
-@given(st.integers(0, 2**32))
-def test_a_calibrated_verifier_is_hardly_ever_called_uncalibrated(seed):
-    """Drawn with the probability of their scores, bins are off as often as intervals allow."""
-    draw = random.Random(seed)
-    bins = []
-    for score in (0.05, 0.35, 0.55, 0.75, 0.95):
-        right = sum(draw.random() < score for _ in range(200))
-        bins.append((score, right, 200 - right))
-    assert sum(row["within the noise"] for row in calibration_of(*bins).rows) >= 3
-
-
-def test_of_few_values_no_tail_is_claimed():
-    log = [SESSION]
-    for place in range(3):
-        log += [started(str(place), 0.0), solved(str(place), place + 1.0)]
-    found = {figure.name: figure.reading for figure in figures(log)}
-    assert found["latency"] == "Of 3 problems: 2 s in the median, 2 in the mean, 3 at most."
-    assert "percentile" not in found["tokens-per-problem"]
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "1 in the median, 1 in the mean, 1 at most"),
+        (19, "10 in the median, 10 in the mean, 19 at most"),
+        (20, "10 in the median, 10.5 in the mean, 19 at the 95th percentile, 20 at most"),
+        (100, "50 in the median, 50.5 in the mean, 95 at the 95th percentile, 99 at the 99th"),
+    ],
+)
+def test_of_few_values_no_tail_is_claimed(count, told):
+    assert spread(range(1, count + 1), "").replace("  ", " ").startswith(told)
 
 
 def test_accuracy_is_said_of_the_problems_with_a_reference():

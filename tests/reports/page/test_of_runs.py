@@ -1,19 +1,18 @@
 """Which page a folder gets, and what `tts report` says of it."""
 
-import json
 import os
-import sys
 
 import pytest
 import typer
 from tests.reports.page.runs import write_run
 from typer.testing import CliRunner
 
-from tts.build.errors import ConfigError, RunError
+from tts.build.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
 from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
+from tts.runs.groups import Member, create_group, group_config
 
 
 @pytest.fixture
@@ -31,7 +30,6 @@ def test_a_run_has_a_page_in_its_folder(runs):
     assert report.title == "beam-search on demo"
     assert report.lead == "3 problems of demo, 66.7% right, in a."
     assert "accuracy-by-rule" in [figure.name for figure in report.figures]
-    assert len({figure.name for figure in report.figures}) == len(report.figures)
 
 
 def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
@@ -43,25 +41,23 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     assert report.write().read_text().startswith("<!doctype html>")
 
 
+def group_of(runs, *names):
+    """Make the folder of the runs a group of runs with these names."""
+    config = read_config(runs[0])
+    members = [Member(name, {"beam-search": "best"}, {"n": 2}) for name in names]
+    create_group(runs[0].parent, group_config(config, members))
+    return runs[0].parent
+
+
 def test_a_group_has_a_page_with_the_trees_of_all_its_runs(tmp_path):
-    members = [write_run(tmp_path / "g" / name, problems=2) for name in ("a", "b")]
-    config = json.loads((members[0] / "run.json").read_text())
-    config["runs"] = [
-        {"folder": run.name, "votes": {"beam-search": "best"}, "parameters": {"n": 2}}
-        for run in members
-    ]
-    (tmp_path / "g" / "group.json").write_text(json.dumps(config))
-    report = report_of([tmp_path / "g"])
-    assert (report.file, report.runs) == (tmp_path / "g" / "report.html", members)
+    members = [write_run(tmp_path / name) for name in ("a", "b")]
+    report = report_of([group_of(members, "a", "b")])
+    assert (report.file, report.runs) == (tmp_path / "report.html", members)
     assert report.write().exists()
 
 
-def test_beside_a_group_that_has_begun_nothing_a_run_is_compared_with_nothing(runs, tmp_path):
-    config = json.loads((runs[0] / "run.json").read_text())
-    config["runs"] = [{"folder": "x", "votes": {"beam-search": "best"}, "parameters": {"n": 2}}]
-    (tmp_path / "g").mkdir()
-    (tmp_path / "g" / "group.json").write_text(json.dumps(config))
-    report = report_of([runs[0], tmp_path / "g"])
+def test_beside_a_group_that_has_begun_nothing_a_run_is_compared_with_nothing(runs):
+    report = report_of([runs[0], group_of(runs, "x")])
     assert report.runs == runs[:1]
     assert "accuracy-differences" not in [figure.name for figure in report.figures]
 
@@ -95,18 +91,6 @@ def test_a_folder_that_cannot_be_written_has_its_tables_and_a_sentence(runs, mon
     assert "66.7%" in done.stdout
     assert "cannot be written: Permission denied" in done.stderr.replace("\n", " ")
     assert isinstance(tts("report", runs[0], "--open").exception, RunError)
-
-
-def test_a_configuration_that_lacks_something_is_said_by_name(runs):
-    (runs[0] / "run.json").write_text("{}")
-    write_summary(runs[0], read_json(runs[0] / SUMMARY, ""))
-    with pytest.raises(RunError, match=r"run\.json cannot be used"):
-        report_of(runs[:1])
-
-
-def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert isinstance(tts("report", runs[0], "--format", "png").exception, ConfigError)
 
 
 def test_the_page_has_the_command_line_that_asked_for_the_run(runs):

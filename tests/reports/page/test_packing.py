@@ -6,11 +6,11 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.runs.logs import SESSION, cut, expansion, scoring, solved, started, texts
 
 from tts.reports.page.packing import PackedTree, first_shown, pack
-from tts.reports.page.trees import ProblemTree, ThoughtRecord
-from tts.runs.events import Cancelled, LoggedAnswer, LoggedCompletion, LoggedThought
-from tts.search import Fate, Stop
+from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.state import all_problems
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs included
 
@@ -22,51 +22,58 @@ def unpack(packed):
 @settings(max_examples=40)
 @given(TEXTS, TEXTS)
 def test_a_tree_comes_out_as_it_went_in(text, answer):
-    record = ThoughtRecord(
-        (0, 1), (0, 1), LoggedThought((1, 2, 3), text, Stop.END), 10.5, 11.0, True, None, 0.5, 12.0
-    )
-    tree = ProblemTree(
-        "p", began=10.0, ended=13.25, thoughts=[record], correct=False, answer=answer
-    )
-    ahead = {"problem": "p", "node": (), "kind": "prefetch", "work": "prefetch", "why": "slot"}
-    tree.cancelled = [
-        (8.0, Cancelled(t=2.125, sent=2.0, done=2.125, prompt_tokens=1, in_flight=(1, 0), **ahead))
+    log = [
+        SESSION,
+        started("p", 8.0, "What?"),
+        cut((), 8.0, 8.125, work="prefetch", why="slot", problem="p"),
+        expansion((0,), 8.5, 9.0, problem="p", thoughts=texts(text, length=3)),
+        expansion((0, 1), 9.0, 9.5, "speculative", problem="p", thoughts=texts(text, stop="end")),
+        scoring((0,), 9.5, 10.0, problem="p", score=0.0),
+        scoring((0, 1), 9.5, 10.0, problem="p", score=1 / 3),
+        solved(
+            "p",
+            11.25,
+            level=3,
+            reference="5",
+            answers={"best": answer},
+            correct={"best": False},
+            completions=(LoggedCompletion((0,), 0.25, 0),),
+            groups=(LoggedAnswer(answer, False),),
+        ),
     ]
-    tree.completions = (LoggedCompletion((0, 1), 0.25, 0),)
-    tree.groups = (LoggedAnswer(answer, False),)
-    packed = pack(tree)
-    assert packed.entry["seconds"] == 3.25
-    assert packed.entry["correct"] is False
+    (problem,) = all_problems(log)
+    packed = pack(problem, "best")
+    assert packed.entry == {
+        "id": "p",
+        "level": 3,
+        "correct": False,
+        "solved": True,
+        "answer": answer,
+        "reference": "5",
+        "question": "What?",
+        "seconds": 3.25,
+        "tokens": 4,
+        "thoughts": 2,
+    }
+    step = {"path": "0", "text": text, "stop": "step", "tokens": 3, "sent": 500, "done": 1000}
+    ahead = {"path": "0.1", "text": text, "stop": "end", "tokens": 1, "sent": 1000, "done": 1500}
     assert unpack(packed.packed) == {
         "seconds": 3.25,
         "limit": None,
         "groups": [{"answer": answer, "correct": False}],
-        "completions": [{"path": "0.1", "score": 0.25, "group": 0}],
+        "completions": [{"path": "0", "score": 0.25, "group": 0}],
         "thoughts": [
-            {
-                "path": "0.1",
-                "text": text,
-                "stop": "end",
-                "tokens": 3,
-                "sent": 500,
-                "done": 1000,
-                "score": 0.5,
-                "scored": 2000,
-                "fate": "unused",
-                "speculative": True,
-            }
+            {**step, "score": 0.0, "scored": 2000, "fate": "completed", "decided": 3250},
+            {**ahead, "score": 0.3333, "scored": 2000, "fate": "unused", "speculative": True},
         ],
         "cancelled": [{"path": "", "work": "prefetch", "why": "slot", "sent": 0, "done": 125}],
     }
 
 
-def test_a_score_of_zero_is_kept():
-    record = ThoughtRecord(
-        (0,), (0,), LoggedThought((), "", Stop.STEP), 0.0, 0.0, False, 0.0, 0.0, 0.0
-    )
-    record.fate, record.decided = Fate.PRUNED, 0.0
-    (thought,) = unpack(pack(ProblemTree("p", thoughts=[record])).packed)["thoughts"]
-    assert (thought["score"], thought["sent"], thought["decided"]) == (0.0, 0, 0)
+def test_a_problem_that_goes_on_has_no_end():
+    (problem,) = all_problems([SESSION, started("p", 1.0)])
+    entry = pack(problem, "best").entry
+    assert (entry["solved"], entry["seconds"], entry["correct"]) == (False, None, None)
 
 
 def shown(name, correct, teaches=0, level=None, thoughts=3):
@@ -93,18 +100,19 @@ def test_a_problem_that_one_run_has_right_and_another_has_not_comes_first():
 
 def test_trees_in_which_the_verifier_overrules_the_majority_teach_most():
     def tree(correct, *groups):
-        found = ProblemTree("p", correct=correct)
-        found.groups = tuple(
-            LoggedAnswer(str(place), right) for place, (right, _) in enumerate(groups)
-        )
-        found.completions = tuple(
+        completions = tuple(
             LoggedCompletion((place, each), 0.5, place)
             for place, (_, count) in enumerate(groups)
             for each in range(count)
         )
-        return pack(found).teaches
+        answers = tuple(LoggedAnswer(str(place), right) for place, (right, _) in enumerate(groups))
+        right = None if correct is None else {"best": correct}
+        done = solved("p", 1.0, correct=right, groups=answers, completions=completions)
+        (problem,) = all_problems([SESSION, done])
+        return pack(problem, "best").teaches
 
     assert tree(True, (True, 1), (False, 3)) == 3
     assert tree(True, (True, 3), (False, 1)) == 2
     assert tree(False, (True, 1), (False, 3)) == 1
     assert tree(True, (True, 4)) == tree(False, (False, 4)) == tree(None) == 0
+    assert tree(None, (True, 1), (False, 3)) == 0

@@ -4,17 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.driver.scripted_run import Run
-from tests.runs.logs import LOGS, SESSION, cut, solved, started, used
+from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring, solved, started, texts, used
+from tests.runs.replay.recordings import words_of
 
-from tts.build.tokenizer import Tokenizer
-from tts.reports.page.trees import problem_trees, tree_digest
-from tts.runs.events import (
-    LoggedCompletion,
-    LoggedThought,
-    ProblemSolved,
-    StepGenerated,
-    StepScored,
-)
+from tts.reports.page.trees import tree_digest, tree_thoughts
+from tts.runs.events import LoggedCompletion
+from tts.runs.state import all_problems
 from tts.search import (
     BeamSearchConfig,
     DvtsConfig,
@@ -23,7 +18,6 @@ from tts.search import (
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
-    Stop,
 )
 
 CONFIGS = [
@@ -36,56 +30,34 @@ CONFIGS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def words(tokenizer_folder):
-    tokenizer = Tokenizer(tokenizer_folder)
-    return [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")], tokenizer.encode(
-        "\n\n"
-    )
-
-
-def generated(node, sent, done, text="step\n\n", kind="main", stop=Stop.STEP):
-    return StepGenerated(
-        t=done,
-        problem="a",
-        sent=sent,
-        done=done,
-        prompt_tokens=5,
-        in_flight=(1, 0),
-        node=tuple(node),
-        kind=kind,
-        tokens=2,
-        thoughts=(LoggedThought((1, 2), text, stop),),
-    )
+def generated(node, sent, done, kind="main", stop="step"):
+    thoughts = texts("step\n\n", stop=stop, length=2)
+    return expansion(node, sent, done, kind, thoughts=thoughts)
 
 
 def scored(node, at, score, *, cached=False):
-    return StepScored(t=at, problem="a", node=tuple(node), score=score, cached=cached, done=at)
+    return scoring(node, at, at, score=score, cached=cached)
 
 
 def only_tree(*events):
-    (tree,) = problem_trees([SESSION, started("a", 1.0, "What?"), *events], "best")
-    return tree, {record.path: record for record in tree.thoughts}
+    """A log's one problem, and the thoughts of its tree by path."""
+    (problem,) = all_problems([SESSION, started("a", 1.0), *events])
+    return problem, {record.path: record for record in tree_thoughts(problem)}
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
 @settings(max_examples=3)
 @given(jitter=st.integers(0, 99), speculation=st.sampled_from(["off", "always"]))
 def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
-    tiny_deployment, words, config, jitter, speculation
+    tiny_deployment, config, jitter, speculation
 ):
-    run = Run(
-        tiny_deployment, words, config, "decoupled", jitter=jitter, speculation=speculation
-    ).go()
+    words, policy = words_of(tiny_deployment), {"jitter": jitter, "speculation": speculation}
+    run = Run(tiny_deployment, words, config, "decoupled", **policy).go()
     now = max(event.t for event in run.events)
     ends = [
-        ProblemSolved(
-            groups=(),
-            t=now,
-            problem=name,
-            answers={},
-            correct=None,
-            any_correct=None,
+        solved(
+            name,
+            now,
             tree_digest=search.result().tree.digest(),
             completions=tuple(
                 LoggedCompletion(done.node, done.score) for done in search.result().completions
@@ -93,11 +65,11 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
         )
         for name, search in run.searches.items()
     ]
-    trees = list(problem_trees([SESSION, *run.events, *ends], "best"))
-    assert [tree.id for tree in trees] == list(run.searches)
-    for tree in trees:
-        grown = run.searches[tree.id].result().tree
-        mine = {record.path: record for record in tree.thoughts if record.fate is not None}
+    problems = list(all_problems([SESSION, *run.events, *ends]))
+    assert [problem.id for problem in problems] == list(run.searches)
+    for problem in problems:
+        grown = run.searches[problem.id].result().tree
+        mine = {record.path: record for record in tree_thoughts(problem) if record.fate is not None}
         written = {node.path: node for node in grown if node.path in mine}
         missing = [node for node in grown if node.path not in mine]
         assert all(not node.thought.token_ids for node in missing)  # their context was full
@@ -119,14 +91,14 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
         generated([1], 1.1, 2.5),
         scored([0], 3.0, 0.9),
         scored([1], 3.1, 0.2, cached=True),
-        generated([0, 0], 3.2, 4.0, stop=Stop.END),
-        generated([0, 1], 3.2, 4.1, stop=Stop.END),
+        generated([0, 0], 3.2, 4.0, stop="end"),
+        generated([0, 1], 3.2, 4.1, stop="end"),
         generated([1, 0], 3.2, 4.2, kind="speculative"),
         cut([1, 1], 3.2, 3.5),
         scored([0, 0], 5.0, 0.8),
     ]
-    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8),), level=3, reference="1")
-    tree, thoughts = only_tree(*events, end)
+    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8),))
+    problem, thoughts = only_tree(*events, end)
     fates = {path: thoughts[path].fate for path in thoughts}
     assert fates == {
         (0,): Fate.EXPANDED,
@@ -135,22 +107,20 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
         (0, 1): Fate.SURPLUS,
         (1, 0): None,
     }
-    assert [record.path for record in tree.thoughts] == [(0,), (1,), (0, 0), (0, 1), (1, 0)]
+    assert list(thoughts) == [(0,), (1,), (0, 0), (0, 1), (1, 0)]
     assert (thoughts[0,].decided, thoughts[1,].decided) == (3.2, 3.2)
-    assert thoughts[0, 0].decided == tree.ended == 6.0
+    assert thoughts[0, 0].decided == problem.ended == 6.0
     assert (thoughts[1,].reused, thoughts[0,].reused) == (True, False)
-    assert [(one.node, one.why) for _, one in tree.cancelled] == [((1, 1), "pruned")]
-    assert (tree.question, tree.level, tree.answer, tree.began) == ("What?", 3, "1", 1.0)
-    assert tree.tokens == 10
+    assert (thoughts[1,].scored, thoughts[0,].scored) == (3.1, 3.0)
 
 
 def test_the_digest_tells_whether_chains_that_were_not_chosen_are_pruned_or_surplus():
-    events = [generated([0], 1, 2, stop=Stop.END), generated([1], 1, 2, stop=Stop.END)]
+    events = [generated([0], 1, 2, stop="end"), generated([1], 1, 2, stop="end")]
     completions = (LoggedCompletion((0,), 0.8),)
-    tree, thoughts = only_tree(*events, solved("a", 3.0, completions=completions))
+    _, thoughts = only_tree(*events, solved("a", 3.0, completions=completions))
     assert thoughts[1,].fate is Fate.SURPLUS
     thoughts[1,].fate = Fate.PRUNED
-    digest = tree_digest(tree.thoughts)
+    digest = tree_digest(thoughts.values())
     end = solved("a", 3.0, completions=completions, tree_digest=digest)
     _, again = only_tree(*events, end)
     assert again[1,].fate is Fate.PRUNED
@@ -164,25 +134,15 @@ def test_what_was_sent_ahead_counts_from_when_it_was_asked_for():
     assert thoughts[0,].fate is Fate.EXPANDED
 
 
-def test_what_is_cancelled_after_the_end_makes_no_other_problem():
-    tree, _ = only_tree(generated([0], 1, 2), solved("a", 3.0), cut([0, 0], 2.5, 3.5, why="ended"))
-    assert tree.ended == 3.0
-    assert tree.cancelled == []
-
-
 def test_a_problem_that_was_interrupted_goes_on_after_what_was_before():
-    tree, _ = only_tree(
-        generated([0], 1, 2), SESSION, started("a", 0.5, "What?"), generated([1], 1, 3)
-    )
-    assert tree.began == 1.0
-    assert tree.ended is None
-    assert [(record.path, record.done) for record in tree.thoughts] == [((0,), 2.0), ((1,), 5.0)]
+    _, thoughts = only_tree(generated([0], 1, 2), SESSION, started("a", 0.5), generated([1], 1, 3))
+    assert [(path, record.done) for path, record in thoughts.items()] == [((0,), 2.0), ((1,), 5.0)]
 
 
 @settings(max_examples=30)
 @given(LOGS)
 def test_any_log_has_trees(events):
-    for tree in problem_trees(events, "best"):
-        paths = [record.path for record in tree.thoughts]
-        assert len(paths) == len(set(paths))
-        assert all((record.fate is None) == (record.used is None) for record in tree.thoughts)
+    for problem in all_problems(events):
+        thoughts = tree_thoughts(problem)
+        assert len(thoughts) == len({record.path for record in thoughts})
+        assert all((record.fate is None) == (record.used is None) for record in thoughts)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
 from tests.amounts import amount
-from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS
+from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run
+from tests.runs import runs
 from tests.runs.logs import log_bytes
 
 from tts.endpoints.base import VerifierResult
@@ -79,30 +79,20 @@ class ReplayVerifier:
         return VerifierResult(self.script.score(call.input_ids))
 
 
-def config_of(deployment, parameters):
-    return {
-        "deployment": deployment.name,
-        "deployment_source": "tiny",
-        "deployment_digest": "that of another version",
-        "prompting": deployment.model_dump(mode="json", include=PROMPTING),
-        "dataset": "tiny",
-        "limit": None,
-        "seed": 1,
-        "strategy": "beam-search",
-        "vote": "weighted",
-        "parameters": parameters.model_dump(mode="json"),
-        "context": deployment.generator.max_seq_len,
-        "schedule": "lockstep",
-        "speculation": "auto",
-        "in_flight": None,
-        "problem_ids": [problem.id for problem in PROBLEMS],
-    }
-
-
 def record(folder, run, deployment):
     """Keep a scripted run as a real one is kept."""
     folder.mkdir(exist_ok=True)
-    config = config_of(deployment, run.config)
+    config = runs.CONFIG | {
+        "deployment": deployment.name,
+        "prompting": deployment.model_dump(mode="json", include=PROMPTING),
+        "seed": 1,
+        "strategy": "beam-search",
+        "vote": "weighted",
+        "parameters": run.config.model_dump(mode="json"),
+        "context": deployment.generator.max_seq_len,
+        "schedule": "lockstep",
+        "problem_ids": [problem.id for problem in PROBLEMS],
+    }
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
     (folder / EVENTS).write_bytes(log_bytes(*run.events))

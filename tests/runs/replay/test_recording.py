@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.driver.scripted_run import PROBLEMS, Run
-from tests.driver.test_driver import CONFIGS, same_scores
+from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run, same_scores
 from tests.runs.logs import log_bytes
 from tests.runs.replay.recordings import FEW, load, record, replay
 from tests.runs.test_token_requests import SEMANTICS
@@ -148,3 +147,18 @@ def test_a_recording_is_simulated_with_its_own_trees(tiny_deployment, recorded):
         ends = sum(event.thoughts[-1].stop is Stop.END for event in generated)
         prefetched = len(PROBLEMS) if schedule == "decoupled" else 0  # a token for each prompt
         assert outcome.generator.generated_tokens == tokens + ends + prefetched
+
+
+def test_what_does_not_fit_the_recording_is_refused_by_name(tiny_deployment, recorded, tmp_path):
+    _, folder = recorded
+    verifier = tiny_deployment.verifier.model_copy(update={"max_seq_len": 30})
+    with pytest.raises(RunError, match=r"scored a dialogue of \d+ .* verifier.max_seq_len"):
+        load(folder, tiny_deployment.model_copy(update={"verifier": verifier}))
+    generator = tiny_deployment.generator.model_copy(update={"system_prompt": "Think."})
+    with pytest.raises(RunError, match=r"its generator.system_prompt was .* is 'Think.' here"):
+        load(folder, tiny_deployment.model_copy(update={"generator": generator}))
+    with pytest.raises(RunError, match="holds no run"):
+        open_recording(tmp_path)
+    (folder / "summary.json").unlink()
+    with pytest.raises(RunError, match="has not finished"):
+        open_recording(folder)

@@ -17,10 +17,9 @@ from ..checkpoint import FileStamp
 from ..errors import BuildError
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
-from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
-from ..tensorrt.feasibility import check_parallelism, check_precision
-from ..tensorrt.heads import require_convertible
+from ..spec import EngineSpec, Precision, VerifierSpec
+from ..tensorrt.feasibility import check_feasible
+from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import KV_FRACTION, check_pools
 from .version import check_version
 
@@ -46,18 +45,10 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
 
 def plan_engine(inputs: EngineInputs) -> BuildPlan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
-    check_engine(inputs.deployment, inputs.role, inputs.shape)
+    check_feasible(inputs.deployment, inputs.role, inputs.shape)
     check_length(inputs)
     inputs.require_weights()
     return new_plan(inputs, settings_for(inputs))
-
-
-def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a precision or a parallelism that the GPU or the model lacks."""
-    assert deployment.tensorrt is not None  # the spec requires it of target llmapi
-    require_convertible(deployment, role, model)
-    check_precision(deployment, role, deployment.tensorrt.gpu)
-    check_parallelism(deployment, role, model)
 
 
 def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
@@ -113,7 +104,6 @@ def installed_version() -> str | None:
 
 
 DTYPES: dict[Precision, str] = {"fp16": "float16", "bf16": "bfloat16"}
-_GIB = 1024**3
 
 
 def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
@@ -142,7 +132,7 @@ def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
             "free_gpu_memory_fraction": KV_FRACTION,
             "tokens_per_block": cache.block_size,
             "enable_block_reuse": cache.reuse,
-            "host_cache_size": int(place.kv_host_gib * _GIB),
+            "host_cache_size": int(place.kv_host_gib * GIB),
         },
         "scheduler_config": {"capacity_scheduler_policy": spec.scheduling_policy.upper()},
         "cuda_graph_config": None

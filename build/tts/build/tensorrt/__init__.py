@@ -19,12 +19,11 @@ Build:
 | module | job |
 |---|---|
 | target | the target's interface to the build: settings, plan, the steps in order |
-| contract | facts on TensorRT-LLM 1.2.1 and its container (contract/*.json), and checks |
+| contract | facts on TensorRT-LLM 1.2.1 and its container (contract/*.json) |
 | commands | the commands of the three steps: check, convert or quantise, compile; pure |
 | in_container | the script that the first two run inside NVIDIA's container |
 | docker | `docker run` of the container: for a step, for a server |
 | toolchain | running steps, by `docker run` or inside the container: machine, log, interruption |
-| interface | what the container's tools take, compared with what a build gives them |
 | failures | what the log of a failed build or start means |
 | engine_files | reading a built engine back |
 """

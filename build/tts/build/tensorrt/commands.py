@@ -15,8 +15,7 @@ from ..errors import CheckpointError, ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
-from .feasibility import check_parallelism, check_precision
-from .heads import require_convertible
+from .feasibility import check_feasible
 
 RECIPE_VERSION = 1
 """Raised when these commands change so that existing engines must be built again."""
@@ -71,11 +70,6 @@ class Workspace:
         return self.root / "timing.cache"
 
     @property
-    def interface(self) -> Path:
-        """The record that the check writes: the tools and functions that a build calls."""
-        return self.root / "interface.json"
-
-    @property
     def home(self) -> Path:
         """Home folder inside the container, where a downloaded calibration set is kept."""
         return self.root / "home"
@@ -88,7 +82,7 @@ def steps(
     spec = deployment.engines()[role]
     check_engine(deployment, role, model)
     return [
-        _check(deployment, spec, model, work),
+        _check(deployment, spec, work),
         _conversion(spec, model, work),
         _compilation(role, spec, model, work),
     ]
@@ -122,18 +116,6 @@ def splits_embedding(spec: EngineSpec) -> bool:
     It is split like the output matrix, which may share its rows. The quantiser has no such choice.
     """
     return spec.placement.tensor_parallel > 1 and not is_calibrated(spec)
-
-
-def calls(spec: EngineSpec, model: ModelConfig) -> dict[str, contract.CallMade]:
-    """The conversion's calls of TensorRT-LLM's Python API, by full name, with their arguments."""
-    model_class = contract.model_classes()[model.architecture]
-    made = contract.calls_made("quantise" if is_calibrated(spec) else "convert")
-    if spec.placement.expert_parallel > 1:
-        made = {
-            name: call.model_copy(update={"keywords": call.keywords + call.with_experts})
-            for name, call in made.items()
-        }
-    return {name.format(model_class=model_class): call for name, call in made.items()}
 
 
 def calibration_folder(spec: EngineSpec) -> Path | None:
@@ -226,8 +208,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     """Refuse what TensorRT-LLM would refuse hours later, or change with a warning only."""
     spec = deployment.engines()[role]
     where = f"Deployment {deployment.name!r}: {role}"
-    require_convertible(deployment, role, model)
-    check_precision(deployment, role, _gpu(deployment))
+    check_feasible(deployment, role, model)
     if model.architecture not in contract.model_classes():
         raise ConfigError(
             f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
@@ -241,7 +222,6 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
             "max_seq_len.",
             hint=f"Or lower {role}.kv_cache.block_size.",
         )
-    check_parallelism(deployment, role, model)
     if spec.placement.expert_parallel > 1 and is_calibrated(spec):
         raise ConfigError(
             f"{where}.tensorrt.expert_parallel is {spec.placement.expert_parallel} with precision "
@@ -257,9 +237,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
         )
 
 
-def _check(
-    deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: Workspace
-) -> BuildStep:
+def _check(deployment: Deployment, spec: EngineSpec, work: Workspace) -> BuildStep:
     devices = spec.placement.replicas[0]
     return BuildStep(
         "check",
@@ -269,8 +247,6 @@ def _check(
             *("--tensorrt-llm", contract.TENSORRT_LLM),
             *("--compute-capability", contract.compute_capability(_gpu(deployment))),
             *("--gpus", str(len(devices))),
-            *("--output", str(work.interface)),
-            *(word for call in calls(spec, model) for word in ("--call", call)),
         ),
         devices=devices,
         reads=(SCRIPT,),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,22 +22,6 @@ class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Flag(_Facts):
-    """One flag of trtllm-build."""
-
-    type: Literal["text", "texts", "int", "switch"]
-    default: str | int | bool | None = None
-    choices: tuple[str, ...] | None = None
-    aliases: tuple[str, ...] = ()
-    deprecated: bool = False
-    still_needed: str = ""
-    """Why it is used although it is deprecated."""
-    explicit: bool = False
-    """It must be passed: its default is wrong for us, or may change."""
-    least: int | None = None
-    power_of_two: bool = False
-
-
 class EngineField(_Facts):
     """A field of an engine's config.json that records what it was built with."""
 
@@ -45,24 +29,6 @@ class EngineField(_Facts):
     overridden: str = ""
     """The case in which the builder changes it with a warning only."""
     matters: str = ""
-
-
-class Call(_Facts):
-    """The arguments of one function of TensorRT-LLM's Python API."""
-
-    positional: tuple[str, ...]
-    keywords: tuple[str, ...]
-    required: tuple[str, ...]
-
-
-class CallMade(_Facts):
-    """The arguments that a conversion gives one function of TensorRT-LLM's Python API."""
-
-    positional: int
-    """How many are given by position."""
-    keywords: tuple[str, ...]
-    with_experts: tuple[str, ...] = ()
-    """Further keywords, given when experts are divided over ranks."""
 
 
 class Container(_Facts):
@@ -75,36 +41,10 @@ class Container(_Facts):
 
 
 @cache
-def build_flags() -> Mapping[str, Flag]:
-    """The flags of trtllm-build by name."""
-    flags = _read("trtllm_build")["flags"]
-    return {name: Flag.model_validate(flag) for name, flag in flags.items()}
-
-
-@cache
 def engine_fields() -> Mapping[str, EngineField]:
     """The fields that can be read back from an engine, by the name of the flag or setting."""
     fields = _read("engine_config")["fields"]
     return {name: EngineField.model_validate(field) for name, field in fields.items()}
-
-
-@cache
-def python_calls() -> Mapping[str, Call]:
-    """The calls of the Python API that a conversion makes."""
-    return {n: Call.model_validate(call) for n, call in _read("python_api")["calls"].items()}
-
-
-@cache
-def calls_made(step: Literal["convert", "quantise"]) -> Mapping[str, CallMade]:
-    """What a step calls and how; {model_class} in a name stands for the model's class."""
-    made = _read("python_api")["made"][step]
-    return {name: CallMade.model_validate(call) for name, call in made.items()}
-
-
-def quant_algos() -> Sequence[str]:
-    """The members of TensorRT-LLM's QuantAlgo."""
-    names: list[str] = _read("python_api")["quant_algos"]
-    return names
 
 
 @cache

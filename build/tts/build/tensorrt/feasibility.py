@@ -1,4 +1,4 @@
-"""Whether a GPU runs a precision, and whether a model divides as its engine's placement asks.
+"""Whether a target computes a model, a GPU its precision, and whether it divides as asked.
 
 Asked before anything is planned or built: TensorRT-LLM would refuse the same after hours, or change
 it with a warning only.
@@ -12,10 +12,18 @@ from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import PRECISIONS, Deployment, Gpu, Role
 from . import contract
+from .heads import require_convertible
 
 
-def check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
-    """Raise ConfigError if a GPU cannot run an engine's precision."""
+def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
+    assert deployment.tensorrt is not None  # the spec requires it of engines for GPUs
+    require_convertible(deployment, role, model)
+    _check_precision(deployment, role, deployment.tensorrt.gpu)
+    _check_parallelism(deployment, role, model)
+
+
+def _check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
     precision = deployment.engines()[role].precision
     if problem := contract.precision_problem(gpu, precision):
         able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
@@ -27,8 +35,7 @@ def check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
         )
 
 
-def check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError if a model cannot be split over GPUs as its engine's placement asks."""
+def _check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     placement = deployment.engines()[role].placement
     tensor, pipeline = placement.tensor_parallel, placement.pipeline_parallel
     ways, experts = placement.expert_parallel, model.experts

@@ -1,19 +1,16 @@
 """The script that runs inside NVIDIA's container: checks the machine, converts a checkpoint.
 
 It imports nothing of this toolkit, which the container does not have; of TensorRT-LLM it calls
-only what contract/python_api.json lists. Its output begins with "tts: ", errors with
+only what its version 1.2.1 is known to have. Its output begins with "tts: ", errors with
 "tts: error: ".
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import importlib.metadata
-import inspect
-import json
 import os
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,8 +25,6 @@ def main() -> None:
     checking.add_argument("--tensorrt-llm", required=True)
     checking.add_argument("--compute-capability", required=True)
     checking.add_argument("--gpus", type=int, required=True)
-    checking.add_argument("--output", type=Path, required=True, help="what the container offers")
-    checking.add_argument("--call", action="append", default=[], help="a function to look up")
     checking.set_defaults(run=check)
 
     converting = commands.add_parser("convert", help="make a TensorRT-LLM checkpoint")
@@ -53,15 +48,13 @@ def main() -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse another TensorRT-LLM, too few GPUs, or GPUs of another compute capability.
-
-    The functions that a build would call are printed, and written to a file for comparison with the
-    facts.
-    """
+    """Refuse another TensorRT-LLM, too few GPUs, or GPUs of another compute capability."""
     try:
         version = importlib.metadata.version("tensorrt_llm").partition("+")[0]
     except importlib.metadata.PackageNotFoundError:
         fail("there is no TensorRT-LLM in this container")
+    if shutil.which("trtllm-build") is None:
+        fail("there is no trtllm-build in this container")
     if version != arguments.tensorrt_llm:
         fail(f"this container has TensorRT-LLM {version}, not {arguments.tensorrt_llm}")
     import torch
@@ -77,71 +70,6 @@ def check(arguments: argparse.Namespace) -> None:
                 f"{found}, not {arguments.compute_capability}"
             )
     say(f"TensorRT-LLM {version}, {count} GPUs of {arguments.compute_capability}")
-    help_text, signatures = build_help(), {name: signature(name) for name in arguments.call}
-    for name, seen in signatures.items():
-        print(name, seen["text"], flush=True)  # noqa: T201
-    offered = {
-        "build_help": help_text,
-        "quant_algos": quant_algos(),
-        "signatures": signatures,
-    }
-    arguments.output.write_text(json.dumps(offered, indent=1) + "\n", encoding="utf-8")
-
-
-def build_help() -> str:
-    """The help text of trtllm-build."""
-    wide = {**os.environ, "COLUMNS": "200"}
-    command = ["trtllm-build", "--help"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=wide, check=False)
-    except FileNotFoundError:
-        fail("there is no trtllm-build in this container")
-    print("$", *command, done.stdout, done.stderr, sep="\n", flush=True)  # noqa: T201
-    if done.returncode:
-        fail(f"trtllm-build --help ended with status {done.returncode}")
-    return done.stdout
-
-
-def quant_algos() -> list[str]:
-    """The quantisation algorithms that TensorRT-LLM knows."""
-    from tensorrt_llm.llmapi import QuantAlgo
-
-    return list(QuantAlgo.__members__)
-
-
-def signature(name: str) -> dict[str, Any]:
-    """The parameters of a function or class by its full name, as far as they can be known.
-
-    `there` says whether there is one of this name at all.
-    """
-    parts = name.split(".")
-    found: Any = None
-    try:
-        for count, part in enumerate(parts, 1):
-            if hasattr(found, part):
-                found = getattr(found, part)
-            else:
-                found = importlib.import_module(".".join(parts[:count]))
-    except ImportError as error:
-        return {"there": False, "text": f"{type(error).__name__}: {error}"}
-    try:
-        known = inspect.signature(found)
-    except (TypeError, ValueError) as error:  # as of a function written in C
-        return {"there": True, "text": f"{type(error).__name__}: {error}"}
-    return {
-        "there": True,
-        "text": str(known),
-        "parameters": [
-            {
-                "name": parameter.name,
-                "kind": parameter.kind.name,
-                "required": parameter.default is parameter.empty
-                and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
-            }
-            for parameter in known.parameters.values()
-            if parameter.name not in ("self", "cls")
-        ],
-    }
 
 
 def convert(arguments: argparse.Namespace) -> None:

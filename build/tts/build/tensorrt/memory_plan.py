@@ -18,9 +18,8 @@ from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
-from .feasibility import check_parallelism, check_precision
+from .feasibility import check_feasible
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
-from .heads import require_convertible
 from .kv_split import PoolLimit, Pools, Side, plain_split, search_split
 from .step_time import ModelShape, Roofline
 
@@ -152,9 +151,7 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
     specs = deployment.engines()
     shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
-        require_convertible(deployment, role, shapes[role])
-        check_precision(deployment, role, target.gpu)
-        check_parallelism(deployment, role, shapes[role])
+        check_feasible(deployment, role, shapes[role])
     rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
     ranks = {role: rank_memory(shapes[role], spec) for role, spec in specs.items()}
     placed = _placed(deployment, ranks)

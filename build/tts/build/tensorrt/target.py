@@ -25,7 +25,6 @@ from .commands import (
     Workspace,
     activation_dtype,
     build_values,
-    calls,
     check_calibration,
     check_engine,
     expected_engine,
@@ -36,9 +35,8 @@ from .commands import (
 from .engine_files import require_as_asked
 from .engine_memory import parameters
 from .heads import write_causal
-from .interface import require_interface
 from .model_shape import known_model
-from .toolchain import find_toolchain, note_in, require_machine, run_step, shell_text
+from .toolchain import find_toolchain, require_machine, run_step, shell_text
 
 _RECORD = "checkpoint.json"
 _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
@@ -142,14 +140,6 @@ def make_engine(
         for made in (work.home, work.timing_cache.parent):
             made.mkdir(parents=True, exist_ok=True)
         run(check)
-        differences = require_interface(
-            work.interface,
-            compilation.command[1:],
-            calls(plan.spec, model),
-            [algorithm for algorithm in quantisation(plan.spec) if algorithm],
-        )
-        for difference in differences:
-            note_in(log, f"other than known of TensorRT-LLM {contract.TENSORRT_LLM}: {difference}")
         if converted:
             say(f"{plan.role}: the checkpoint was converted by an earlier try")
         else:

@@ -135,7 +135,8 @@ def run_step(
             "MPI did not start in a container without a network: once more with docker's default "
             "network, and HF_HUB_OFFLINE=1"
         )
-        note_in(log, note)
+        with log.open("a", encoding="utf-8") as file:
+            print("# tts:", note, file=file)
         say(note)
         step = replace(step, isolated=False)
         status, lines = _attempt(toolchain, step, work, log, say)
@@ -146,12 +147,6 @@ def run_step(
         f"{what} failed ({step.name}). {cause.sentence}\n  {cause.line}\nThe whole log: {log}",
         hint=cause.hint,
     )
-
-
-def note_in(log: Path, text: str) -> None:
-    """Add a line of ours to a build log."""
-    with log.open("a", encoding="utf-8") as file:
-        print("# tts:", text, file=file)
 
 
 def container_name(step: BuildStep, work: Workspace) -> str:

@@ -41,7 +41,7 @@ def error_of_answer(
         return EndpointTimeout(said)
     if status in _PASSING or (status == 500 and any(known in words for known in _ENGINE_DIED)):
         seconds = _seconds(headers.get("Retry-After"))
-        return AskedToWait(said, seconds=seconds) if seconds else EndpointUnavailable(said)
+        return AskedToWait(said, seconds) if seconds else EndpointUnavailable(said)
     return RequestRefused(said, _HINTS.get(status))
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tts.build.errors import ConfigError
 from tts.search import SearchConfig
 from tts.session import AsyncSession
-from tts.session.interrupts import interruptible
+from tts.session.event_loop import interruptible
 from tts.session.plan import Plan
 from tts.session.strategy import StrategyLike, choose
 

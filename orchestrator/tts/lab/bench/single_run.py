@@ -14,7 +14,7 @@ import msgspec
 from tts.build.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
-from tts.datasets.load import load_dataset, problems_of_run
+from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
 from tts.endpoints.functions import reward_function
 from tts.problem import Problem
@@ -141,13 +141,12 @@ def run_solve(
     refuse_begun(folder)
     results: list[Result] = []
     _carry_out(
-        plan,
+        replace(plan, on_step=on_step),
         folder,
         observer,
         endpoints,
         question,
         saved="What there is of the tree is logged",
-        on_step=on_step,
         on_result=results.append,
     )
     (result,) = results
@@ -215,7 +214,7 @@ def problems_of(
     """
     digest = None
     if config.keeps_problems:  # those of a program's run
-        loaded = problems_of_run(folder or Path(), config)
+        loaded = kept_problems(folder or Path())
     else:
         options = DatasetOptions.of_config(config)
         dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
@@ -304,7 +303,6 @@ def carry_out_all(
     *,
     repair: bool = False,
     saved: str | None = None,
-    on_step: Callable[[Step], None] | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """Make or continue runs one after the other: of each, by title, the plan and its folder.
@@ -328,7 +326,7 @@ def carry_out_all(
                 for title, run in runs.items():
                     if len(runs) > 1 and run.left:
                         observer.say(title)
-                    await campaign.run(run, title, on_step=on_step, on_result=on_result)
+                    await campaign.run(run, title, on_result)
                     finished += 1
 
         def done() -> str | None:

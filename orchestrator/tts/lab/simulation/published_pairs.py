@@ -1,17 +1,15 @@
-"""Pairs of published models on GPUs that are not at hand, and the shapes of any deployment's."""
+"""The usual pair of published models on GPUs that are not at hand; the shapes of any deployment."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from tts.build.errors import ConfigError
 from tts.build.inputs import engine_shape
-from tts.build.spec import Deployment, EngineSpec, Precision, Role, TensorRTEngine
+from tts.build.spec import Deployment, EngineSpec, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
-from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN
-from tts.build.tensorrt.model_shape import known_names, shape_of
+from tts.build.tensorrt.model_shape import shape_of
 from tts.engines.simulated import GPUS, ModelShape
 
 from .workload import DELIMITER, FILLING
@@ -25,34 +23,20 @@ _MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activat
 _BLOCK_SIZE = 32
 
 
-def simulated_deployment(
-    gpu: GpuName,
-    gpus: int,
-    *,
-    generator: str = GENERATOR,
-    verifier: str = VERIFIER,
-    precision: Precision = "bf16",
-) -> Deployment:
-    """Two published models (`known_names`) on one GPU, or on two, one each.
+def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
+    """The usual pair on one GPU, or on two, one each.
 
-    The memory that is left is KV cache, half each where they share it; with precision fp8 it is in
-    fp8, too. Raises ConfigError for a model that is not known, or a pair that leaves no room.
+    The memory that is left is KV cache, half each where they share it.
     """
     alone = gpus > 1
+    generator = {"in_flight_requests": 512, "step_delimiter": DELIMITER}
     deployment = Deployment.model_validate(
         {
             "name": SIMULATED,
             "target": "tensorrt",
             "tensorrt": {"gpu": gpu},
-            "generator": {
-                **_engine(generator, precision, device=0),
-                "in_flight_requests": 512,
-                "step_delimiter": DELIMITER,
-            },
-            "verifier": {
-                **_engine(verifier, precision, device=1 if alone else 0),
-                "in_flight_tokens": 65536,
-            },
+            "generator": {**_engine(GENERATOR, device=0), **generator},
+            "verifier": {**_engine(VERIFIER, device=int(alone)), "in_flight_tokens": 65536},
         }
     )
     shapes = shapes_of(deployment)
@@ -61,35 +45,20 @@ def simulated_deployment(
         here = [shapes[role]] if alone else [*shapes.values()]
         left = GPUS[gpu].memory * _MEMORY_SHARE - sum(shape.weight_bytes for shape in here)
         tokens = int(left / len(here) / shapes[role].kv_bytes)
-        if tokens < spec.max_seq_len:
-            raise ConfigError(
-                f"{generator} and {verifier} in {precision} leave {left / GIB:.1f} GiB of the "
-                f"{GPUS[gpu].name} for KV caches, too little for a sequence of {spec.max_seq_len} "
-                "tokens in each.",
-                hint="Choose a larger GPU, a GPU for each engine, or precision fp8.",
-            )
         cache = spec.kv_cache.model_copy(update={"tokens": tokens})
         pools[role] = spec.model_copy(update={"kv_cache": cache})
     return deployment.model_copy(update=pools)
 
 
-def _engine(name: str, precision: Precision, device: int) -> dict[str, Any]:
-    if name not in known_names():
-        raise ConfigError(
-            f"The shape of {name!r} is not known.",
-            hint=f"Known models: {', '.join(known_names())}.",
-        )
+def _engine(name: str, device: int) -> dict[str, Any]:
     return {
         "checkpoint": name,
-        "precision": precision,
+        "precision": "bf16",
         "max_batch_size": 512,
         "max_num_tokens": 8192,
         "max_seq_len": 4096,
         "kv_cache": {"tokens": 4096, "block_size": _BLOCK_SIZE},
-        "tensorrt": {
-            "gpus": [[device]],
-            "kv_precision": "fp8" if precision == "fp8" else "auto",
-        },
+        "tensorrt": {"gpus": [[device]]},
     }
 
 

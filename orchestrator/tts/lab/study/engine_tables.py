@@ -11,11 +11,10 @@ from typing import TypeVar
 from tts.build.spec import Deployment
 from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
-from tts.runs.events import EngineName
 from tts.runs.log import read_events
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
 from tts.runs.records import ENGINES, Engine
+from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, rounded
 from tts.runs.token_requests import logged_requests
 
@@ -32,7 +31,7 @@ MOST_STEPS = 150
 SCALES = {"all": 1.0, "1/8": 1 / 8, "1/64": 1 / 64}
 """Sizes of the KV memory, of the deployed."""
 
-Curves = Mapping[EngineName, CacheCurve]
+Curves = Mapping[Engine, CacheCurve]
 T = TypeVar("T")
 
 
@@ -67,7 +66,7 @@ def shares_with(present: float) -> list[float]:
 
 def tokens_per_request(run: Path) -> Measurement:
     """How many requests of the base had how many tokens: prompt and generated ones together."""
-    requests = MeasuredRun.load(run).measures.requests
+    requests = Run.load(run).totals.requests
     rows: list[FigureRow] = [
         {
             "engine": engine,
@@ -159,7 +158,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
 
 def cache_curves(run: Path, spec: Deployment) -> Curves:
     """What a cache of any size makes of a run's requests, by engine; raises RunError."""
-    requests: dict[EngineName, list[TimedRequest]] = defaultdict(list)
+    requests: dict[Engine, list[TimedRequest]] = defaultdict(list)
     for request in logged_requests(read_events(run), Models.load(spec)):
         requests[request.engine].append(request.ids)
     return {

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -29,7 +29,6 @@ from ..tuning.tune_file import RESULT
 from .cells import CellRun, Form
 
 STUDY = "study.json"
-MEASUREMENTS = "measurements.json"
 VERSION = 1
 
 FigureRow = dict[str, str | int | float | bool | None]
@@ -79,7 +78,7 @@ def create_study(folder: Path, config: StudyConfig) -> None:
             hint=f"Continue it with: tts study --resume {folder}, or name another folder with "
             "--out.",
         )
-    _write(folder, STUDY, asdict(config))
+    write(folder / STUDY, asdict(config))
 
 
 def is_study(folder: Path) -> bool:
@@ -105,16 +104,6 @@ def read_study(folder: Path) -> StudyConfig:
     return config
 
 
-def write_measurements(folder: Path, data: Json) -> None:
-    """Keep the rows of the figures; raises RunError."""
-    _write(folder, MEASUREMENTS, data)
-
-
-def write_load(folder: Path, data: Json) -> None:
-    """Keep throughput over load; raises RunError."""
-    _write(load_file(folder).parent, RESULT, data)
-
-
 def run_folder(folder: Path, step: CellRun) -> Path:
     """The folder of a cell's run in a round."""
     return folder / "runs" / step.folder
@@ -130,7 +119,13 @@ def load_file(folder: Path) -> Path:
     return folder / "load" / RESULT
 
 
-def _write(folder: Path, name: str, data: dict[str, Any]) -> None:
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / name, data)
+def measurements_file(folder: Path) -> Path:
+    """The file of the figures' rows."""
+    return folder / "measurements.json"
+
+
+def write(file: Path, data: Json) -> None:
+    """Keep what belongs to a study in one of its files; raises RunError."""
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, data)

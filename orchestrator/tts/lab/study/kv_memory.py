@@ -119,10 +119,9 @@ def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], b
     return fixed, per_token, plan.shared
 
 
-def deployment_of(spec: Deployment, memory: PairMemory | None, engines: CellEngines) -> Deployment:
-    """The deployment whose server a cell needs; `memory` is needed where the cell divides it."""
+def deployment_of(spec: Deployment, memory: PairMemory, engines: CellEngines) -> Deployment:
+    """The deployment whose server a cell needs."""
     if engines.share is not None:
-        assert memory is not None
         spec = divided(spec, memory, engines.share)
     if not engines.reuse:
         spec = spec.model_copy(

@@ -20,7 +20,7 @@ from .engine_tables import (
     memory_by_split,
     tokens_per_request,
 )
-from .folder import Measurement, load_file, write_measurements
+from .folder import Measurement, load_file, measurements_file, write
 from .results import CellResult, read_results
 from .speed_tables import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
 from .study_plan import Study
@@ -89,5 +89,5 @@ def measure(study: Study) -> Findings:
         len(rounds[0]),
         same_trees(list(results.values())),
     )
-    write_measurements(study.folder, asdict(findings))
+    write(measurements_file(study.folder), asdict(findings))
     return findings

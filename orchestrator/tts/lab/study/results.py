@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tts.runs.measured_run import MeasuredRun
+from tts.runs.run import Run
 from tts.runs.statistics import PairedDifference, paired, quantile
 from tts.runs.summary import read_summary
 
@@ -100,8 +100,6 @@ class RunResult:
     wall_s: float
     problems: int
     generated_tokens: int
-    verifier_tokens: int
-    """Tokens of the prompts of its verifier requests."""
     useful_tokens: int
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
@@ -123,19 +121,18 @@ class RunResult:
     @classmethod
     def read(cls, folder: Path) -> RunResult:
         """Read a run's folder; raises RunError."""
-        run = MeasuredRun.load(folder)
-        measures = run.measures
+        run = Run.load(folder)
+        measures = run.totals
         work = measures.run.work
         return cls(
             folder,
             measures.wall_s,
             len(measures.problems),
             measures.generated_tokens,
-            work.verifier_tokens,
             measures.useful_tokens,
             measures.goodput,
             tuple(measures.latencies_s),
-            {problem.id: problem.right(run.rule) for problem in measures.judged()},
+            {problem.id: problem.right(measures.vote) for problem in measures.judged()},
             work.verifier_calls + work.cached_scores,
             work.cached_scores,
             read_summary(folder).tree_digest,

@@ -36,7 +36,7 @@ from .folder import (
     pilot_folder,
     read_study,
     run_folder,
-    write_load,
+    write,
 )
 from .kv_memory import deployment_of
 from .study_plan import (
@@ -229,7 +229,7 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
     await session.watched(measure_engines(session, recorded, seconds, measured, observer))
     spec = session.deployment
     results = [analyse(each, spec) for each in measured]
-    write_load(study.folder, to_json(spec, str(run), recorded, results))
+    write(load_file(study.folder), to_json(spec, str(run), recorded, results))
 
 
 def _announce(

@@ -105,7 +105,7 @@ def levels(samples: Iterable[LoadSample]) -> list[LoadLevel]:
     ]
 
 
-def saturation_point(samples: Iterable[LoadSample], seed: int = 0) -> SaturationPoint:
+def saturation_point(samples: Iterable[LoadSample]) -> SaturationPoint:
     """The saturation point of the medians, and how far it moves when the repeats are resampled.
 
     The interval is that of a bootstrap: RESAMPLES times each load's repeats are drawn anew, with
@@ -115,7 +115,7 @@ def saturation_point(samples: Iterable[LoadSample], seed: int = 0) -> Saturation
         load: [sample.tokens_per_s for sample in found] for load, found in _by_load(samples).items()
     }
     found = _point_of({load: median(rates) for load, rates in repeats.items()})
-    rng = random.Random(seed)
+    rng = random.Random(0)
     drawn = sorted(
         _point_of({load: _median_of_drawn(rng, rates) for load, rates in repeats.items()})
         for _ in range(RESAMPLES)
@@ -126,12 +126,10 @@ def saturation_point(samples: Iterable[LoadSample], seed: int = 0) -> Saturation
     )
 
 
-def find_saturation_point(
-    points: Sequence[tuple[float, float]], share: float = SHARE
-) -> float | None:
+def find_saturation_point(points: Sequence[tuple[float, float]]) -> float | None:
     """The saturation point of (load, throughput) points, all positive, in the order of their load.
 
-    It is the smallest load that reaches a share of the best throughput. None if they do not show
+    It is the smallest load that reaches SHARE of the best throughput. None if they do not show
     one: until a load ROOM times as large was measured, the effect of more load is unknown. Between
     two loads the time per unit of work is taken to be linear in 1/load, which is exact for an
     engine whose steps take t0 + t1 * load.
@@ -141,7 +139,7 @@ def find_saturation_point(
     """
     if not points:
         return None
-    enough = share * max(throughput for _, throughput in points)
+    enough = SHARE * max(throughput for _, throughput in points)
     place = next(place for place, point in enumerate(points) if point[1] >= enough)
     load, throughput = points[place]
     if points[-1][0] < ROOM * load:

@@ -21,7 +21,7 @@ from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
 from tts.session.connecting import require_engines
-from tts.session.interrupts import interruptible
+from tts.session.event_loop import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose

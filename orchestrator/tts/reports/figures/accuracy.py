@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from tts.runs.curves import unit_size, why_dependent
-from tts.runs.measured_run import MeasuredRun
+from tts.runs.run import Run
 from tts.runs.statistics import mean_pass_at_k, wilson
 
 from .charts import (
@@ -28,12 +28,12 @@ RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "ma
 _UNIT = alt.Scale(domain=[0, 1])
 
 
-def by_level(run: MeasuredRun) -> Figure | None:
+def by_level(run: Run) -> Figure | None:
     """Accuracy by level, with 95% intervals; None without levels."""
     levels: dict[str, list[bool]] = {}
-    for problem in run.measures.judged():
+    for problem in run.totals.judged():
         if problem.level is not None:
-            levels.setdefault(str(problem.level), []).append(problem.right(run.rule))
+            levels.setdefault(str(problem.level), []).append(problem.right(run.config.vote))
     if not levels:
         return None
     order = sorted(levels, key=lambda level: (len(level), level))
@@ -42,40 +42,41 @@ def by_level(run: MeasuredRun) -> Figure | None:
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right, {told}.",
+        f"{percent(run.accuracy)} of {len(run.totals.judged()):,} problems are right, {told}.",
         rows,
         _shares_spec("level", order),
         notes=["Bars are 95% intervals (Wilson)."],
     )
 
 
-def by_rule(run: MeasuredRun) -> Figure | None:
+def by_rule(run: Run) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
-    judged = run.measures.judged()
+    judged = run.totals.judged()
     seen = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULE_NAMES if rule in seen] + sorted(seen - RULE_NAMES.keys())
+    rules = [rule for rule in RULE_NAMES if rule in seen]
     if not rules:
         return None
-    rows = [_share_row("rule", _named(rule), [p.right(rule) for p in judged]) for rule in rules]
+    rows = [_share_row("rule", RULE_NAMES[rule], [p.right(rule) for p in judged]) for rule in rules]
     rows.append(_share_row("rule", "any (pass@n)", [bool(p.any_correct) for p in judged]))
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
-        f"Chosen by the {_named(run.rule)}, {percent(run.accuracy)} of the answers are right; a "
-        f"right one is among the completions of {_share(rows[-1])} of the problems.",
+        f"Chosen by the {RULE_NAMES.get(run.config.vote, '')}, {percent(run.accuracy)} of the "
+        f"answers are right; a right one is among the completions of {_share(rows[-1])} of the "
+        "problems.",
         rows,
         _shares_spec("rule", [str(row["rule"]) for row in rows]),
         notes=["Bars are 95% intervals (Wilson); all rules choose among the same completions."],
     )
 
 
-def pass_over_k(run: MeasuredRun) -> Figure | None:
+def pass_over_k(run: Run) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
     strategy, parameters = run.config.strategy, run.config.parameters
     if why_dependent(strategy, limited=bool(run.config.limits)):
         return None
     n, unit = parameters["n"], unit_size(strategy, parameters)
-    counts = run.measures.right_units(n, unit)
+    counts = run.totals.right_units(n, unit)
     most = n // unit
     if most < 2 or not counts:
         return None
@@ -105,9 +106,9 @@ def pass_over_k(run: MeasuredRun) -> Figure | None:
     )
 
 
-def scores(run: MeasuredRun) -> Figure | None:
+def scores(run: Run) -> Figure | None:
     """Score distributions of right and wrong completions; None unless both were scored."""
-    found = run.measures.calibration
+    found = run.totals.calibration
     if found.auroc is None:
         return None
     rows: list[TableRow] = [
@@ -143,9 +144,9 @@ def scores(run: MeasuredRun) -> Figure | None:
     )
 
 
-def calibration(run: MeasuredRun) -> Figure | None:
+def calibration(run: Run) -> Figure | None:
     """Share of right completions by score; None unless right and wrong ones were scored."""
-    found = run.measures.calibration
+    found = run.totals.calibration
     if found.auroc is None:
         return None
     rows: list[TableRow] = []
@@ -212,10 +213,6 @@ def _calibration_spec() -> Spec:
     return spec(drawn, 240)
 
 
-def _named(rule: str) -> str:
-    return RULE_NAMES.get(rule, rule)
-
-
 def _share_row(column: str, name: str, right: list[bool]) -> TableRow:
     share = sum(right) / len(right)
     low, high = wilson(share, len(right))
@@ -235,8 +232,8 @@ def _shares_spec(column: str, order: list[str]) -> Spec:
     return spec(drawn, bars_height(len(order)))
 
 
-def _unscored(run: MeasuredRun) -> list[str]:
-    count = run.measures.calibration.without_score
+def _unscored(run: Run) -> list[str]:
+    count = run.totals.calibration.without_score
     return [f"{count:,} completions without a score are left out."] if count else []
 
 

@@ -18,8 +18,8 @@ from tts.runs.compare import (
     pooled,
     varying,
 )
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.pairs import Pair, Setting, Trees
+from tts.runs.run import Run
 from tts.runs.statistics import best_within, half_width, pareto_front
 
 from .charts import (
@@ -488,10 +488,10 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def by_problem(
-    pair: Pair, runs: tuple[MeasuredRun, MeasuredRun], names: tuple[str, str], place: int
+    pair: Pair, runs: tuple[Run, Run], names: tuple[str, str], place: int
 ) -> Figure | None:
     """The tokens of each common problem in both runs, and who had it right."""
-    ours, theirs = (run.measures.problems for run in runs)
+    ours, theirs = (run.totals.problems for run in runs)
     right_in = dict.fromkeys(pair.only_baseline, "only the baseline")
     right_in |= dict.fromkeys(pair.only_other, "only this run")
     rows: list[TableRow] = [
@@ -500,7 +500,7 @@ def by_problem(
             "baseline tokens": max(1, ours[problem].tokens),
             "tokens": max(1, theirs[problem].tokens),
             "right in": right_in.get(
-                problem, "both" if ours[problem].right(runs[0].rule) else "neither"
+                problem, "both" if ours[problem].right(runs[0].config.vote) else "neither"
             ),
         }
         for problem in thinned(pair.common)
@@ -545,7 +545,7 @@ def by_problem(
 
 
 def disagreements(
-    pair: Pair, runs: tuple[MeasuredRun, MeasuredRun], names: tuple[str, str], place: int
+    pair: Pair, runs: tuple[Run, Run], names: tuple[str, str], place: int
 ) -> Figure | None:
     """The problems that only one of the two has right, as a table; None if there are none."""
     found = [(problem, names[0]) for problem in pair.only_baseline]
@@ -555,9 +555,9 @@ def disagreements(
     rows: list[TableRow] = []
     for problem, right_in in found[:MOST_ROWS]:
         row: TableRow = {"problem": problem, "right in": right_in}
-        row["level"] = runs[0].measures.problems[problem].level
+        row["level"] = runs[0].totals.problems[problem].level
         for run, name in zip(runs, names, strict=True):
-            row[f"answer in {name}"] = run.measures.problems[problem].answers.get(run.rule)
+            row[f"answer in {name}"] = run.totals.problems[problem].answers.get(run.config.vote)
         rows.append(row)
     more = len(found) - len(rows)
     return Figure(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.named_measures import named_measures
+from tts.runs.records import ENGINES
+from tts.runs.run import Run
 from tts.runs.summary import Summary
 
 from . import accuracy, work
 from .charts import number, percent
 from .figure import Figure
 
-Make = Callable[[MeasuredRun], Figure | None]
+Make = Callable[[Run], Figure | None]
 
 
-def right_share(run: MeasuredRun) -> str:
+def right_share(run: Run) -> str:
     """The share of right answers, and of how many problems if some have no reference."""
-    judged = len(run.measures.judged())
-    some = judged < len(run.measures.problems)
+    judged = len(run.totals.judged())
+    some = judged < len(run.totals.problems)
     return percent(run.accuracy) + f" of the {judged:,} with a reference" * some
 
 
@@ -34,9 +36,9 @@ def warning_of(summary: Summary) -> str | None:
     )
 
 
-def key_measures(run: MeasuredRun) -> Figure | None:
+def key_measures(run: Run) -> Figure | None:
     """Every measure that the run's log gives; None of a run in which nothing has happened."""
-    measures = run.measures
+    measures = run.totals
     if not measures.wall_s:
         return None
     solved = len(measures.problems)
@@ -49,13 +51,14 @@ def key_measures(run: MeasuredRun) -> Figure | None:
         f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
         [
             {"measure": each.name, "value": each.value, "unit": each.unit}
-            for each in named_measures(run)
+            for each in named_measures(measures)
             if each.value is not None
         ],
         notes=["docs/reference/measures.md defines each of them."],
     )
 
 
+_IN_FLIGHT = [partial(work.in_flight, engine=engine) for engine in ENGINES]
 FIGURES: Sequence[Make] = (
     key_measures,
     accuracy.by_level,
@@ -66,21 +69,18 @@ FIGURES: Sequence[Make] = (
     work.token_use,
     work.tokens_per_problem,
     work.latency,
-    work.in_flight_generator,
-    work.in_flight_verifier,
+    *_IN_FLIGHT,
     work.idle,
     work.requests_by_kind,
     work.speculation,
-    work.tokens_per_generator_request,
-    work.tokens_per_verifier_request,
+    *(partial(work.tokens_per_request, engine=engine) for engine in ENGINES),
     work.tree_shape,
 )
 """Each is None of a run that says nothing about it."""
 READ: Sequence[Make] = (
     key_measures,
     work.latency,
-    work.in_flight_generator,
-    work.in_flight_verifier,
+    *_IN_FLIGHT,
     work.idle,
     work.token_use,
     work.speculation,
@@ -88,6 +88,6 @@ READ: Sequence[Make] = (
 """Those whose readings a terminal shows."""
 
 
-def figures_of(run: MeasuredRun, makes: Sequence[Make] = FIGURES) -> list[Figure]:
+def figures_of(run: Run, makes: Sequence[Make] = FIGURES) -> list[Figure]:
     """The figures of a run, finished or not."""
     return [figure for make in makes if (figure := make(run))]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from tts.runs.measured_run import MeasuredRun
 from tts.runs.records import ENGINES, Engine
+from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, quantile
 
 from .charts import (
@@ -34,9 +34,9 @@ _REASONS = ("dependency", "budget", "no work")
 _LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens"}
 
 
-def token_use(run: MeasuredRun) -> Figure | None:
+def token_use(run: Run) -> Figure | None:
     """Where the generated tokens went; None without any."""
-    measures, useful = run.measures, run.measures.useful_tokens
+    measures, useful = run.totals, run.totals.useful_tokens
     total = measures.generated_tokens
     if not total:
         return None
@@ -61,9 +61,9 @@ def token_use(run: MeasuredRun) -> Figure | None:
     )
 
 
-def tokens_per_problem(run: MeasuredRun) -> Figure | None:
+def tokens_per_problem(run: Run) -> Figure | None:
     """The distribution of generated tokens per problem; None without problems."""
-    tokens = [float(problem.tokens) for problem in run.measures.problems.values()]
+    tokens = [float(problem.tokens) for problem in run.totals.problems.values()]
     return histogram(
         "tokens-per-problem",
         "Generated tokens per problem",
@@ -76,9 +76,9 @@ def tokens_per_problem(run: MeasuredRun) -> Figure | None:
     )
 
 
-def latency(run: MeasuredRun) -> Figure | None:
+def latency(run: Run) -> Figure | None:
     """The distribution of the time per problem; None without problems."""
-    seconds = run.measures.latencies_s
+    seconds = run.totals.latencies_s
     return histogram(
         "latency",
         "Time per problem",
@@ -91,9 +91,9 @@ def latency(run: MeasuredRun) -> Figure | None:
     )
 
 
-def requests_by_kind(run: MeasuredRun) -> Figure | None:
+def requests_by_kind(run: Run) -> Figure | None:
     """Requests to each engine by kind; None without requests."""
-    asked, work = run.measures.requests, run.measures.run.work
+    asked, work = run.totals.requests, run.totals.run.work
     counts = {engine: Counter(asked[engine].kinds) for engine in ENGINES}
     counts["verifier"]["cached"] = work.cached_scores
     rows: list[TableRow] = [
@@ -124,9 +124,9 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     )
 
 
-def speculation(run: MeasuredRun) -> Figure | None:
+def speculation(run: Run) -> Figure | None:
     """The outcome of expansions that were sent ahead; None without any."""
-    ahead = run.measures.speculation
+    ahead = run.totals.speculation
     if not ahead.sent:
         return None
     cancelled = sum(ahead.cancelled.values())
@@ -145,18 +145,9 @@ def speculation(run: MeasuredRun) -> Figure | None:
     )
 
 
-def tokens_per_generator_request(run: MeasuredRun) -> Figure | None:
-    """Tokens of each generator request."""
-    return _tokens_per_request(run, "generator", "prompt and generated tokens")
-
-
-def tokens_per_verifier_request(run: MeasuredRun) -> Figure | None:
-    """Tokens of each verifier request."""
-    return _tokens_per_request(run, "verifier", "prompt tokens")
-
-
-def _tokens_per_request(run: MeasuredRun, engine: Engine, axis: str) -> Figure | None:
-    tokens = run.measures.requests[engine].scheduled_tokens
+def tokens_per_request(run: Run, engine: Engine) -> Figure | None:
+    """Tokens of each request to an engine."""
+    tokens = run.totals.requests[engine].scheduled_tokens
     return histogram(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
@@ -164,15 +155,15 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, axis: str) -> Figure |
         logarithmic_histogram(tokens, 30),
         "tokens",
         of="requests",
-        axis=axis,
+        axis="prompt and generated tokens" if engine == "generator" else "prompt tokens",
         note="As the client sent them, whatever an engine finds in its prefix cache.",
         logarithmic=True,
     )
 
 
-def tree_shape(run: MeasuredRun) -> Figure | None:
+def tree_shape(run: Run) -> Figure | None:
     """Nodes of the trees by depth: how wide they are, and how many go so deep."""
-    shapes = [problem.tree.nodes_by_depth for problem in run.measures.problems.values()]
+    shapes = [problem.tree.nodes_by_depth for problem in run.totals.problems.values()]
     deepest = max(map(len, shapes), default=0)
     if not deepest:
         return None
@@ -204,18 +195,9 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
     )
 
 
-def in_flight_generator(run: MeasuredRun) -> Figure | None:
-    """Requests in flight on the generator over time."""
-    return _in_flight(run, "generator")
-
-
-def in_flight_verifier(run: MeasuredRun) -> Figure | None:
-    """Prompt tokens in flight on the verifier over time."""
-    return _in_flight(run, "verifier")
-
-
-def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
-    wall, load = run.measures.wall_s, run.measures.in_flight[engine]
+def in_flight(run: Run, engine: Engine) -> Figure | None:
+    """The load in flight on an engine over time."""
+    wall, load = run.totals.wall_s, run.totals.in_flight[engine]
     means, unit = load.means(wall), _LOADS[engine]
     if not means or not load.total:
         return None
@@ -230,7 +212,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
         x=alt.X("seconds:Q", title="seconds since the run began", scale=alt.Scale(nice=False)),
         y=alt.Y(f"{unit}:Q", title=f"{unit} in flight"),
     )
-    used, limits = run.measures.batch_utilization(engine), run.measures.run.limits
+    used, limits = run.totals.batch_utilization(engine), run.totals.run.limits
     of_limit = ""
     if limits is not None and used is not None:
         limit = limits[ENGINES.index(engine)]
@@ -248,9 +230,9 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
     )
 
 
-def idle(run: MeasuredRun) -> Figure | None:
+def idle(run: Run) -> Figure | None:
     """Shares of the time in which an engine had nothing in flight, by why; None without any."""
-    wall, by_engine = run.measures.wall_s, run.measures.idle_s
+    wall, by_engine = run.totals.wall_s, run.totals.idle_s
     rows: list[TableRow] = [
         {
             "engine": engine,

@@ -272,7 +272,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _of_run(found: Comparison) -> Report:
     (run,), config, folder = found.runs, found.runs[0].config, found.runs[0].folder
-    solved = number(len(run.measures.problems))
+    solved = number(len(run.totals.problems))
     if not has_finished(folder):
         solved += f" of {number(len(config.problem_ids))}"
     right = f", {right_share(run)} right" if run.accuracy is not None else ""

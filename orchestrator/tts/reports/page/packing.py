@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tts.runs.state import ProblemState
 from tts.search import NodePath
 
 from ..decisions import reason
-from .trees import ProblemTree, ThoughtRecord
+from .trees import ThoughtRecord, tree_thoughts
 
 _LEVEL = 4  # of gzip: half the time of the usual 6
 
@@ -27,46 +29,50 @@ class PackedTree:
     """How much there is to see: see `_teaches`."""
 
 
-def pack(tree: ProblemTree) -> PackedTree:
-    """A tree as a page holds it."""
-    seconds = None if tree.ended is None else round(tree.ended - tree.began, 3)
+def pack(problem: ProblemState, vote: str) -> PackedTree:
+    """A problem and its tree as a page holds them; `vote` is the rule that chooses answers."""
+    solved, thoughts, began = problem.solution, tree_thoughts(problem), problem.first_started or 0.0
+    seconds = None if problem.ended is None else round(problem.ended - began, 3)
     entry = {
-        "id": tree.id,
-        "level": tree.level,
-        "correct": tree.correct,
-        "solved": tree.ended is not None,
-        "answer": tree.answer,
-        "reference": tree.reference,
-        "question": tree.question,
+        "id": problem.id,
+        "level": solved and solved.level,
+        "correct": problem.correct(vote),
+        "solved": solved is not None,
+        "answer": problem.answer(vote),
+        "reference": solved and solved.reference,
+        "question": problem.question,
         "seconds": seconds,
-        "tokens": tree.tokens,
-        "thoughts": len(tree.thoughts),
+        "tokens": problem.work.generated_tokens,
+        "thoughts": len(thoughts),
     }
     data: dict[str, Any] = {
         "seconds": seconds,
-        "limit": tree.limit,
-        "groups": [{"answer": group.answer, "correct": group.correct} for group in tree.groups],
+        "limit": solved and solved.limit,
+        "groups": [
+            {"answer": group.answer, "correct": group.correct}
+            for group in (solved.groups if solved else ())
+        ],
         "completions": [
             {"path": _name(done.node), "score": done.score, "group": done.group}
-            for done in tree.completions
+            for done in (solved.completions if solved else ())
         ],
-        "thoughts": [_thought(record, tree.began) for record in tree.thoughts],
+        "thoughts": [_thought(record, began) for record in thoughts],
         "cancelled": [
             {
                 "path": _name(event.node),
                 "work": event.work,
                 "why": event.why,
-                "sent": _ms(session + event.sent, tree.began),
-                "done": _ms(session + event.done, tree.began),
+                "sent": _ms(session + event.sent, began),
+                "done": _ms(session + event.done, began),
             }
-            for session, event in tree.cancelled
+            for session, event in problem.cancelled
         ],
     }
-    if tree.decision:
-        data["why"] = reason(tree.decision)
+    if solved and solved.decision:
+        data["why"] = reason(solved.decision)
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
-    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(tree))
+    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(problem, vote))
 
 
 def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
@@ -106,22 +112,21 @@ def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
     return {"run": run, "id": best.entry["id"], "beside": beside}
 
 
-def _teaches(tree: ProblemTree) -> int:
+def _teaches(problem: ProblemState, vote: str) -> int:
     """3: right, though most completions agree on something wrong; 2: right, with wrong ones.
 
     1: wrong, with a right completion; 0: nothing of this.
     """
-    sizes = [0] * len(tree.groups)
-    for done in tree.completions:
-        if done.group >= 0:
-            sizes[done.group] += 1
-    kinds = {group.correct for group in tree.groups}
-    if kinds != {True, False} or tree.correct is None:
+    solved, right = problem.solution, problem.correct(vote)
+    if solved is None or right is None:
         return 0
-    if not tree.correct:
+    if {group.correct for group in solved.groups} != {True, False}:
+        return 0
+    if not right:
         return 1
-    most = max(range(len(sizes)), key=lambda group: sizes[group])
-    return 2 if tree.groups[most].correct else 3
+    sizes = Counter(done.group for done in solved.completions if done.group >= 0)
+    most = max(range(len(solved.groups)), key=lambda group: sizes[group])
+    return 2 if solved.groups[most].correct else 3
 
 
 def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:

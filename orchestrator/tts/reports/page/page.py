@@ -17,10 +17,11 @@ from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config
 from tts.runs.files import write_whole
 from tts.runs.log import read_events
+from tts.runs.pairs import short_names
+from tts.runs.state import all_problems
 
 from .assets import chart_theme, policy, scripts, styles
 from .packing import PackedTree, first_shown, pack
-from .trees import problem_trees
 
 FILE = "report.html"
 
@@ -54,7 +55,7 @@ def write_page(
     cannot be read or nothing can be written.
     """
     packed = [_in_order(run) for run in runs]
-    page = _page(title, lead, advice, facts, figures, _names(runs), packed)
+    page = _page(title, lead, advice, facts, figures, short_names(runs), packed)
     try:
         write_whole(file, page.encode(errors="replace").decode())  # halves of surrogate pairs
     except OSError as error:
@@ -112,17 +113,9 @@ def _page(
 def _in_order(run: Path) -> list[PackedTree]:
     """The packed trees of a run, in the order of its problems; raises RunError."""
     config = read_run_config(run)
-    trees = [pack(tree) for tree in problem_trees(read_events(run), config.vote)]
+    trees = [pack(problem, config.vote) for problem in all_problems(read_events(run))]
     place = {name: number for number, name in enumerate(config.problem_ids)}
     return sorted(trees, key=lambda tree: place.get(tree.entry["id"], len(place)))
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """The runs' folder names, with their parents' where that is needed to tell them apart."""
-    short = [run.resolve().name for run in runs]
-    if len(set(short)) == len(short):
-        return short
-    return [f"{run.resolve().parent.name}/{name}" for run, name in zip(runs, short, strict=True)]
 
 
 def _figure_data(figure: Figure) -> dict[str, Any]:

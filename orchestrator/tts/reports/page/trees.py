@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tts.runs.events import AnyEvent, Cancelled, LoggedAnswer, LoggedCompletion, LoggedThought
-from tts.runs.state import ProblemState, RunState, solved_problems
-from tts.search import Decision, Fate, Limit, NodePath, Stop
+from tts.runs.events import LoggedThought
+from tts.runs.state import ProblemState
+from tts.search import Fate, NodePath, Stop
 
 
 @dataclass(slots=True, eq=False)
@@ -18,8 +18,6 @@ class ThoughtRecord:
     """A thought and what became of it. Times are seconds since the run's first session began."""
 
     path: NodePath
-    request: NodePath
-    """The node that its request was for: a whole chain comes as one answer."""
     thought: LoggedThought
     sent: float | None
     """None where it is not known."""
@@ -38,68 +36,11 @@ class ThoughtRecord:
     """When the log first shows its fate; None while it is open."""
 
 
-@dataclass(slots=True, eq=False)
-class ProblemTree:
-    """A problem and its tree; unfinished where `ended` is None."""
-
-    id: str
-    question: str | None = None
-    level: int | str | None = None
-    reference: str | None = None
-    answer: str | None = None
-    """By the run's vote."""
-    correct: bool | None = None
-    began: float = 0.0
-    ended: float | None = None
-    limit: Limit | None = None
-    decision: Decision | None = None
-    digest: str = ""
-    """The digest of the tree that the search had grown, as the log has it."""
-    tokens: int = 0
-    """Generated for it, whether they were needed or not."""
-    thoughts: list[ThoughtRecord] = field(default_factory=list)
-    """In the order in which they were written."""
-    cancelled: list[tuple[float, Cancelled]] = field(default_factory=list)
-    """Requests to expand or to score a node, or to compute a prompt ahead, each with the begin of
-    its session."""
-    completions: tuple[LoggedCompletion, ...] = ()
-    groups: tuple[LoggedAnswer, ...] = ()
-
-
-def problem_trees(events: Iterable[AnyEvent], vote: str) -> Iterator[ProblemTree]:
-    """The trees of a log: solved problems in the order in which they were solved, then the others.
-
-    `vote` is the rule by which the run chooses answers. Requests cancelled after a problem is
-    solved are left out.
-    """
-    run = RunState()
-    for problem in solved_problems(events, run):
-        yield problem_tree(problem, vote)
-    for problem in run.open.values():
-        yield problem_tree(problem, vote)
-
-
-def problem_tree(problem: ProblemState, vote: str) -> ProblemTree:
-    """The tree of a problem."""
-    tree = ProblemTree(
-        problem.id,
-        problem.question,
-        answer=problem.answer(vote),
-        correct=problem.correct(vote),
-        began=problem.first_started or 0.0,
-        ended=problem.ended,
-        tokens=problem.work.generated_tokens,
-        cancelled=problem.cancelled,
-    )
-    if solved := problem.solution:
-        tree.level, tree.reference, tree.limit = solved.level, solved.reference, solved.limit
-        tree.decision = solved.decision
-        tree.digest = solved.tree_digest
-        tree.completions, tree.groups = solved.completions, solved.groups
+def tree_thoughts(problem: ProblemState) -> list[ThoughtRecord]:
+    """The thoughts of a problem's tree, in the order in which they were written."""
     nodes = _thoughts(problem)
-    _settle(tree, nodes)
-    tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))
-    return tree
+    _settle(problem, nodes)
+    return sorted(nodes.values(), key=lambda record: (record.done, record.path))
 
 
 def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
@@ -125,7 +66,6 @@ def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
         sent, speculative = began + event.sent, event.kind == "speculative"
         nodes[node] = ThoughtRecord(
             node,
-            event.node,
             thought,
             sent,
             began + event.done,
@@ -139,20 +79,21 @@ def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
     return nodes
 
 
-def _settle(tree: ProblemTree, nodes: dict[NodePath, ThoughtRecord]) -> None:
+def _settle(problem: ProblemState, nodes: dict[NodePath, ThoughtRecord]) -> None:
     """Give every thought its fate, and the time from which the log shows it."""
     expanded: dict[NodePath, float] = {}
     """When the first child of a node was asked for."""
     for path, record in nodes.items():
         if record.used is not None:
             expanded[path[:-1]] = min(record.used, expanded.get(path[:-1], record.used))
-    completed = {completion.node for completion in tree.completions}
+    solution = problem.solution
+    completed = {done.node for done in solution.completions} if solution else set()
     in_tree = [record for record in nodes.values() if record.used is not None]
     for record in in_tree:
-        record.fate = _fate(record, expanded, completed, solved=tree.ended is not None)
-    if any(record.fate is Fate.SURPLUS for record in in_tree):
-        _call_as_logged(tree, in_tree)
-    _date(in_tree, expanded, tree.ended)
+        record.fate = _fate(record, expanded, completed, solved=solution is not None)
+    if solution and any(record.fate is Fate.SURPLUS for record in in_tree):
+        _call_as_logged(solution.tree_digest, in_tree)
+    _date(in_tree, expanded, problem.ended)
 
 
 def _fate(
@@ -172,14 +113,14 @@ def _fate(
     return Fate.PRUNED if goes_on else Fate.SURPLUS
 
 
-def _call_as_logged(tree: ProblemTree, in_tree: list[ThoughtRecord]) -> None:
+def _call_as_logged(digest: str, in_tree: list[ThoughtRecord]) -> None:
     """Chains that ended and were not chosen: some searches call them pruned; the digest knows."""
-    if tree_digest(in_tree) == tree.digest:
+    if tree_digest(in_tree) == digest:
         return
     surplus = [record for record in in_tree if record.fate is Fate.SURPLUS]
     for record in surplus:
         record.fate = Fate.PRUNED
-    if tree_digest(in_tree) != tree.digest:
+    if tree_digest(in_tree) != digest:
         for record in surplus:
             record.fate = Fate.SURPLUS
 

@@ -1,7 +1,8 @@
 """A stand-in of TensorRT-LLM's Python API whose engine is the host of OpenVINO engines.
 
-Names, parameters and defaults are those of facts.json, beside it; a test compares them. What it
-does is what the facts' `behaviour` says, as far as the engine of target llmapi relies on it.
+Names and defaults of fields are taken from facts.json, beside it, and a test compares parameters.
+What it does is what the facts' `behaviour` says, as far as the engine of target llmapi relies on
+it.
 
 TTS_STANDIN_ENGINES names the OpenVINO engine of each checkpoint, by the checkpoint's folder, as
 JSON. TTS_STANDIN_MISBEHAVIOUR may name a file, JSON too:
@@ -16,7 +17,7 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,56 +61,14 @@ class RequestError(RuntimeError):
     pass
 
 
-@dataclass(slots=True, kw_only=True)
-class SamplingParams:
-    end_id: int | None = None
-    pad_id: int | None = None
-    max_tokens: int = 32
-    bad: Any = None
-    bad_token_ids: Any = None
-    stop: Any = None
-    stop_token_ids: list[int] | None = None
-    include_stop_str_in_output: bool = False
-    embedding_bias: Any = None
-    logits_processor: Any = None
-    apply_batched_logits_processor: bool = False
-    n: int = 1
-    best_of: int | None = None
-    use_beam_search: bool = False
-    top_k: int | None = None
-    top_p: float | None = None
-    top_p_min: float | None = None
-    top_p_reset_ids: int | None = None
-    top_p_decay: float | None = None
-    seed: int | None = None
-    temperature: float | None = None
-    min_tokens: int | None = None
-    beam_search_diversity_rate: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    length_penalty: float | None = None
-    early_stopping: int | None = None
-    no_repeat_ngram_size: int | None = None
-    min_p: float | None = None
-    beam_width_array: Any = None
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
-    return_context_logits: bool = False
-    return_generation_logits: bool = False
-    exclude_input_from_output: bool = True
-    return_encoder_output: bool = False
-    return_perf_metrics: bool = False
-    additional_model_outputs: Any = None
-    lookahead_config: Any = None
-    guided_decoding: Any = None
-    ignore_eos: bool = False
-    detokenize: bool = True
-    add_special_tokens: bool = True
-    truncate_prompt_tokens: int | None = None
-    skip_special_tokens: bool = True
-    spaces_between_special_tokens: bool = True
-
+class SamplingParams(
+    make_dataclass(
+        "Fields",
+        [(name, Any, default) for name, default in FACTS["sampling_params"].items()],
+        kw_only=True,
+        slots=True,
+    )
+):
     def __post_init__(self) -> None:
         if self.pad_id is None:
             self.pad_id = self.end_id
@@ -146,17 +105,14 @@ class Tensor:
         return self._array
 
 
-@dataclass(slots=True)
-class CompletionOutput:
-    index: int
-    text: str = ""
-    token_ids: list[int] | None = field(default_factory=list)
-    cumulative_logprob: float | None = None
-    logprobs: Any = field(default_factory=list)
-    prompt_logprobs: Any = field(default_factory=list)
-    finish_reason: str | None = None
-    stop_reason: int | str | None = None
-    generation_logits: Tensor | None = None
+CompletionOutput = make_dataclass(
+    "CompletionOutput",
+    [
+        (name, Any, field(default_factory=list) if name in ("token_ids", "logprobs") else None)
+        for name in FACTS["completion_output"]
+    ],
+    slots=True,
+)
 
 
 class RequestOutput:

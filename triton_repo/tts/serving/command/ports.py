@@ -45,7 +45,7 @@ class Addresses:
     @property
     def grpc(self) -> str:
         """`unix:path` or `host:port`, at which a client on this machine reaches gRPC."""
-        return f"unix:{self.socket}" if self.socket else self._at(self.grpc_port)
+        return f"unix:{self.socket}" if self.socket else address(self.host, self.grpc_port)
 
     @property
     def grpc_arguments(self) -> tuple[str, int]:
@@ -55,17 +55,9 @@ class Addresses:
         return self.host, self.grpc_port
 
     @property
-    def http(self) -> str:
-        """`host:port` at which a client on this machine reaches HTTP."""
-        return self._at(self.http_port)
-
-    @property
     def metrics(self) -> str:
         """`host:port` at which a client on this machine reads the Prometheus metrics."""
-        return self._at(self.metrics_port)
-
-    def _at(self, port: int) -> str:
-        return address(self.host, port)
+        return address(self.host, self.metrics_port)
 
 
 def address(host: str, port: int) -> str:

@@ -16,7 +16,7 @@ from tts.build.findings import Finding
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from ..contract.facts import contract
+from ..contract import contract
 from .model_configs import model_configs
 from .render import parse_config, render_models
 from .templates import CONFIG

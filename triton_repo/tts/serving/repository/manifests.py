@@ -154,7 +154,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
 
 
 def _command(deployment: Deployment) -> tuple[list[str], dict[str, str]]:
-    ports = _common(deployment)["ports"]
+    ports = manifest_ports(deployment.server)
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
     repository = paths.repository_dir(deployment.name)
     served = arguments(repository, everywhere, _SHM_PREFIX)

@@ -19,7 +19,7 @@ from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of
 
-from ..contract.facts import Tensor, contract
+from ..contract import Tensor, contract
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file
 from .labels import label_biases, label_token_ids

@@ -73,7 +73,7 @@ class ServerState:
     supervisor: ProcessIdentity | None = None
     """The process that keeps it running for all, if any: it ends when the server is stopped."""
     shared: bool = False
-    """Whether it ends with the last of its users (`users.py`)."""
+    """Whether it ends with the last of its users (`locks.py`)."""
     started: str = ""
     """UTC, ISO 8601."""
     stopping: bool = False

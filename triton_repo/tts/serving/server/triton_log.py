@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..contract.facts import start_log_forms
+from ..contract import start_log_forms
 
 _TAIL_BYTES = 200_000
+_LAST = 3  # lines that a failure without a form of its own is told by
 _FAILED_MODEL = re.compile(r"""failed to load '(?P<model>[^']+)' version \d+: (?P<reason>.*?)"?$""")
 _STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsupported|Unknown): ")
 _ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
@@ -23,7 +24,7 @@ _PORT_TAKEN = re.compile(
 )
 
 
-def failure(log: Path, *, lines: int = 3) -> str:
+def failure(log: Path) -> str:
     """Why the server failed, as one sentence per failed model, else its last error lines."""
     text = tail(log)
     failed = {m["model"]: _reason(m["reason"]) for m in map(_FAILED_MODEL.search, text) if m}
@@ -32,7 +33,7 @@ def failure(log: Path, *, lines: int = 3) -> str:
     errors = [m["text"].strip('" ') for m in map(_ERROR.match, text) if m]
     errors = [error for error in errors if not _NOISE.search(error)]
     plain = [line for line in text if line.strip() and not _LOG_LINE.match(line)]
-    return "; ".join((errors or plain)[-lines:])
+    return "; ".join((errors or plain)[-_LAST:])
 
 
 def port_was_taken(log: Path) -> bool:

@@ -2,7 +2,7 @@ import json
 import os
 from pathlib import Path
 
-from . import bind, signature
+from . import bind
 
 
 class _Model:
@@ -39,33 +39,12 @@ class _Model:
         (output / "config.json").write_text(json.dumps(_config(given, "float16")))
 
 
-def _signed(name):
-    """A model class whose methods tell their signatures."""
-
-    class Model(_Model):
-        pass
-
-    def method(function, call, *first):
-        def signed(*args, **kwargs):
-            return function(*args, **kwargs)
-
-        signed.__signature__ = signature(call, *first)
-        return signed
-
-    loading = f"tensorrt_llm.models.{name}.from_hugging_face"
-    Model.from_hugging_face = classmethod(method(_Model.from_hugging_face.__func__, loading, "cls"))
-    Model.quantize = classmethod(
-        method(_Model.quantize.__func__, "PretrainedModel.quantize", "cls")
-    )
-    Model.save_checkpoint = method(
-        _Model.save_checkpoint, "PretrainedModel.save_checkpoint", "self"
-    )
-    Model.__name__ = name
-    return Model
+class LLaMAForCausalLM(_Model):
+    pass
 
 
-LLaMAForCausalLM = _signed("LLaMAForCausalLM")
-QWenForCausalLM = _signed("QWenForCausalLM")
+class QWenForCausalLM(_Model):
+    pass
 
 
 def _read(folder):

@@ -1,4 +1,4 @@
-"""Faults of a model repository: each changes what is served."""
+"""Corruptions of a model repository, each of which changes what is served; of any nested data."""
 
 import random
 import shutil
@@ -8,7 +8,6 @@ from typing import Any
 
 from google.protobuf import json_format, text_format
 from tests.amounts import amount
-from tests.checks.faults.site import altered
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.serving.repository.render import parse_config
@@ -24,6 +23,36 @@ def corrupted(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
         shutil.copytree(folder, copy)
         what = KINDS[seed % len(KINDS)](copy, random.Random(seed))
         yield f"{seed}, {what}", copy
+
+
+def altered(data: Any, rng: random.Random, kept: tuple[str, ...] = ()) -> str:
+    """Change, remove or exchange any value of nested data, but for those below keys in `kept`."""
+    places = [place for place in places_of(data, ()) if not set(kept) & set(place[2])]
+    parent, key, path = rng.choice(places)
+    old = parent[key]
+    kind = rng.choice(["removed", "changed", "exchanged"])
+    if kind == "exchanged" and key != "name":  # else it may be but another order
+        others = [each for each in places if each[2][-1] == key and each[0][key] != old]
+        if others and not isinstance(old, (dict, list)):
+            other, _, _ = rng.choice(others)
+            parent[key], other[key] = other[key], old
+            return f"{path} exchanged"
+    if kind == "removed" or isinstance(old, (dict, list)):
+        del parent[key]
+        return f"{path} removed"
+    parent[key] = not old if isinstance(old, bool) else f"{old}1" if isinstance(old, str) else 12345
+    return f"{path} changed"
+
+
+def places_of(value: Any, path: tuple[Any, ...]) -> list[tuple[Any, Any, tuple[Any, ...]]]:
+    """Each value in nested data: what holds it, its key there, and the keys that lead to it."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found: list[tuple[Any, Any, tuple[Any, ...]]] = []
+    for key, item in items:
+        found.append((value, key, (*path, key)))
+        if isinstance(item, (dict, list)):
+            found += places_of(item, (*path, key))
+    return found
 
 
 def any_value(folder: Path, rng: random.Random) -> str:

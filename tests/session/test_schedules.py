@@ -1,8 +1,9 @@
-"""`auto` in a program: one budget for a run, exact under every schedule, resumable, logged."""
+"""Runs whose trees are the same under every schedule, and when they are continued."""
 
 from functools import partial
 
 import pytest
+from examples.search_and_learn import BEAM_SEARCH, BEST_OF_N, DVTS
 from tests.amounts import amount
 
 from tts.problem import Problem
@@ -12,6 +13,7 @@ from tts.search import SampleSearchConfig
 from tts.search.allocation import LAG
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(LAG + amount(4, 20))]
+AUTO = {"strategy": "auto", "budget_tokens": 60}
 
 
 def digests(results):
@@ -23,14 +25,25 @@ def decisions(folder):
     return {event.problem: event.decision for event in solved}
 
 
-def test_a_run_is_the_same_under_every_schedule_and_continued(session, tmp_path):
-    solve = partial(session.solve_many, PROBLEMS, strategy="auto", budget_tokens=60)
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (AUTO, len(PROBLEMS)),
+        ({"n": 8, "budget_tokens": 60}, 6),
+        ({"strategy": BEST_OF_N, "n": 8}, 4),
+        ({"strategy": BEAM_SEARCH, "n": 8}, 4),
+        ({"strategy": DVTS, "n": 8}, 4),
+    ],
+    ids=["auto", "budget", "best-of-n", "beam-search", "dvts"],
+)
+def test_a_run_is_the_same_under_every_schedule_and_continued(session, tmp_path, options, count):
+    solve = partial(session.solve_many, PROBLEMS[:count], **options)
     found = digests(solve(out=tmp_path / "run"))
-    assert len(found) == len(PROBLEMS)
+    assert len(found) == count
     for schedule in ("lockstep", "batched", "alternating"):
         assert digests(solve(schedule=schedule)) == found
     results = solve(out=tmp_path / "halves")
-    for _ in range(LAG // 2):
+    for _ in range(count // 2):
         next(results)
     results.close()
     assert digests(solve(out=tmp_path / "halves", resume=True)) == found
@@ -38,7 +51,7 @@ def test_a_run_is_the_same_under_every_schedule_and_continued(session, tmp_path)
 
 
 def test_the_log_says_what_was_decided_of_each_problem(session, tmp_path):
-    list(session.solve_many(PROBLEMS, strategy="auto", budget_tokens=60, out=tmp_path / "run"))
+    list(session.solve_many(PROBLEMS, **AUTO, out=tmp_path / "run"))
     found = decisions(tmp_path / "run")
     assert found.keys() == {problem.id for problem in PROBLEMS}
     assert all(found[str(i)].advice.cap == 60 for i in range(0, LAG, 2))
@@ -47,8 +60,8 @@ def test_the_log_says_what_was_decided_of_each_problem(session, tmp_path):
 
 
 def test_a_problem_alone_is_the_first_of_a_run(session):
-    alone = session.solve(PROBLEMS[0], strategy="auto", budget_tokens=60)
-    first = next(iter(session.solve_many(PROBLEMS[:1], strategy="auto", budget_tokens=60)))
+    alone = session.solve(PROBLEMS[0], **AUTO)
+    first = next(iter(session.solve_many(PROBLEMS[:1], **AUTO)))
     assert alone.tree_digest == first.tree_digest
 
 
@@ -70,3 +83,13 @@ def test_an_own_search_that_takes_its_budget_waits_for_no_advice(session, budget
     results = list(session.solve_many(PROBLEMS, strategy=Endless(n=8), budget_tokens=budget))
     assert len(results) == len(PROBLEMS)
     assert {result.limit for result in results} == {budget and "tokens"}
+
+
+def test_by_search_and_learns_rules_a_text_without_a_box_answers_its_last_number(session):
+    result, free = (
+        session.solve(PROBLEMS[2], strategy=each, n=8) for each in (BEST_OF_N, "best-of-n")
+    )
+    without_box = [done for done in free.completions if done.answer is None]
+    assert without_box
+    answers = {done.node: done.answer for done in result.completions}
+    assert any(answers[done.node] is not None for done in without_box)
