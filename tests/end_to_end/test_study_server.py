@@ -34,7 +34,6 @@ TINY = Form(
     in_flight=(1,),
     n_factors=(2.0,),
     load_s=0.5,
-    n=4,
 )
 CODE = f"""
 import sys

@@ -38,7 +38,7 @@ from tts.gateway.safety import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
-from tts.lab.study.folder import MEASUREMENTS
+from tts.lab.study.folder import measurements_file
 from tts.lab.study.measure import measure
 from tts.lab.study.study_plan import limits_digest
 from tts.lab.study.study_run import finished_study
@@ -184,7 +184,7 @@ def of_study(folder):
     spec = load_deployment(study["deployment"])  # whose checkpoints lie elsewhere in each checkout
     file.write_text(json.dumps({**study, "limits_digest": limits_digest(spec)}))
     measure(finished_study(folder))
-    found = _unsealed_json(folder / MEASUREMENTS)
+    found = _unsealed_json(measurements_file(folder))
     return {"measurements": found, "report": of_report(folder)}
 
 

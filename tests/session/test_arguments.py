@@ -83,7 +83,7 @@ def test_what_is_no_question_is_refused_with_its_place(session, tmp_path, questi
 @pytest.mark.parametrize(
     "questions",
     [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, range(0), iter(()), [SAME] * 2],
-    ids=repr,
+    ids=lambda questions: type(questions).__name__,
 )
 def test_what_is_no_list_of_questions_is_refused(session, questions):
     with pytest.raises(DatasetError):
