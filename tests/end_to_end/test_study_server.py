@@ -34,6 +34,7 @@ TINY = Form(
     in_flight=(1,),
     n_factors=(2.0,),
     load_s=0.5,
+    n=4,
 )
 CODE = f"""
 import sys

@@ -47,6 +47,8 @@ class Form:
     """Multiples of the deployment's n, besides n itself."""
     load_s: float
     """Seconds to measure throughput over load, both engines together."""
+    n: int | None = None
+    """Completions per problem; None: as the deployment says."""
 
 
 QUICK = Form(

@@ -56,6 +56,7 @@ class Study:
 
     def strategy(self, n: int | None = None) -> ChosenStrategy:
         """The search of a cell."""
+        n = n or self.config.form.n
         return choose(STRATEGY, self.spec, {} if n is None else {"n": n})
 
     def cells(self, problems: int | None = None) -> list[Cell]:
