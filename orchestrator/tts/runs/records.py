@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Protocol, Self
 
 from tts.search import Limit, NodePath, Stop, Thought
-
-if TYPE_CHECKING:
-    from .events import LoggedThought
 
 Engine = Literal["generator", "verifier"]
 ENGINES: tuple[Engine, ...] = ("generator", "verifier")
 NOT_WRITTEN = Thought((), "", Stop.LENGTH)
 """A node that no request wrote: its prompt had filled the context."""
 RequestKind = Literal["main", "eager", "speculative", "prefetch"]
+
+
+class AnyThought(Protocol):
+    """A thought, of a live search or from a log."""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether it comes before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class CompletionRecord:
     def of(
         cls,
         node: NodePath,
-        chain: Iterable[tuple[Thought | LoggedThought, float | None]],
+        chain: Iterable[tuple[AnyThought, float | None]],
         score: float | None,
         answer: str | None,
     ) -> Self:

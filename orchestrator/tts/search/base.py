@@ -39,8 +39,9 @@ class SearchConfig(BaseModel, ABC):
     """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as run.json keeps them."""
-        return self.model_dump(mode="json")
+        """The parameters as run.json keeps them; a budget of thinking where there is one."""
+        unset = {"thinking_budget"} if self.thinking_budget is None else set()
+        return self.model_dump(mode="json", exclude=unset)
 
     @property
     def sampling(self) -> Sampling:
