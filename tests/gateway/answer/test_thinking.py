@@ -220,7 +220,7 @@ def test_a_response_has_its_effort_and_its_thinking(served):
     ("fields", "param", "said"),
     [
         ({"reasoning_effort": "high"}, "reasoning_effort", "reads: enable_thinking."),
-        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs", "sets 'x'"),
+        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs", "know 'x'"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "'messages'"),
         ({"thinking_token_budget": 1}, "thinking_token_budget", "the text that closes"),
         ({"thinking_token_budget": -1}, "thinking_token_budget", ">= 0"),

@@ -39,10 +39,10 @@ def template_variables(
         switch = next((name for name in _OFF if name in known), None)
         if models.thinking and switch:
             given[switch] = _OFF[switch]
-    says = f"The model's chat template reads: {', '.join(sorted(known)) or 'no variables'}."
+    says = f"Its chat template reads: {', '.join(sorted(known)) or 'no variables'}."
     if wrong := next((name for name in given if name not in known), None):
         param = wrong if wrong in fields else "chat_template_kwargs"
-        raise bad_request(f"{param} sets {quoted(wrong)}, which has no effect here. {says}", param)
+        raise bad_request(f"This model does not know {quoted(wrong)}. {says}", param)
     try:
         thinking = models.asked_with(given).thinking
     except CheckpointError as error:  # without the folder in which the template lies
