@@ -48,6 +48,11 @@ class CompletionRecord:
     thinking: str = ""
     """What a model that thinks has thought before the answer."""
 
+    @property
+    def judged(self) -> float | None:
+        """Its score, where a verifier has scored any of its steps."""
+        return None if all(score is None for score in self.step_scores) else self.score
+
     @classmethod
     def of(
         cls,

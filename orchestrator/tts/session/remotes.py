@@ -305,14 +305,17 @@ async def ask(deployment: Deployment) -> list[Observation]:
 
 
 async def _looked_at(remotes: Remotes, role: Role, server: OpenAIServer) -> list[Observation]:
-    from tts.endpoints.openai.prefixes import prefix_reuse
+    from tts.endpoints.openai.prefixes import PrefixReuse, prefix_reuse
 
     name = f"{role} at {server.url}"
     try:
         await remotes.ask(role, server)
         seen = [Observation(name, "ok", server.known.describe())]
         if server.known.generates:
-            reuse = await prefix_reuse(server, remotes.specs[role].max_seq_len)
+            try:
+                reuse = await prefix_reuse(server, remotes.specs[role].max_seq_len)
+            except TtsError as error:
+                reuse = PrefixReuse(False, f"this could not be seen: {error.message}")
             seen.append(
                 Observation(f"prefixes at {server.url}", "ok", reuse.why)
                 if reuse.reused

@@ -274,7 +274,7 @@ class _SearchAnswer:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": self._exchange.record.gateway_ms(),
-            "warnings": self._warnings(chosen.score),
+            "warnings": self._warnings(chosen.judged),
         }
 
     def _warnings(self, score: float | None) -> list[str]:
