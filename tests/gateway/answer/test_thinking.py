@@ -8,6 +8,7 @@ from tests.gateway.in_process import CHAT, RESPONSES, Says, answers, choice_of, 
 from tests.prompting.test_writing import THINKS, thinking_folder
 
 from tts.build.spec.thinking import ThinkingSpec
+from tts.build.tokenizer import Tokenizer
 from tts.gateway.safety import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 1 + 1."}
@@ -37,8 +38,6 @@ class Thinks(Says):
 @pytest.fixture(params=[True, False], ids=["added", "spelled"])
 def served(request, tmp_path, tokenizer_folder, tiny_deployment):
     """The answers of a gateway over such a model to requests, and the model."""
-    from tts.build.tokenizer import Tokenizer
-
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, THINKS, added=request.param)
 
     def asked(*requests, budget=None, options=None, **model):
