@@ -17,7 +17,7 @@ from typing import Self
 from tts.search import NodePath
 
 from .calibration import ScoreCalibration
-from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
+from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
 from .records import ENGINES, Engine, EngineRequest
 from .requests import request_of
 from .sent_ahead import SpeculationOutcome
@@ -33,7 +33,7 @@ class TreeMeasures:
     """
 
     useful_tokens: int
-    """Tokens of the nodes on the paths of its completions, each node once."""
+    """Generated tokens of the nodes on the paths of its completions, each node once."""
     completion_tokens: int
     """Tokens of all completions' paths, shared beginnings counted for each of them."""
     completion_s: float | None
@@ -361,7 +361,7 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         first_step_s = began + first.done - problem.started
     depths = Counter(len(node) for node in tokens.keys() - (_in_vain(problem) - on_a_path))
     return TreeMeasures(
-        useful_tokens=sum(tokens.get(node, 0) for node in on_a_path),
+        useful_tokens=sum(_useful(event, on_a_path) for _, event in problem.generated),
         completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
@@ -369,6 +369,15 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )
+
+
+def _useful(event: StepGenerated, on_a_path: set[NodePath]) -> int:
+    """How many of an answer's tokens were needed; a text that closed a thinking is none of them."""
+    node, needed = event.node, 0
+    for thought in event.thoughts:
+        needed += len(thought.ids) if node in on_a_path else 0
+        node = (*node, 0)
+    return min(needed, event.tokens)
 
 
 def _inside_thinking(problem: ProblemState) -> set[NodePath]:
