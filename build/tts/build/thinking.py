@@ -215,7 +215,10 @@ _SWITCHES = {"enable_thinking", "thinking"}
 
 def _family(tokenizer: Tokenizer) -> Marks | None:
     """The family whose marks the chat template writes; one that takes them out opens none."""
-    template = tokenizer.chat_template
+    try:
+        template = tokenizer.chat_template
+    except CheckpointError:  # whoever needs it says so: prompts that are no chats do not
+        return None
     return next((marks for marks in FAMILIES if marks.opens in template), None)
 
 
