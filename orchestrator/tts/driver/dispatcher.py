@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tts.build.errors import EndpointError
+from tts.build.errors import RequestRefused
 from tts.build.spec import Role
 from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
 from tts.prompting.writing import Written, writing
@@ -168,9 +168,9 @@ def _with_confidence(written: Written, watch: ConfidenceWatch) -> Written:
 
 
 def require_log_probs(new: NewTokens) -> None:
-    """Raise EndpointError for tokens without their log-probabilities."""
+    """Raise RequestRefused for tokens without their log-probabilities."""
     if len(new.log_probs) != len(new.ids):
-        raise EndpointError(
+        raise RequestRefused(
             "The generator gives no log-probabilities of the tokens that it draws, which "
             "confidence-vote needs.",
             hint="Take a strategy that does without, such as majority-vote.",
