@@ -40,6 +40,7 @@ from tts.build.spec import (
 )
 from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import CalibrationSpec
+from tts.build.spec.thinking import ThinkingSpec
 from tts.cli import app, ending
 from tts.cli.documents.index import DOCUMENTS, ERROR
 
@@ -131,6 +132,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ("generator.kv_cache, verifier.kv_cache", "", (KvCache,)),
     ("generator.tensorrt, verifier.tensorrt", "", (TensorRTEngine,)),
     ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", (CalibrationSpec,)),
+    ("generator.thinking", "", (ThinkingSpec,)),
     ("verifier.labels", "", (Labels,)),
     ("verifier.template", "", (Template,)),
     ("server", "", (ServerSpec,)),

@@ -83,6 +83,7 @@ def sampled(
     count: int,
     temperature: float = 0.8,
     rows: int = 256,
+    tokens: int = 200,
 ) -> list[list[list[str]]]:
     """So many solutions of each question, as the texts of their steps; torch's seed draws them."""
     prompts = [codec.prompt(question) for question in questions for _ in range(count)]
@@ -92,7 +93,7 @@ def sampled(
         do_sample=True,
         temperature=temperature,
         top_k=0,
-        max_new_tokens=200,
+        max_new_tokens=tokens,
         eos_token_id=codec.eot,
         pad_token_id=codec.pad,
     )

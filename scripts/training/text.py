@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -51,8 +52,18 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(task: ChainTask, seed: int, problems: int = 20_000) -> Tokenizer:
-    """Byte-level BPE over questions and solutions of random training problems."""
+def train_tokenizer(
+    task: ChainTask,
+    seed: int,
+    *,
+    sample_texts: Callable[[], list[str]] | None = None,
+    size: int = VOCABULARY,
+    problems: int = 20_000,
+) -> Tokenizer:
+    """Byte-level BPE over questions and solutions of random training problems.
+
+    `sample_texts` gives those of one problem, in place of that.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -62,15 +73,14 @@ def train_tokenizer(task: ChainTask, seed: int, problems: int = 20_000) -> Token
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=size,
         special_tokens=[AddedToken(t, special=True, normalized=False) for t in SPECIALS],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     rng = random.Random(f"tokenizer/{seed}")
-    tokenizer.train_from_iterator(
-        (text for _ in range(problems) for text in _sample_texts(task, rng)), trainer
-    )
+    sample = sample_texts or partial(_sample_texts, task, rng)
+    tokenizer.train_from_iterator((text for _ in range(problems) for text in sample()), trainer)
     bos = tokenizer.token_to_id(BOS)
     tokenizer.post_processor = TemplateProcessing(
         single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)]
@@ -146,7 +156,7 @@ class Codec:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, chat_template: str = CHAT_TEMPLATE) -> None:
     """Write tokenizer.json and tokenizer_config.json in the layout of transformers."""
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
@@ -156,7 +166,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         "pad_token": PAD,
         "model_max_length": 512,
         "clean_up_tokenization_spaces": False,
-        "chat_template": CHAT_TEMPLATE,
+        "chat_template": chat_template,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")

@@ -58,6 +58,22 @@ def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
         assert error.value.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ strftime_now('%d %B %Y, %H:%M') }}", "26 July 2024, 00:00"),
+        ("{% generation %}{{ m.b }}{% endgeneration %}!", "é!"),
+        ("{{ m | tojson }}", '{"b": "é", "a": 1}'),
+        ("{{ m | tojson(ensure_ascii=False) }}", '{"b": "é", "a": 1}'),
+        ("{{ m | tojson(True) }}", '{"b": "\\u00e9", "a": 1}'),
+        ("{{ m | tojson(separators=(',', ':'), sort_keys=True) }}", '{"a":1,"b":"é"}'),
+        ("{{ m | tojson(indent=1) }}", '{\n "b": "é",\n "a": 1\n}'),
+    ],
+)
+def test_what_published_templates_read_is_there(source: str, text: str):
+    assert render(source, {"m": {"b": "é", "a": 1}}) == text
+
+
 def test_a_template_renders_under_a_limit_of_the_user_s_own():
     """Lower than the one that is set here, and one that no process can raise again."""
     code = (
@@ -76,6 +92,26 @@ def with_template(folder, source):
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": source}))
     return Tokenizer(folder)
+
+
+def test_variables_of_a_deployment_reach_its_template_and_a_typo_is_refused(tmp_path):
+    source = "{% if enable_thinking is defined and not enable_thinking %}no{% endif %}"
+    with_template(tmp_path, source)
+    off = Tokenizer(tmp_path, {"enable_thinking": False})
+    assert off.chat([], generation_prompt=True) == "no"
+    with pytest.raises(CheckpointError, match="Did you mean enable_thinking"):
+        Tokenizer(tmp_path, {"enable_thinkin": False})
+    with pytest.raises(CheckpointError, match="does not read"):
+        Tokenizer(tmp_path, {"messages": []})
+
+
+def test_the_date_of_a_template_is_the_deployment_s(tmp_path):
+    with_template(tmp_path, "{{ strftime_now('%d %B %Y') }}")
+    dated = Tokenizer(tmp_path, {"strftime_now": "2026-01-31"})
+    assert dated.chat([], generation_prompt=True) == "31 January 2026"
+    assert Tokenizer(tmp_path).chat([], generation_prompt=True) == "26 July 2024"
+    with pytest.raises(CheckpointError, match="strftime_now is 'today'"):
+        Tokenizer(tmp_path, {"strftime_now": "today"})
 
 
 def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path):

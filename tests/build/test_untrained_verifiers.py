@@ -296,3 +296,26 @@ def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer):
     labels = {"positive": "+", "negative": "-"}
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("<think>", "another model"),
+        ("{% if enable_thinking %}{% endif %}{# <think> #}", "enable_thinking"),
+    ],
+)
+def test_a_template_that_thinks_before_it_answers_is_refused(tmp_path, written, hint):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((CHECKPOINTS / "demo-verifier" / name).read_bytes())
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    config["chat_template"] = config["chat_template"] + written
+    file.write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="think before it answers") as refused:
+        asked(Tokenizer(tmp_path))
+    assert hint in refused.value.hint
+    if "enable_thinking" in written:
+        config["chat_template"] += "{{ '<think></think>' if enable_thinking is false }}"
+        file.write_text(json.dumps(config))
+        assert asked(Tokenizer(tmp_path, {"enable_thinking": False})).answer.endswith("</think>")

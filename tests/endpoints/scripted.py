@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from tts.build.errors import RequestRefused
-from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
 
 
 @dataclass
@@ -59,6 +59,11 @@ class ScriptedGenerator:
             if call.stop_at_step:
                 break
         return ids[: call.max_new_tokens]
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator; the log-probabilities follow from the tokens."""
+        ids = await self.generate(call)
+        yield NewTokens(ids, [-(token % 7) / 10 for token in ids], True)
 
 
 @dataclass

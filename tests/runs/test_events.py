@@ -3,7 +3,7 @@
 import json
 from dataclasses import is_dataclass
 from types import UnionType
-from typing import Annotated, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -37,6 +37,8 @@ def values(hint, least=0):
         return st.builds(hint, **fields | {name: OWN[name] for name in OWN if name in hints})
     if hint is int:
         return st.integers(-(2**63), 2**63 - 1)
+    if hint is Any:  # of chat_template_kwargs
+        return st.booleans() | TEXTS
     if hint is float:
         return st.floats(-1e15, 1e15)
     return TEXTS if hint is str else st.from_type(hint)

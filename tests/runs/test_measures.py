@@ -137,6 +137,14 @@ def test_each_thought_of_a_request_is_a_node():
     assert measures.problems["a"].seconds == 4.0
 
 
+def test_a_text_that_closed_a_thinking_was_not_generated():
+    written = replace(chain([0], 0.0, 2.0, 8, 3), tokens=7)
+    log = [SESSION, started("a", 0.0), written]
+    log += [solved("a", 3.0, completions=(LoggedCompletion((0, 0), None),))]
+    measures = Measures.of(log)
+    assert measures.useful_tokens == measures.generated_tokens == 7
+
+
 def test_what_a_search_asked_for_before_it_was_written_is_in_the_tree():
     log = [SESSION, started("a", 0.0), used([0], 1.0), chain([0], 0.0, 2.0, 3, kind="speculative")]
     log += [chain([1], 0.0, 2.0, 3, kind="speculative"), solved("a", 3.0)]

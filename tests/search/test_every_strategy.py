@@ -136,7 +136,7 @@ def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refus
 
 def test_defaults_are_those_of_the_documentation():
     sampling = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048}
-    form = {"answer_regex": None, "answer_schema": None}
+    form = {"answer_regex": None, "answer_schema": None, "thinking_budget": None}
     common = sampling | form | {"agg_strategy": "last"}
     steps = {"num_iterations": 40, "finish": "depth"}
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}

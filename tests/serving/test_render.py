@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, ServerSpec, TensorRTEngine
+from tts.build.spec.thinking import ThinkingSpec
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import EngineLimits
 from tts.serving.repository.digest import deployment_digest
@@ -60,6 +61,9 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     "strategies",
     *(f"server.{name}" for name in ServerSpec.model_fields),
     *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
+    *(f"generator.thinking.{name}" for name in ThinkingSpec.model_fields),
+    *("generator.chat_template_kwargs", "verifier.chat_template_kwargs"),
+    "verifier.reads_thinking",
     *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
     *("verifier.prompt", "verifier.template"),
     *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds

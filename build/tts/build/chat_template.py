@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,11 +22,19 @@ from .worker_process import Loss, WorkerLost, WorkerProcess, serve
 
 if TYPE_CHECKING:  # only the worker needs jinja2
     from jinja2 import Template
+    from jinja2.nodes import Node
+    from jinja2.parser import Parser
 
 _CPU_S = 2.0  # for one rendering; ordinary templates take less than a millisecond
 _MEMORY_MB = 512  # of address space, the whole process
 LONGEST_TEXT = 4_000_000
 """Characters of a rendered chat, far beyond the context of any model."""
+TEMPLATE_DATE = datetime(2024, 7, 26)
+"""What `strftime_now` formats unless it is given as another ISO date; never the clock: prompts must
+repeat. Llama's templates have this date where there is no such function."""
+_NAMES = {" names": True}
+"""Instead of variables, which have no such name: asks for the names that a template reads."""
+_OF_EVERY_CHAT = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}
 _WHY = {
     Loss.CPU: f"it took more than {_CPU_S:.0f} s",
     Loss.MEMORY: f"it took more than {_MEMORY_MB} MiB of memory",
@@ -59,6 +68,12 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
     return str(said["text"])
 
 
+def variables_of(source: str) -> frozenset[str]:
+    """The variables that a template reads beyond those of every chat; raises as `render` does."""
+    names: list[str] = json.loads(render(source, _NAMES))
+    return frozenset(names) - _OF_EVERY_CHAT
+
+
 def _load() -> Callable[[dict[str, Any]], dict[str, str]]:
     """What the worker answers requests with."""
     return lambda request: _answer(**request)
@@ -68,7 +83,11 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
     kind = "invalid"
     try:
         template = _compiled(source)
+        if variables == _NAMES:
+            return {"text": json.dumps(_names(source, template))}
         kind = "failed"
+        if date := variables.get("strftime_now"):
+            variables["strftime_now"] = datetime.fromisoformat(date).strftime
         text = template.render(**variables)
         if len(text) > LONGEST_TEXT:
             return {"error": f"it makes a text of {len(text)} characters", "kind": kind}
@@ -81,21 +100,51 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
     return {"text": text}
 
 
+def _names(source: str, template: Template) -> list[str]:
+    from jinja2.meta import find_undeclared_variables
+
+    found = find_undeclared_variables(template.environment.parse(source))  # without globals
+    return sorted(found | {"strftime_now"} if "strftime_now" in source else found)
+
+
 @cache
 def _compiled(source: str) -> Template:
+    from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    class Generation(Extension):
+        """What stands in `generation` tags, which say what to train on, as if they were not."""
+
+        tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
+
+        def parse(self, parser: Parser) -> list[Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = TEMPLATE_DATE.strftime
     environment.filters["tojson"] = _as_json
     return environment.from_string(source)
 
 
-def _as_json(value: Any, indent: int | None = None, **options: Any) -> str:
+def _as_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """JSON as templates are written for: Jinja's own filter escapes what HTML does not hold."""
-    return json.dumps(value, ensure_ascii=False, indent=indent, **options)
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise_exception(message: str) -> None:

@@ -81,7 +81,7 @@ class EngineInputs:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer."""
-        return Tokenizer(self.folder)
+        return Tokenizer(self.folder, self.role_spec.chat_template_kwargs)
 
     @cached_property
     def dialogue(self) -> VerifierDialogue | None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
+from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as _Tokenizer
 
-from .chat_template import TemplateFailed, render
+from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object
-from .errors import CheckpointError
+from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
 
@@ -35,8 +38,13 @@ EOS_FILES = ("generation_config.json", "config.json")
 class Tokenizer:
     """Token ids of one checkpoint. Encoding never adds special tokens by itself."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        """Read the tokenizer of a checkpoint folder; raises CheckpointError."""
+    def __init__(
+        self, checkpoint: Path, chat_template_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        """Read the tokenizer of a checkpoint folder, and check what its chat template is given.
+
+        Raises CheckpointError.
+        """
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
         if not is_file(file):
@@ -46,7 +54,17 @@ class Tokenizer:
             )
         self._tokenizer = _load(file)
         self._config = _read_json(checkpoint / "tokenizer_config.json")
+        self.template_kwargs = dict(chat_template_kwargs or {})
+        if self.template_kwargs:
+            self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
+
+    def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
+        """The same with further variables for its chat template; raises CheckpointError."""
+        self._require_read(kwargs)
+        other = copy(self)
+        other.template_kwargs = {**self.template_kwargs, **kwargs}
+        return other
 
     @cached_property
     def vocab_size(self) -> int:
@@ -186,12 +204,16 @@ class Tokenizer:
         *,
         generation_prompt: bool,
         tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
         """Render a conversation with the checkpoint's chat template; raises CheckpointError.
 
         `tools` are shown to a template that knows of tools; messages may then hold calls.
+        `variables` go before the deployment's.
         """
-        variables: dict[str, Any] = {
+        values: dict[str, Any] = {
+            **self.template_kwargs,
+            **variables,
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": generation_prompt,
             "bos_token": self.special("bos_token"),
@@ -199,12 +221,39 @@ class Tokenizer:
             **({"tools": list(tools)} if tools else {}),
         }
         try:
-            return render(self.chat_template, variables)
+            return render(self.chat_template, values)
         except TemplateFailed as error:
             what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} {what}: {error}."
             ) from error
+
+    @cached_property
+    def chat_variables(self) -> frozenset[str]:
+        """What the chat template reads beyond what every chat has; raises CheckpointError."""
+        try:
+            return variables_of(self.chat_template)
+        except TemplateFailed as error:
+            raise CheckpointError(
+                f"The chat template of {self.checkpoint} is not valid: {error}."
+            ) from error
+
+    def _require_read(self, kwargs: Mapping[str, Any]) -> None:
+        """Refuse variables that the chat template does not read: it would ignore a typo."""
+        known = self.chat_variables
+        if "strftime_now" in kwargs and not _is_date(kwargs["strftime_now"]):
+            raise CheckpointError(
+                f"chat_template_kwargs.strftime_now is {kwargs['strftime_now']!r:.100}.",
+                hint='Give the date that the template is to read, such as "2026-01-31".',
+            )
+        for name in kwargs:
+            if name not in known:
+                raise CheckpointError(
+                    f"chat_template_kwargs has {name!r}, which the chat template of "
+                    f"{self.checkpoint} does not read.",
+                    hint=did_you_mean(name, known)
+                    + f"It reads: {', '.join(sorted(known)) or 'none'}.",
+                )
 
     def _failure(self, what: str, error: BaseException) -> CheckpointError:
         return CheckpointError(f"The tokenizer of {self.checkpoint} cannot {what}: {error}")
@@ -246,6 +295,13 @@ def _load(file: Path) -> _Tokenizer:
     if getattr(tokenizer.model, "dropout", None):
         tokenizer.model.dropout = None
     return tokenizer
+
+
+def _is_date(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
 
 
 def _read_json(file: Path) -> dict[str, Any]:

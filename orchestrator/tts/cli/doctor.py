@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tts.build.inputs import Inputs
     from tts.build.spec import Deployment
     from tts.checks import Check
-    from tts.checks.observation import Observation
 
 
 def lint(
@@ -111,12 +110,13 @@ def doctor(
     from tts.checks.machine import diagnose
     from tts.reports.console import consoles
     from tts.reports.findings import print_observation
+    from tts.session.remotes import ask
 
     out, _ = consoles()
     spec = None if deployment is None else load_deployment(deployment)
     observations = diagnose(spec)
     if spec and spec.remotes():
-        observations += _asked(spec)
+        observations += asyncio.run(ask(spec))
     if as_json:
         from .documents.deployments import DoctorDocument
 
@@ -127,19 +127,6 @@ def doctor(
             print_observation(out, seen)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
-
-
-def _asked(deployment: Deployment) -> list[Observation]:
-    """What the servers of engines that run already say of themselves."""
-    from tts.checks.observation import Observation
-    from tts.session.remotes import ask
-
-    return [
-        Observation(f"{role} at {url}", "missing", said.message, said.hint or "")
-        if isinstance(said, Exception)
-        else Observation(f"{role} at {url}", "ok", said)
-        for role, url, said in asyncio.run(ask(deployment))
-    ]
 
 
 def _first_run(name: str | None, *, as_json: bool) -> None:

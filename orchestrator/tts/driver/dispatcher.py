@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tts.build.errors import RequestRefused
 from tts.build.spec import Role
-from tts.constraints import answer_constraint
-from tts.endpoints.base import GenerateCall, Generator, Verifier
-from tts.engines.wire import Guide
+from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
+from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import Expand, Score, quantise
+from tts.search import ConfidenceWatch, Expand, Score, Stop, quantise
 
 from .problem_run import ProblemRun
 from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
@@ -101,35 +102,51 @@ class Dispatcher:
             if done > sent:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
                 if not isinstance(job.work, Prefetch):
-                    tokens = len(reply) if job.generates else 0
+                    tokens = reply.tokens if job.generates else 0
                     self._scheduler.learn(job, area / (done - sent), tokens, done - sent)
             try:
-                answer, tokens = _answer(run, job.work, reply)
+                answer, tokens = _answer(job.work, reply)
                 self._record(ended(done, answer, tokens))
-            except Exception as failure:  # not what a verifier or a generator may answer
+            except Exception as failure:  # not what a verifier may answer
                 error = failure
         self._on_end(job, error or answer)
 
     async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
-        """The endpoint's reply: token ids, a VerifierResult, or anything to a prefetch."""
+        """What was written, a VerifierResult, or anything to a prefetch."""
         context = run.context
         if isinstance(work, Score):
             return await self._verifier.score(context.score_call(work.node))
         if isinstance(work, Prefetch):
             prompt = context.generator_ids(())
             return await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
-        parent, sampling = work.node[:-1], work.sampling
-        return await self._generator.generate(
-            GenerateCall(
-                context.generator_ids(parent),
-                _limit(run, work),
-                work.seed,
-                sampling.temperature,
-                sampling.top_p,
-                not work.whole,
-                _guide(run, work),
+        parts = writing(context, work)
+        watch = ConfidenceWatch(work.confidence) if work.confidence else None
+        call = next(parts)
+        while True:
+            reply = (
+                await self._watched(call, watch) if watch else await self._generator.generate(call)
             )
-        )
+            try:
+                call = parts.send(reply)
+            except StopIteration as end:
+                return _with_confidence(end.value, watch) if watch else end.value
+
+    async def _watched(self, call: GenerateCall, watch: ConfidenceWatch) -> list[int]:
+        """The tokens up to where the chain loses its confidence; there the request is cancelled."""
+        ids: list[int] = []
+        if watch.cut:
+            return ids
+        call = replace(call, log_probs=True, streaming=watch.ends_chains)
+        stream = stream_of(self._generator, call)
+        try:
+            async for new in stream:
+                require_log_probs(new)
+                ids += new.ids[: watch.take(new.log_probs)]
+                if watch.cut:
+                    break
+        finally:
+            await stream.aclose()
+        return ids
 
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""
@@ -142,27 +159,29 @@ class Dispatcher:
         return True
 
 
-def _answer(run: ProblemRun, work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
+def _with_confidence(written: Written, watch: ConfidenceWatch) -> Written:
+    """What was written, with the confidence of the whole at its end."""
+    last = written.thoughts[-1]
+    stop = Stop.CUT if watch.cut else last.stop
+    last = replace(last, stop=stop, confidence=watch.weakest)
+    return replace(written, thoughts=(*written.thoughts[:-1], last))
+
+
+def require_log_probs(new: NewTokens) -> None:
+    """Raise RequestRefused for tokens without their log-probabilities."""
+    if len(new.log_probs) != len(new.ids):
+        raise RequestRefused(
+            "The generator gives no log-probabilities of the tokens that it draws, which "
+            "confidence-vote needs.",
+            hint="Take a strategy that does without, such as majority-vote.",
+        )
+
+
+def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
     """A reply as the search takes it, and the tokens that were generated for it."""
     if isinstance(work, Expand):
-        truncated = len(reply) >= _limit(run, work)
-        models = run.context.models
-        return models.thoughts(reply, truncated=truncated, whole=work.whole), len(reply)
+        return reply.thoughts, reply.tokens
     return (quantise(reply.score) if isinstance(work, Score) else None), 0
-
-
-def _guide(run: ProblemRun, work: Expand) -> Guide | None:
-    """The grammar of the text below the parent, if the answer has a form."""
-    sampling, context = work.sampling, run.context
-    constraint = answer_constraint(
-        sampling.answer_regex, sampling.answer_schema, context.models.step_delimiter
-    )
-    return constraint.guide(context.line(work.node[:-1])) if constraint else None
-
-
-def _limit(run: ProblemRun, work: Expand) -> int:
-    """Most new tokens: what the search allows, and what the engine's context has left."""
-    return min(work.sampling.max_tokens, run.context.room(work.node[:-1]))
 
 
 class IdleWatch:

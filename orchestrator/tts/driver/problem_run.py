@@ -230,7 +230,7 @@ class ProblemRun:
         if score is None:
             score = self._resumed.scores.get(node)
         if score is None and not self.context.can_be_scored(node):
-            score = 0.0  # ranks below every chain that can be
+            score = 0.0  # ranks below every chain that can be, as one without an answer does
         if score is not None:
             self._tell_scored(node, self._scores.setdefault(key, score))
         elif pending := self._pending.get(key):

@@ -149,8 +149,12 @@ class SpeculativeRun(ProblemRun):
     def _learn(self, node: NodePath) -> None:
         """Build the ids of a node that was answered, but not asked for yet."""
         if node not in self.context:
-            self._learn(node[:-1])
-            self.context.add(node, self._known[node][0])
+            first = node
+            while first not in self._known:  # a step behind what was thought before it
+                first = first[:-1]
+            self._learn(first[:-1])
+            for depth, thought in enumerate(self._known[first], start=len(first)):
+                self.context.add(first + (0,) * (depth - len(first)), thought)
 
     def _count(self, node: NodePath, *, hit: bool) -> _SentAhead:
         """A guess was asked for, or never will be."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from .answer.prompts import chat_text, known_ids, prompt_text, require_length, tokenised
+from .answer.thinking import template_variables
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
@@ -23,7 +24,9 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         raise bad_request("Give either prompt or messages.", "prompt")
     if request.messages is not None:
         texts = [message.text for message in request.messages]
-        text = partial(chat_text, tokenizer, request)
+        models = service.generator.models
+        models = models.asked_with(template_variables(models, request))
+        text = partial(chat_text, models, request)
     else:
         texts = [request.prompt or ""]
         special = request.add_special_tokens

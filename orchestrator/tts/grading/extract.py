@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from tts.build.thinking import answer_part
+
 # An escaped character is one token, so that \{ and \\ never look like the braces of a group.
 _TOKEN = re.compile(r"\\(?P<box>boxed|fbox)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
 _SPACE = re.compile(r"\s*")
@@ -57,9 +59,14 @@ _TWO_WORDS = re.compile(r"[^\W\d_]{2,}[\s,]+[^\W\d_]{2,}")
 
 
 def extract_answer(text: str) -> str | None:
-    r"""The answer of a completion, stripped: that of `boxed_answer`, else of `stated_answer`."""
-    answer = boxed_answer(text)
-    return stated_answer(text) if answer is None else answer
+    r"""The answer of a completion, stripped: that of `boxed_answer`, else of `stated_answer`.
+
+    It is read behind the completion's thinking; thinking that is not closed has none.
+    """
+    if (said := answer_part(text)) is None:
+        return None
+    answer = boxed_answer(said)
+    return stated_answer(said) if answer is None else answer
 
 
 def boxed_answer(text: str) -> str | None:

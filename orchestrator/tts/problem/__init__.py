@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 Role = Literal["system", "user", "assistant"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -26,7 +26,8 @@ class Problem:
     """`answer` is the reference, None if there is none; `level` groups results in reports.
 
     `history` is the conversation up to the question, which is its last message. A system message
-    in it takes the place of the deployment's system prompt.
+    in it takes the place of the deployment's system prompt. `chat_template_kwargs` are variables of
+    the generator's chat template, such as `enable_thinking`; they go before the deployment's.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Problem:
     answer: str | None = None
     level: int | str | None = None
     history: tuple[Turn, ...] = ()
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def full_question(self) -> str:
@@ -54,6 +56,9 @@ def digest_of(problems: Iterable[Problem]) -> str:
     found = hashlib.sha256()
     for each in problems:
         said = [[turn.role, turn.content] for turn in each.history]
-        row = json.dumps([each.id, each.question, each.answer, said])  # ASCII, whatever the text
+        asked: list[object] = [each.id, each.question, each.answer, said]
+        if each.chat_template_kwargs:
+            asked.append(each.chat_template_kwargs)
+        row = json.dumps(asked, sort_keys=True)  # ASCII, whatever the text
         found.update(row.encode() + b"\n")
     return found.hexdigest()

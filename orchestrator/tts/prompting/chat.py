@@ -11,6 +11,7 @@ import numpy as np
 from tts.build.chat_template import TemplateFailed
 from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorRole
+from tts.build.thinking import Thinking
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.problem import Turn
 
@@ -30,7 +31,11 @@ class MessageLost(CheckpointError):
 
 
 def generator_prompt(
-    tokenizer: Tokenizer, spec: GeneratorRole, question: str, history: Sequence[Turn] = ()
+    tokenizer: Tokenizer,
+    spec: GeneratorRole,
+    question: str,
+    history: Sequence[Turn] = (),
+    thinking: Thinking | None = None,
 ) -> Ids:
     """Token ids of the chat prompt that asks `question` after `history`, int32 [length].
 
@@ -41,16 +46,21 @@ def generator_prompt(
     if spec.system_prompt and all(turn.role != "system" for turn in turns):
         turns.insert(0, Turn("system", spec.system_prompt))
     messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-    return chat_prompt(tokenizer, messages)
+    return chat_prompt(tokenizer, messages, thinking)
 
 
-def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:
+def chat_prompt(
+    tokenizer: Tokenizer, messages: Sequence[Message], thinking: Thinking | None = None
+) -> Ids:
     """Token ids of a chat to which the model is to answer, int32 [length].
 
+    They end inside the thinking of a model that thinks.
     Raises CheckpointError if the chat template fails, or does not carry every message.
     """
     text = tokenizer.chat(in_known_roles(tokenizer, messages), generation_prompt=True)
     require_messages(tokenizer, messages, text)
+    if thinking:
+        text = thinking.prompt(text)
     return np.asarray(tokenizer.encode(text), dtype=np.int32)
 
 

@@ -32,11 +32,19 @@ class Context:
     """Verifier ids by parent and step: equal siblings are tokenised once and share theirs."""
     _steps: dict[NodePath, tuple[str, ...]] = field(default_factory=lambda: {(): ()})
     """The stripped texts of the chain that ends in a node."""
+    _thinking: dict[NodePath, int] = field(default_factory=dict)
+    """Nodes inside the thinking, the root among them: its tokens so far."""
+    _unread: set[NodePath] = field(default_factory=set)
+    """Nodes of which the verifier reads nothing, as of those above them: thinking."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
-        """Tokenise a problem; raises DatasetError if it does not fit either engine."""
-        spec = models.deployment
+        """Tokenise a problem.
+
+        Raises DatasetError if it does not fit either engine, CheckpointError if the chat template
+        refuses it.
+        """
+        models, spec = models.asked_with(problem.chat_template_kwargs), models.deployment
         prompt, dialogue = models.prompts(problem)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:
@@ -50,6 +58,8 @@ class Context:
                 )
         context = cls(models, problem, prompt)
         context._generator[()] = prompt
+        if models.thinking:
+            context._thinking[()] = 0
         return context
 
     def __contains__(self, node: NodePath) -> bool:
@@ -62,7 +72,23 @@ class Context:
         self._generator[node] = np.concatenate(
             (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
         )
-        self._texts[node] = thought.text
+        self._texts[node] = self._add_thinking(node, thought) if thought.thinking else thought.text
+
+    def _add_thinking(self, node: NodePath, thought: Thought) -> str:
+        """Take in a part of the thinking; what the verifier reads of it."""
+        thinking, ids = self.models.thinking, thought.token_ids
+        above = self._thinking.get(node[:-1])
+        if thinking and above is not None and thinking.end(ids) is None:
+            self._thinking[node] = above + len(ids)
+        read = self.models.deployment.verifier.reads_thinking
+        if read == "none":
+            self._unread.add(node)
+            return ""
+        return thought.text if read == "all" else self.models.generator.decode(ids[-read:])
+
+    def thought_tokens(self, parent: NodePath) -> int | None:
+        """Tokens of the thinking that `parent` is in; None where it is behind it."""
+        return self._thinking.get(parent)
 
     def give_own_turn(self, node: NodePath) -> None:
         """Make a step without text a turn of the verifier's dialogue, where it would add nothing.
@@ -88,7 +114,7 @@ class Context:
 
     def room(self, parent: NodePath) -> int:
         """Tokens that the generator's context has left below `parent`."""
-        return self.models.deployment.generator.max_seq_len - len(self._generator[parent])
+        return self.models.room(self._generator[parent])
 
     def verifier_ids(self, node: NodePath) -> Ids:
         """The dialogue that scores the last step of `node`, int32 [length].
@@ -102,7 +128,7 @@ class Context:
         if ids is None:
             ids = (
                 verifier.extend(self.verifier_ids(parent), step)
-                if parent
+                if parent and parent not in self._unread
                 else verifier.first(self.problem.full_question, step)
             )
             self._dialogues[parent, step] = ids
@@ -120,7 +146,9 @@ class Context:
         return len(self.verifier_ids(node) if self.models.dialogue else self._generator[node])
 
     def can_be_scored(self, node: NodePath) -> bool:
-        """Whether the chain that ends in `node` fits the verifier's context."""
+        """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
+        if node in self._unread:
+            return False
         if self.models.dialogue is None:
             return True
         return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len

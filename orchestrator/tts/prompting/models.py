@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from tts.build.spec import Deployment
+from tts.build.thinking import Thinking, thinking_of
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
 from tts.problem import Problem
@@ -32,6 +35,8 @@ class Models:
     step_stop_words: tuple[StopWord, ...]
     end_stop_words: tuple[StopWord, ...]
     """End-of-sequence ids beyond the first: an engine takes one end_id only."""
+    thinking: Thinking | None = None
+    """How the generator thinks before it answers; None if it does not."""
 
     @classmethod
     def load(cls, deployment: Deployment, *, text_verifier: bool = False) -> Models:
@@ -39,11 +44,15 @@ class Models:
 
         `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
         """
-        generator = Tokenizer(deployment.generator.tokenizer_folder)
+        asked = deployment.generator
+        generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
+        thinking = thinking_of(generator, asked.thinking)
         dialogue = None
         if not text_verifier:
             spec = deployment.verifier_model
-            dialogue = verifier_dialogue(Tokenizer(spec.tokenizer_folder), spec)
+            dialogue = verifier_dialogue(
+                Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs), spec
+            )
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(
@@ -53,6 +62,7 @@ class Models:
             end_id,
             tuple(words),
             tuple((token,) for token in more_ends),
+            thinking,
         )
 
     def with_context(self, tokens: int) -> Models:
@@ -69,12 +79,33 @@ class Models:
         """
         return self._prompts(Problem("", problem.question, history=problem.history))
 
+    def asked_with(self, variables: Mapping[str, Any]) -> Models:
+        """The same models with these variables of the generator's chat template.
+
+        Raises CheckpointError for one that the template does not read, and where the deployment's
+        section on thinking does not go with them.
+        """
+        return self._asked_with(json.dumps(variables, sort_keys=True)) if variables else self
+
+    @cached_property
+    def _asked_with(self) -> Callable[[str], Models]:
+        @lru_cache(maxsize=KEPT)
+        def models(variables: str) -> Models:
+            generator = self.generator.with_template_kwargs(json.loads(variables))
+            spec = self.deployment.generator.thinking
+            thinking = thinking_of(generator, spec, may_be_off=True)
+            return replace(self, generator=generator, thinking=thinking)
+
+        return models
+
     @cached_property
     def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None]]:
         @lru_cache(maxsize=KEPT)
         def prompts(asked: Problem) -> tuple[Ids, Ids | None]:
             spec = self.deployment.generator
-            prompt = generator_prompt(self.generator, spec, asked.question, asked.history)
+            prompt = generator_prompt(
+                self.generator, spec, asked.question, asked.history, self.thinking
+            )
             return prompt, self.dialogue.first(asked.full_question, "") if self.dialogue else None
 
         return prompts
@@ -95,9 +126,16 @@ class Models:
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:
         """Generated ids as thoughts: one, or with `whole` one per step."""
-        if tuple(token_ids[-1:]) in self.end_stop_words:
-            token_ids, truncated = token_ids[:-1], False
+        token_ids, truncated = self.without_end(token_ids, truncated=truncated)
         delimiter = self.step_delimiter
         if whole:
             return split_steps(token_ids, self.generator.decode, delimiter, truncated=truncated)
         return (first_step(token_ids, self.generator.decode, delimiter, truncated=truncated),)
+
+    def without_end(self, ids: Sequence[int], *, truncated: bool) -> tuple[Sequence[int], bool]:
+        """Generated ids without a further end-of-sequence id, and whether a limit ended them."""
+        return (ids[:-1], False) if tuple(ids[-1:]) in self.end_stop_words else (ids, truncated)
+
+    def room(self, ids: Ids) -> int:
+        """Tokens that the generator's context has left behind these."""
+        return self.deployment.generator.max_seq_len - len(ids)

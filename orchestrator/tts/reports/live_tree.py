@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.lab.observer import Observer
-from tts.search import Fate, Limit, Node, NodePath, Tree
+from tts.search import Fate, Limit, Node, NodePath, Thought, Tree
 from tts.session import Result, RunProgress, Step
 
 from .console import consoles, redraw_after_resize
@@ -69,12 +69,19 @@ def folded(nodes: Iterable[Node]) -> Branch:
         parent = branches.get(node.path[:-1])
         if parent is None or node.thought is None:
             continue
-        text = " ".join(node.thought.text.split())
+        text = _shown(node.thought)
         branch = parent.children.setdefault(text, Branch(parent, text))
         branch.nodes.append(node)
         branch.newest = place
         branches[node.path] = branch
     return root
+
+
+def _shown(thought: Thought) -> str:
+    """A thought on one line; thinking, which may be long, by its length."""
+    if thought.thinking:
+        return f"({len(thought.token_ids):,} tokens of thinking)"
+    return " ".join(thought.text.split())
 
 
 def newest(root: Branch, lines: int) -> list[Branch]:

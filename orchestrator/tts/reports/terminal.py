@@ -20,6 +20,7 @@ from tts.runs.summary import Summary
 
 from .console import consoles
 from .figures.accuracy import RULE_NAMES
+from .figures.charts import percent
 from .figures.comparison import MOST_PAIRS, budget_in_words, over_n, pairs_figures
 from .figures.figure import Cell, Figure
 from .figures.run import READ, figures_of, warning_of
@@ -326,6 +327,12 @@ def work_lines(summary: Summary) -> list[str]:
     if summary.mean_completions is not None:
         of = "" if summary.n is None else f" of n={summary.n:,}"  # a function's searches have no n
         lines.append(f"completions per problem: {summary.mean_completions:,.1f}{of}")
+    if thinking := summary.thinking:
+        share = thinking.tokens / max(1, summary.generated_tokens)
+        lines.append(
+            f"thinking: {thinking.tokens:,} tokens, {percent(share)} of the generated ones; "
+            f"{thinking.unclosed:,} completions ended inside it, without an answer"
+        )
     for name, did in (summary.servers or {}).items():
         lines.append(
             f"server {name}: {did.generator_requests:,} thoughts, "

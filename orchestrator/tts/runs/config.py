@@ -12,12 +12,20 @@ import msgspec
 
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.strategies.strategy import Vote
 
 from .checks import check_run
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
 
+# what decides the engines' answers but is not served, and so is not in the deployment's digest
+_PROMPTING: dict[str, set[str]] = {
+    "generator": {"system_prompt", "step_delimiter"},
+    "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
+}
+_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking"}
+"""Further ones, which are recorded where they are not the defaults."""
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
     "from run to run, and a run that is continued is not the one that it would have been"
@@ -214,3 +222,12 @@ def _models(config: Json) -> dict[str, str]:
     """The names of models elsewhere by role, as far as they are known."""
     remotes: dict[str, Json] = config.get("remotes", {})
     return {role: each["model"] for role, each in remotes.items() if each.get("model")}
+
+
+def prompting_of(deployment: Deployment) -> dict[str, Any]:
+    """The fields of a deployment that prompts depend on, by role."""
+    fields = deployment.model_dump(mode="json", include=_PROMPTING)
+    for role in fields:
+        section = getattr(deployment, role)
+        fields[role] |= section.model_dump(mode="json", include=_WHERE_GIVEN, exclude_defaults=True)
+    return fields

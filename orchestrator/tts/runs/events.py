@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -67,14 +67,19 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
     question: str
     history: tuple[Turn, ...] = ()
     """The conversation before the question."""
+    chat_template_kwargs: dict[str, Any] = {}
 
 
-class LoggedThought(msgspec.Struct, frozen=True):
+class LoggedThought(msgspec.Struct, frozen=True, omit_defaults=True):
     """A thought as it is logged."""
 
     ids: tuple[int, ...]
     text: str
     stop: Stop
+    thinking: bool = False
+    """Whether it belongs to what the model thinks before its answer."""
+    confidence: float | None = None
+    """That of the chain's weakest window, at its last thought, where its search asked for it."""
 
 
 class RequestEnded(Event, frozen=True, kw_only=True):
@@ -259,14 +264,21 @@ def _loads(line: bytes) -> object:
 
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
     """Thoughts as they are logged."""
-    return tuple(LoggedThought(t.token_ids, t.text, t.stop) for t in thoughts)
+    return tuple(
+        LoggedThought(t.token_ids, t.text, t.stop, t.thinking, t.confidence) for t in thoughts
+    )
 
 
 def problem_of(event: ProblemStarted) -> Problem:
     """The problem that was started, without its reference."""
-    return Problem(event.problem, event.question, history=event.history)
+    return Problem(
+        event.problem,
+        event.question,
+        history=event.history,
+        chat_template_kwargs=event.chat_template_kwargs,
+    )
 
 
 def thoughts_of(event: StepGenerated) -> tuple[Thought, ...]:
     """The thoughts that were logged."""
-    return tuple(Thought(t.ids, t.text, t.stop) for t in event.thoughts)
+    return tuple(Thought(t.ids, t.text, t.stop, t.thinking, t.confidence) for t in event.thoughts)

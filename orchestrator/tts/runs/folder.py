@@ -106,6 +106,13 @@ class _ProblemRow(msgspec.Struct, omit_defaults=True):
     answer: str | None
     level: int | str | None
     history: tuple[Turn, ...] = ()
+    chat_template_kwargs: dict[str, Any] = {}
+
+    @property
+    def as_problem(self) -> Problem:
+        return Problem(
+            self.id, self.problem, self.answer, self.level, self.history, self.chat_template_kwargs
+        )
 
 
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
@@ -113,7 +120,10 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
 
     Written as a dataset file: one JSON object a line. The answer is null without a reference.
     """
-    rows = (_ProblemRow(p.id, p.question, p.answer, p.level, p.history) for p in problems)
+    rows = (
+        _ProblemRow(p.id, p.question, p.answer, p.level, p.history, dict(p.chat_template_kwargs))
+        for p in problems
+    )
     with writing(folder):
         lines = (f"{json.dumps(msgspec.to_builtins(row))}\n" for row in rows)
         write_whole(folder / PROBLEMS, "".join(lines))
@@ -132,7 +142,7 @@ def read_problems(folder: Path) -> list[Problem]:
             f"{file} cannot be read as problems: {_why(error)}.",
             hint="Each line must be a JSON object with id, problem, answer and level.",
         ) from error
-    return [Problem(row.id, row.problem, row.answer, row.level, row.history) for row in rows]
+    return [row.as_problem for row in rows]
 
 
 def history_of(said: object) -> tuple[Turn, ...] | None:

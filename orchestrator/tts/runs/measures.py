@@ -17,7 +17,7 @@ from typing import Self
 from tts.search import NodePath
 
 from .calibration import ScoreCalibration
-from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
+from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
 from .records import ENGINES, Engine, EngineRequest
 from .requests import request_of
 from .sent_ahead import SpeculationOutcome
@@ -33,13 +33,15 @@ class TreeMeasures:
     """
 
     useful_tokens: int
-    """Tokens of the nodes on the paths of its completions, each node once."""
+    """Generated tokens of the nodes on the paths of its completions, each node once."""
     completion_tokens: int
     """Tokens of all completions' paths, shared beginnings counted for each of them."""
     completion_s: float | None
     """The sum over completions of the time from the problem's start until the completion was
     written and scored; None if the problem was begun in an earlier session."""
     completions: int
+    unclosed: int
+    """Completions that ended inside their thinking."""
     first_step_s: float | None
     """From the problem's start to the generator's first answer; None likewise."""
     nodes_by_depth: tuple[int, ...]
@@ -231,6 +233,11 @@ class Measures:
         return len(self.problems) / self.wall_s if self.wall_s else None
 
     @property
+    def unclosed(self) -> int:
+        """Completions that ended inside their thinking."""
+        return sum(problem.tree.unclosed for problem in self.problems.values())
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Generated tokens over the wall time."""
         return self.generated_tokens / self.wall_s if self.wall_s else None
@@ -354,13 +361,27 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         first_step_s = began + first.done - problem.started
     depths = Counter(len(node) for node in tokens.keys() - (_in_vain(problem) - on_a_path))
     return TreeMeasures(
-        useful_tokens=sum(tokens.get(node, 0) for node in on_a_path),
+        useful_tokens=sum(_useful(event, on_a_path) for _, event in problem.generated),
         completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
+        unclosed=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )
+
+
+def _useful(event: StepGenerated, on_a_path: set[NodePath]) -> int:
+    """How many of an answer's tokens were needed; a text that closed a thinking is none of them."""
+    node, needed = event.node, 0
+    for thought in event.thoughts:
+        needed += len(thought.ids) if node in on_a_path else 0
+        node = (*node, 0)
+    return min(needed, event.tokens)
+
+
+def _inside_thinking(problem: ProblemState) -> set[NodePath]:
+    return {node for node, thought, _, _ in problem.thoughts() if thought.thinking}
 
 
 def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:

@@ -266,6 +266,18 @@ def _speculation() -> Iterator[Measure]:
         lambda measures: measures.speculation.unused_tokens,
     )
     yield Measure(
+        "thinking_tokens",
+        "tokens",
+        "Tokens of the thinking before answers, with the texts that closed it at a budget.",
+        lambda measures: measures.run.work.thinking_tokens,
+    )
+    yield Measure(
+        "unclosed",
+        "completions",
+        "Completions that ended inside their thinking: without an answer, and without a vote.",
+        lambda measures: measures.unclosed,
+    )
+    yield Measure(
         "lost_tokens",
         "tokens",
         "Tokens of answers for which the budget of their problem had no room.",

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
-from tts.search import Limit, NodePath
+from tts.search import Limit, NodePath, Stop, Thought
 
 Engine = Literal["generator", "verifier"]
 ENGINES: tuple[Engine, ...] = ("generator", "verifier")
+NOT_WRITTEN = Thought((), "", Stop.LENGTH)
+"""A node that no request wrote: its prompt had filled the context."""
 RequestKind = Literal["main", "eager", "speculative", "prefetch"]
+
+
+class AnyThought(Protocol):
+    """A thought, of a live search or from a log."""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether it comes before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +35,9 @@ class CompletionRecord:
     """One of a problem's n completions: a path of the tree that reached its end."""
 
     text: str
+    """Its answer, without what was thought before it."""
     steps: tuple[str, ...]
-    """The text of each thought on the path, stripped of white space."""
+    """The text of each step of the answer, stripped of white space."""
     step_scores: tuple[float | None, ...]
     """The verifier's score of each step; None where none was needed."""
     score: float | None
@@ -30,22 +45,33 @@ class CompletionRecord:
     answer: str | None
     """As the first completion with an equal answer spells it; None without one."""
     node: NodePath
+    thinking: str = ""
+    """What a model that thinks has thought before the answer."""
+
+    @property
+    def judged(self) -> float | None:
+        """Its score, where a verifier has scored any of its steps."""
+        return None if all(score is None for score in self.step_scores) else self.score
 
     @classmethod
     def of(
         cls,
         node: NodePath,
-        chain: Iterable[tuple[str, float | None]],
+        chain: Iterable[tuple[AnyThought, float | None]],
         score: float | None,
         answer: str | None,
     ) -> Self:
-        """The completion at `node`; `chain` has text and score of each thought, first one first."""
+        """The completion at `node`; `chain` has each thought and its score, first one first."""
+        thinking = ""
         texts, scores = [], []
-        for text, step_score in chain:
-            texts.append(text)
-            scores.append(step_score)
+        for thought, step_score in chain:
+            if thought.thinking:
+                thinking += thought.text
+            else:
+                texts.append(thought.text)
+                scores.append(step_score)
         steps = tuple(text.strip() for text in texts)
-        return cls("".join(texts), steps, tuple(scores), score, answer, node)
+        return cls("".join(texts), steps, tuple(scores), score, answer, node, thinking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tts.build.errors import RunError
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.prompting.writing import MOST_PARTS, part_seed
 from tts.search import Stop, node_seed
 
-from .config import RunConfig
+from .config import RunConfig, prompting_of
 from .events import AnyEvent, ProblemStarted, StepGenerated, StepScored, problem_of
 from .log import read_events
 from .run import Run
@@ -30,6 +31,14 @@ from .token_requests import logged_requests, other_tokenizer
 
 Tokens = tuple[int, ...]
 _TAIL = 16  # tokens: more than spell any step delimiter
+
+
+class Written(NamedTuple):
+    """What the generator wrote for a node."""
+
+    ids: Tokens
+    prompt: int
+    """Tokens of the prompt before it."""
 
 
 class Script(Protocol):
@@ -57,8 +66,8 @@ class Recording:
     """Those of the run, with its context, which decides where chains are cut."""
     problems: tuple[Problem, ...]
     """Those of the run, in its order, without references."""
-    answers: Mapping[int, Tokens]
-    """The generated steps, by the node's seed."""
+    answers: Mapping[int, Written]
+    """The generated steps, by the seeds of the requests that they may have taken."""
     scores: Mapping[bytes, float]
     """By the hash of the dialogue's ids."""
     steps: Sequence[Tokens]
@@ -68,11 +77,22 @@ class Recording:
 
     def generate(self, call: GenerateCall) -> list[int]:
         """See Script."""
-        ids = self.answers.get(call.seed)
-        if ids is None:
+        if written := self.answers.get(call.seed):
+            ids = self._part(call, written.ids[len(call.input_ids) - written.prompt :])
+        else:
             spare = self.steps if call.stop_at_step else self.chains
             ids = random.Random(call.seed).choice(spare)
         return list(ids[: call.max_new_tokens])
+
+    def _part(self, call: GenerateCall, ids: Tokens) -> Tokens:
+        """What a request gives of an answer that took several: up to where it ends."""
+        thinking = self.models.thinking
+        if thinking and call.stop_words:
+            ids = ids[: thinking.end(ids)]
+        elif thinking and call.stop_at_step:
+            (step,) = self.models.thoughts(ids, truncated=False, whole=False)
+            ids = step.token_ids
+        return ids
 
     def ended(self, call: GenerateCall, ids: list[int]) -> bool:
         """See Script."""
@@ -108,7 +128,8 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     models = _in_recorded_context(folder, config, models)
     _check_prompting(folder, config, models)
     problems: dict[str, Problem] = {}
-    answers: dict[int, Tokens] = {}
+    answers: dict[int, Written] = {}
+    parts = MOST_PARTS if models.thinking else 1
     generated: dict[str, list[StepGenerated]] = defaultdict(list)
     scores: dict[str, dict[bytes, float]] = defaultdict(dict)
 
@@ -122,7 +143,9 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
         match event := request.event:
             case StepGenerated():
                 _check_texts(event, models)
-                answers[node_seed(config.seed, event.problem, event.node)] = _ids(event)
+                seed = node_seed(config.seed, event.problem, event.node)
+                written = Written(_ids(event), event.prompt_tokens)
+                answers |= {part_seed(seed, part): written for part in range(parts)}
                 generated[event.problem].append(event)
             case StepScored():
                 _check_length(folder, request.ids.prompt, models)
@@ -158,14 +181,15 @@ def _in_recorded_context(folder: Path, config: RunConfig, models: Models) -> Mod
 
 
 def _check_prompting(folder: Path, config: RunConfig, models: Models) -> None:
+    here = prompting_of(models.deployment)
     for role, fields in config.prompting.items():
-        spec = getattr(models.deployment, role).model_dump(mode="json")
-        for name, value in fields.items():
-            if spec.get(name) != value:
+        for name in sorted({*fields, *here.get(role, {})}):
+            was, now = fields.get(name), here.get(role, {}).get(name)
+            if was != now:
                 raise RunError(
                     f"The run in {folder} cannot be replayed on deployment "
-                    f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "
-                    f"{spec.get(name)!r:.100} here.",
+                    f"{models.deployment.name}: its {role}.{name} was {was!r:.100} and is "
+                    f"{now!r:.100} here.",
                     hint="Both must prompt alike, or token ids would not mean the same.",
                 )
 

@@ -25,7 +25,7 @@ from .groups import is_group, read_group
 from .log import read_events
 from .measures import Measures
 from .named_measures import named_measures
-from .records import CompletionRecord, EngineRequest, ProblemRecord
+from .records import NOT_WRITTEN, CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, solved_problems
 from .summary import Summary, read_summary
@@ -119,11 +119,10 @@ def problem_record(problem: ProblemState, vote: str) -> ProblemRecord:
 
 
 def _completions(problem: ProblemState, solved: ProblemSolved) -> Iterator[CompletionRecord]:
-    texts = {node: thought.text for node, thought, _, _ in problem.thoughts()}
+    thoughts = {node: thought for node, thought, _, _ in problem.thoughts()}
     scores = {event.node: event.score for _, event in problem.scored}
     for done, path in zip(solved.completions, problem.completed_paths(), strict=True):
-        # a node that no request wrote was not written at all: its prompt filled the context
-        chain = [(texts.get(node, ""), scores.get(node)) for node in path]
+        chain = [(thoughts.get(node, NOT_WRITTEN), scores.get(node)) for node in path]
         answer = solved.groups[done.group].answer if done.group >= 0 else None
         yield CompletionRecord.of(done.node, chain, done.score, answer)
 

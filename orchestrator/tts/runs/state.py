@@ -72,6 +72,8 @@ class WorkCounts:
     """Answered requests to the generator, speculative ones included."""
     generated_tokens: int = 0
     """Tokens of these answers."""
+    thinking_tokens: int = 0
+    """Tokens of the thinking in them, with the texts that closed it where a budget ended."""
     verifier_calls: int = 0
     """Answered requests to the verifier."""
     verifier_tokens: int = 0
@@ -84,6 +86,7 @@ class WorkCounts:
         if isinstance(event, StepGenerated):
             self.generator_calls += 1
             self.generated_tokens += event.tokens
+            self.thinking_tokens += sum(len(each.ids) for each in event.thoughts if each.thinking)
         elif isinstance(event, StepScored):
             if event.cached:
                 self.cached_scores += 1

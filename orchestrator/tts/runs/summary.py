@@ -71,6 +71,15 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     none."""
 
 
+class ThinkingCounts(msgspec.Struct, frozen=True):
+    """What a generator thought before its answers."""
+
+    tokens: LoggedCount
+    """Tokens of the thinking, with the texts that closed it where a budget ended."""
+    unclosed: LoggedCount
+    """Completions that ended inside their thinking: without an answer, and without a vote."""
+
+
 class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one of several servers did."""
 
@@ -105,6 +114,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of all answers of the generator."""
     tokens_per_s: Number | None
     """Generated tokens over the wall time."""
+    thinking: ThinkingCounts | None = None
+    """Missing where the generator did not think."""
     generator_calls: LoggedCount
     """Answered requests to the generator."""
     verifier_calls: LoggedCount
@@ -213,6 +224,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "problems_per_s": rounded(measures.problems_per_s, 4),
             "generated_tokens": work.generated_tokens,
             "tokens_per_s": rounded(measures.tokens_per_s, 2),
+            **_thinking(measures),
             "generator_calls": work.generator_calls,
             "verifier_calls": work.verifier_calls,
             "verifier_cached": work.cached_scores,
@@ -244,6 +256,13 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             **_completions(config.parameters["n"], solved),
         }
     )
+
+
+def _thinking(measures: Measures) -> Json:
+    """The part on thinking, if there was any."""
+    if not (tokens := measures.run.work.thinking_tokens):
+        return {}
+    return {"thinking": {"tokens": tokens, "unclosed": measures.unclosed}}
 
 
 def _engine_use(measures: Measures) -> Json:

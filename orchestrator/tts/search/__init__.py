@@ -16,6 +16,7 @@
 | allocation | what the problems of a run are advised, by those before them |
 | beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | adaptive_vote | sampling in rounds until the vote is probably decided |
+| confidence_vote | sampling weighed by the generator's own confidence |
 """
 
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
@@ -25,6 +26,7 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
+from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
 from .foresight import ForesightSearch
 from .mcts import MctsConfig, MctsSearch
@@ -46,6 +48,7 @@ from .sampling import SampleSearch, SampleSearchConfig
 from .thought import (
     Aggregation,
     Completion,
+    Confidence,
     Fate,
     NodePath,
     Sampling,
@@ -74,6 +77,10 @@ __all__ = [
     "BeamSearchConfig",
     "BudgetedSearch",
     "Completion",
+    "Confidence",
+    "ConfidenceVoteConfig",
+    "ConfidenceVoteSearch",
+    "ConfidenceWatch",
     "Decision",
     "DvtsConfig",
     "DvtsSearch",

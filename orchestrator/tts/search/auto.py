@@ -173,7 +173,7 @@ class AutoSearch(Search):
             score = self._samples[path].score
             return None if score is None else Scored(path, score)
         thoughts = list(self._steps[path])
-        while work.whole and (path := (*path, 0)) in self._steps:
+        while (work.whole or thoughts[-1].thinking) and (path := (*path, 0)) in self._steps:
             thoughts += self._steps[path]
         return Generated(work.node, tuple(thoughts))
 

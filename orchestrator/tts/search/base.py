@@ -29,6 +29,8 @@ class SearchConfig(BaseModel, ABC):
     """Share of the probability from which tokens are drawn; 1 is all."""
     max_tokens: int = Field(default=2048, ge=1)
     """Most tokens of one request: of a step, or of a whole chain."""
+    thinking_budget: int | None = Field(default=None, ge=1)
+    """Most tokens that the model thinks before its answer; unset: what the deployment says."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
     answer_regex: str | None = None
@@ -37,14 +39,20 @@ class SearchConfig(BaseModel, ABC):
     """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as run.json keeps them."""
-        return self.model_dump(mode="json")
+        """The parameters as run.json keeps them; a budget of thinking where there is one."""
+        unset = {"thinking_budget"} if self.thinking_budget is None else set()
+        return self.model_dump(mode="json", exclude=unset)
 
     @property
     def sampling(self) -> Sampling:
         """How every request is sampled."""
         return Sampling(
-            self.temperature, self.top_p, self.max_tokens, self.answer_regex, self.answer_schema
+            self.temperature,
+            self.top_p,
+            self.max_tokens,
+            self.answer_regex,
+            self.answer_schema,
+            self.thinking_budget,
         )
 
     @abstractmethod

@@ -60,8 +60,9 @@ class ForesightSearch(StepSearch[AnyStepConfig]):
                     if (thoughts := answered.get(path)) is None:
                         request = self._request(path, self.config.is_whole(iteration))
                         yield Guess(request, level, prospect.chance)
-                    elif thoughts[0].goes_on and not self.config.is_last(iteration):
-                        answered_above.append((path, prospect))
+                    elif thoughts[-1].goes_on and not self.config.is_last(iteration):
+                        end = path + (0,) * (len(thoughts) - 1)
+                        answered_above.append((end, prospect))
             ahead, level = self._below(answered_above), level + 1
 
     def _rivals(self, pool: Pool) -> list[Candidate]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .advice import Decision
-from .thought import Completion, NodePath, Sampling, Thought
+from .thought import Completion, Confidence, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
 
 Limit = Literal["tokens", "deadline"]
@@ -25,14 +25,16 @@ Limit = Literal["tokens", "deadline"]
 class Expand:
     """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
 
-    The first thought becomes `node`; with `whole` each further one becomes child 0 of the one
-    before it.
+    The first thought becomes `node`, each further one child 0 of the one before it. Thinking that
+    ends is answered together with what follows it.
     """
 
     node: NodePath
     seed: int
     sampling: Sampling
     whole: bool = False
+    confidence: Confidence | None = None
+    """What to find out of a whole chain's confidence; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ Work = Expand | Score
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The answer to an Expand: at least one thought; more than one only if it was `whole`."""
+    """The answer to an Expand: one thought, with what was thought before it; `whole`, many."""
 
     node: NodePath
     thoughts: tuple[Thought, ...]

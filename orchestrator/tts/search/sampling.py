@@ -72,8 +72,12 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         """Ask for so many chains more."""
         for chain in range(self._wanted, self._wanted + chains):
             path = self.tree.add((chain,)).path
-            self._asks.append(Expand(path, self._seed(path), self.config.sampling, whole=True))
+            self._asks.append(self._expand(path))
         self._wanted += chains
+
+    def _expand(self, path: NodePath) -> Expand:
+        """What asks for a chain."""
+        return Expand(path, self._seed(path), self.config.sampling, whole=True)
 
     def _grow(self, result: Generated) -> None:
         """Take in one chain, a node per step, and ask for the scores it needs."""
@@ -82,7 +86,7 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             node = self.tree.get(path) or self.tree.add(path)
             node.thought, node.fate = thought, Fate.EXPANDED
         self.tree[paths[-1]].fate = Fate.COMPLETED
-        wanted = paths[-1:] if self._scores_last_only else paths
+        wanted = paths[-1:] if self._scores_last_only else self.tree.judged(paths[-1])
         asks = [Score(path) for path in wanted] if self.config.scored else []
         self._asks += asks
         self._generated[result.node[0]] = paths[-1]

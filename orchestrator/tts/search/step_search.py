@@ -224,8 +224,10 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
     def _grow(self, candidate: Candidate, result: Generated) -> None:
         """Take in its step, or the rest of its chain, and ask for the score."""
         pool, path = candidate.pool, result.node
-        # an engine that ran on beyond the delimiter must not lengthen or end the chain
-        for thought in result.thoughts[: None if pool.whole else 1]:
+        for thought in result.thoughts:
+            above = candidate.end.thought  # none before the first
+            if above and not (pool.whole or above.thinking):
+                break  # an engine that ran on must not lengthen or end the chain
             node = self.tree.get(path) or self.tree.add(path)
             node.thought = thought
             if node is not candidate.end:
@@ -242,9 +244,10 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         """Ask for the score of the last step, or where the aggregation needs it of every one."""
         end = candidate.end.path
         every_step = candidate.pool.whole and self.config.agg_strategy != "last"
-        for depth in range(candidate.start if every_step else len(end), len(end) + 1):
-            self._awaiting_score[end[:depth]] = candidate
-            self._asks.append(Score(end[:depth], need_open=self._may_be_pruned(candidate)))
+        paths = self.tree.judged(end, candidate.start) if every_step else [end]
+        for path in paths:
+            self._awaiting_score[path] = candidate
+            self._asks.append(Score(path, need_open=self._may_be_pruned(candidate)))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:

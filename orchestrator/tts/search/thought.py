@@ -24,6 +24,9 @@ Aggregation = Literal["last", "min", "prod", "mean"]
 SCORE_UNIT = 1e-4
 """Scores are quantised to this when they are locked, so that float noise cannot reorder ties."""
 
+CONFIDENCE_UNIT = 1e-3
+"""Confidences are rounded to this, so that float noise does not move the end of a chain."""
+
 MAX_SCORE = 1.0
 """The best score of a step, and of a path."""
 
@@ -40,6 +43,8 @@ class Stop(StrEnum):
     """It ended at the end-of-sequence token."""
     LENGTH = "length"
     """It ended at a token limit of the request or the engine."""
+    CUT = "cut"
+    """It was ended because its confidence fell below what its search allows."""
 
 
 class Fate(StrEnum):
@@ -64,6 +69,11 @@ class Thought:
     token_ids: tuple[int, ...]
     text: str
     stop: Stop
+    thinking: bool = False
+    """Whether it belongs to what the model thinks before its answer. A chain whose last thought
+    does has no answer."""
+    confidence: float | None = None
+    """That of the chain's weakest window, at its last thought, where its search asks for it."""
 
     @property
     def blank(self) -> bool:
@@ -90,11 +100,27 @@ class Sampling:
     """Regular expression that an answer must match; the text around it is free."""
     answer_schema: str | None = None
     """JSON schema (as text) that an answer must satisfy instead."""
+    thinking_budget: int | None = None
+    """Most tokens of the thinking before the answer; None: as many as the deployment allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """What is to be known of a chain's confidence.
+
+    That of a window is the mean of the natural logarithms of its tokens' probabilities, a multiple
+    of CONFIDENCE_UNIT.
+    """
+
+    window: int
+    """Tokens of a window; a shorter chain is one."""
+    floor: float | None
+    """A chain ends at the first token whose window lies below this; None: none does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished chain: its last node, its text, and its aggregated score (None if unscored)."""
+    """One finished chain: its last node, its answer's text, and its aggregated score, if any."""
 
     node: NodePath
     text: str

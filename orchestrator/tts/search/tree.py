@@ -67,8 +67,22 @@ class Tree:
         return [self._nodes[path[:depth]] for depth in range(1, len(path) + 1)]
 
     def text(self, path: NodePath) -> str:
-        """Everything the generator wrote from the root to `path`."""
-        return "".join(node.thought.text for node in self.chain(path) if node.thought)
+        """What the generator wrote from the root to `path`, without its thinking."""
+        thoughts = (node.thought for node in self.chain(path))
+        return "".join(each.text for each in thoughts if each and not each.thinking)
+
+    def thinking(self, path: NodePath) -> str:
+        """What it thought before that."""
+        thoughts = (node.thought for node in self.chain(path))
+        return "".join(each.text for each in thoughts if each and each.thinking)
+
+    def judged(self, path: NodePath, start: int = 1) -> list[NodePath]:
+        """The nodes from a depth to `path` that are scored: answers' steps, and the last one."""
+        return [
+            node.path
+            for node in self.chain(path)[start - 1 :]
+            if node.path == path or not (node.thought and node.thought.thinking)
+        ]
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
         """Aggregate of `scores(path)`; with `last` the step's own score, where it has one."""

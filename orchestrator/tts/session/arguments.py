@@ -44,7 +44,11 @@ class StrategyParameters(TypedDict, total=False):
     agg_strategy: Literal["last", "min", "prod", "mean"]
     answer_regex: str | None
     answer_schema: str | None
+    thinking_budget: int | None
     scored: bool
+    warm_up: int
+    keep: float
+    window: int
     batch: int
     threshold: float
     num_iterations: int

@@ -13,9 +13,10 @@ _NO_PROBABILITY = frozenset({"likelihood"})
 
 
 def is_demo_pair(deployment: Deployment) -> bool:
-    """Whether the generator is the bundled one, which knows one kind of question."""
-    bundled = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
-    return deployment.generator.tokenizer_folder.resolve() == bundled.resolve()
+    """Whether the generator is a bundled one, which knows one kind of question."""
+    bundled = (paths.deployments_dir().parent / "checkpoints").resolve()
+    folder = deployment.generator.tokenizer_folder.resolve()
+    return folder in (bundled / "demo-generator", bundled / "demo-thinking")
 
 
 def doubt_of_question(deployment: Deployment, question: str) -> str | None:

@@ -119,7 +119,11 @@ def event_of(record: Record, server: str = "") -> events.Event:
             return _request_event(record, server)
         case Started(at, problem):
             return events.ProblemStarted(
-                t=at, problem=problem.id, question=problem.question, history=problem.history
+                t=at,
+                problem=problem.id,
+                question=problem.question,
+                history=problem.history,
+                chat_template_kwargs=dict(problem.chat_template_kwargs),
             )
         case SharedScore(at, problem, node, score):
             return events.StepScored(

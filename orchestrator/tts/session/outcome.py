@@ -87,7 +87,7 @@ class JudgedResult:
         records = []
         for done, group in zip(self.found.completions, self.judged.group_of, strict=True):
             chain = [
-                (node.thought.text, node.score)
+                (node.thought, node.score)
                 for node in self.found.tree.chain(done.node)
                 if node.thought
             ]

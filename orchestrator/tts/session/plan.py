@@ -19,7 +19,7 @@ from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
 from tts.problem import Problem, digest_of
 from tts.prompting import Context, Models
-from tts.runs.config import RemoteEngine, RunConfig
+from tts.runs.config import RemoteEngine, RunConfig, prompting_of
 from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
@@ -29,11 +29,6 @@ from .functions import AnswerFunction, EqualFunction
 from .result import Step
 from .strategy import ChosenStrategy
 
-# what decides the engines' answers but is not served, and so is not in the deployment's digest
-_PROMPTING: dict[str, set[str]] = {
-    "generator": {"system_prompt", "step_delimiter"},
-    "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
-}
 _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
@@ -87,7 +82,7 @@ def resolved(plan: Plan) -> RunConfig:
         deployment=deployment.name,
         deployment_source=asked.deployment_source or deployment.name,
         deployment_digest=deployment_digest(deployment),
-        prompting=_prompting(deployment),
+        prompting=prompting_of(deployment),
         strategy=strategy.name,
         vote=strategy.vote,
         parameters=strategy.parameters,
@@ -127,11 +122,6 @@ def _functions(plan: Plan) -> dict[str, str]:
     if plan.equal:
         names["equal"] = name_of(plan.equal)
     return names
-
-
-def _prompting(deployment: Deployment) -> dict[str, Any]:
-    """The fields that prompts depend on."""
-    return deployment.model_dump(mode="json", include=_PROMPTING)
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:

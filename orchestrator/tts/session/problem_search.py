@@ -13,7 +13,7 @@ from typing import Any
 from tts.build.errors import EndpointUnavailable
 from tts.driver import Driver, Submission
 from tts.problem import Problem
-from tts.search import Generated, NodePath, Scored, Search, SearchResult
+from tts.search import Generated, NodePath, Scored, Search, SearchResult, Thought
 
 from .drivers import Drivers
 from .plan import Plan
@@ -140,7 +140,7 @@ class StepCallbacks:
         self.search: Search | None = None
         self._problem = problem
         self._on_step = on_step
-        self._texts: dict[NodePath, str] = {}
+        self._thoughts: dict[NodePath, Thought] = {}
         self._scored: set[NodePath] = set()
 
     def tell(self, result: Generated | Scored) -> None:
@@ -152,11 +152,12 @@ class StepCallbacks:
             return
         node = result.node
         for thought in result.thoughts:
-            if node not in self._texts:
-                self._texts[node] = thought.text
+            if node not in self._thoughts:
+                self._thoughts[node] = thought
                 self._step(node, None)
             node = (*node, 0)
 
     def _step(self, node: NodePath, score: float | None) -> None:
         tree = self.search.tree if self.search else None
-        self._on_step(Step(self._problem, node, self._texts[node], score, tree))
+        thought = self._thoughts[node]
+        self._on_step(Step(self._problem, node, thought.text, score, tree, thought.thinking))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -159,11 +160,24 @@ def _check(problem: Problem) -> None:
         if not isinstance(problem.answer, str):
             raise DatasetError(f"{what} is {problem.answer!r:.200}; it must be a text, or None.")
         _check_unicode(problem.answer, what)
+    if not _is_json_mapping(problem.chat_template_kwargs):
+        raise DatasetError(
+            f"The chat_template_kwargs of problem {problem.id} are "
+            f"{problem.chat_template_kwargs!r:.200}; they must be a dict of names and JSON values."
+        )
     if not isinstance(problem.level, str | int | None):
         raise DatasetError(
             f"The level of problem {problem.id} is {problem.level!r:.200}; it must be a text or a "
             "number."
         )
+
+
+def _is_json_mapping(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
 
 
 def _check_history(problem: Problem) -> None:

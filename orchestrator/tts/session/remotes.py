@@ -15,6 +15,7 @@ from tts.build.errors import (
 )
 from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role, VerifierFunction
 from tts.build.tokenizer import Tokenizer
+from tts.checks.observation import Observation
 from tts.endpoints.base import Connection, StreamingGenerator, Verifier
 from tts.engines import wire
 from tts.prompting import Models
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from tts.endpoints.openai.capabilities import Capabilities
     from tts.endpoints.openai.server import OpenAIServer
 
+_NO_REUSE = (
+    "It does not seem to reuse prefixes, so each step of a search pays for all the text before it. "
+    "vLLM and SGLang reuse them by default, but not for every hybrid model."
+)
 PROBE_PATIENCE_S = 2.0
 """Seconds that a server may be unavailable while it is probed."""
 
@@ -130,11 +135,11 @@ class Remotes:
     def __init__(self, models: Models, roles: Collection[Role]) -> None:
         """`roles` are those that are needed; raises ConfigError for keys that are not there."""
         self._models = models
-        self._specs = {
+        self.specs = {
             role: spec for role, spec in models.deployment.remotes().items() if role in roles
         }
         self.servers: Mapping[Role, Sequence[OpenAIServer]] = {
-            role: _servers(models.deployment, role, spec) for role, spec in self._specs.items()
+            role: _servers(models.deployment, role, spec) for role, spec in self.specs.items()
         }
 
     def __len__(self) -> int:
@@ -236,7 +241,7 @@ class Remotes:
 
     def _require(self, role: Role, server: OpenAIServer, known: Capabilities) -> None:
         """Raise ServerError if the server cannot do what the deployment needs."""
-        spec = self._specs[role]
+        spec = self.specs[role]
         most, wanted = known.context, spec.max_seq_len
         if most is not None and most < wanted:
             raise ServerError(
@@ -257,7 +262,7 @@ class Remotes:
             self.verifier(server)
 
     def _record(self, role: Role, servers: Sequence[OpenAIServer]) -> RemoteEngine:
-        spec, found = self._specs[role], [each.capabilities for each in servers]
+        spec, found = self.specs[role], [each.capabilities for each in servers]
         known = [each for each in found if each]
         reproducible: bool | None = None
         if isinstance(spec, RemoteGenerator) and known:  # of a verifier nothing is drawn
@@ -285,23 +290,37 @@ def _servers(deployment: Deployment, role: Role, spec: RemoteSpec) -> Sequence[O
     ]
 
 
-async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
-    """What each server of a deployment says of itself, in one line, or why it cannot be used.
+async def ask(deployment: Deployment) -> list[Observation]:
+    """What each server of a deployment says of itself, or why it cannot be used.
 
     Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
     """
     by_function = isinstance(deployment.verifier, VerifierFunction)
     remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
-
-    async def one(role: Role, server: OpenAIServer) -> str | TtsError:
-        try:
-            await remotes.ask(role, server)
-        except TtsError as error:
-            return error
-        return server.known.describe()
-
     try:
-        lines = await asyncio.gather(*(one(*each) for each in remotes))
+        found = await asyncio.gather(*(_looked_at(remotes, *each) for each in remotes))
     finally:
         await remotes.aclose()
-    return [(role, each.url, line) for (role, each), line in zip(remotes, lines, strict=True)]
+    return [seen for several in found for seen in several]
+
+
+async def _looked_at(remotes: Remotes, role: Role, server: OpenAIServer) -> list[Observation]:
+    from tts.endpoints.openai.prefixes import PrefixReuse, prefix_reuse
+
+    name = f"{role} at {server.url}"
+    try:
+        await remotes.ask(role, server)
+        seen = [Observation(name, "ok", server.known.describe())]
+        if server.known.generates:
+            try:
+                reuse = await prefix_reuse(server, remotes.specs[role].max_seq_len)
+            except TtsError as error:
+                reuse = PrefixReuse(False, f"this could not be seen: {error.message}")
+            seen.append(
+                Observation(f"prefixes at {server.url}", "ok", reuse.why)
+                if reuse.reused
+                else Observation(f"prefixes at {server.url}", "note", reuse.why, _NO_REUSE)
+            )
+    except TtsError as error:
+        return [Observation(name, "missing", error.message, error.hint or "")]
+    return seen

@@ -24,6 +24,8 @@ class Usage:
     verifier_calls: int = 0
     """Answered requests to the verifier."""
     generated_tokens: int = 0
+    thinking_tokens: int = 0
+    """Generated tokens that were thought before answers."""
     completion_tokens: int = 0
     """Generated tokens that are part of a completion."""
     verifier_tokens: int = 0
@@ -40,6 +42,7 @@ class Usage:
             work.generator_calls,
             work.verifier_calls,
             work.generated_tokens,
+            work.thinking_tokens,
             completion_tokens,
             work.verifier_tokens,
             work.cached_scores,
@@ -112,6 +115,8 @@ class Step:
     """None when the step has just been written."""
     tree: Tree | None = field(repr=False, compare=False)
     """The tree, which continues to grow; None for a search that shows none."""
+    thinking: bool = False
+    """Whether it is what a model that thinks has thought before its answer."""
 
     def __str__(self) -> str:
         score = "      " if self.score is None else f"{self.score:.4f}"

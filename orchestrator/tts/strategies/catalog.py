@@ -18,6 +18,7 @@ from tts.search import (
     AnswerOf,
     AutoConfig,
     BeamSearchConfig,
+    ConfidenceVoteConfig,
     DvtsConfig,
     MctsConfig,
     ParticleConfig,
@@ -65,6 +66,13 @@ _ALL = (
         AdaptiveVoteConfig,
         "weighted",
         fixed={"scored": True},
+    ),
+    Strategy(
+        "confidence-vote",
+        "n chains, weighed by the generator's own confidence; weak ones are ended early",
+        ConfidenceVoteConfig,
+        "weighted",
+        fixed={"scored": False},
     ),
     Strategy(
         "best-of-n",

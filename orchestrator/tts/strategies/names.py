@@ -5,6 +5,7 @@ STRATEGY_NAMES = (
     "majority-vote",
     "adaptive-vote",
     "weighted-adaptive-vote",
+    "confidence-vote",
     "best-of-n",
     "weighted-best-of-n",
     "beam-search",

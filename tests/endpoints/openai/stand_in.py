@@ -72,6 +72,8 @@ class StandIn:
         self._in_flight = 0
         self.within_characters = set()
         """Places of tokens that llama.cpp's streams leave out: they end within a character."""
+        self.stops_after = None
+        """llama.cpp's streams break off after so many tokens: reading further is an error."""
         self.failures = []
         """Answers of the next requests for samples: functions of nothing that give one."""
         self.port = 0
@@ -247,6 +249,7 @@ class StandIn:
             if at not in self.within_characters:
                 events.append(event)
         events.append(answer | {"tokens": [], "content": ""})
+        events = events[: self.stops_after]
         return web.Response(text="".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 

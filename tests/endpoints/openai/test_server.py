@@ -92,6 +92,16 @@ async def test_a_step_ends_with_the_token_that_completes_its_delimiter(kind):
     assert (ids, body["stop"]) == (step, ["\n\n"])
 
 
+@pytest.mark.parametrize("word", [(41,), (40, 41)])
+async def test_what_llama_cpp_does_not_look_for_ends_its_request_all_the_same(word):
+    """It takes no ids to stop at, and with log-probabilities no texts."""
+    stand_in = StandIn("llama", [39, 40, 41, *[42] * 9])
+    stand_in.stops_after = 4
+    call = replace(CALL, stop_words=(word,), log_probs=True)
+    ids, bodies = await generated(stand_in, call)
+    assert (ids, len(bodies)) == ([39, 40, 41], 1)
+
+
 async def test_an_output_is_no_longer_than_the_context():
     _, (body,) = await generated(StandIn(), replace(CALL, max_new_tokens=100_000))
     assert body["max_tokens"] == 2048 - len(PROMPT)

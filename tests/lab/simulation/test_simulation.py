@@ -16,7 +16,7 @@ from tts.build.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import Gpu, Sharing
 from tts.driver import Driver
-from tts.endpoints.base import GenerateCall, VerifierResult
+from tts.endpoints.base import GenerateCall, NewTokens, VerifierResult
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
 from tts.lab.simulation.scenario import digest_of, problems, search_of, simulate
@@ -56,6 +56,10 @@ def without_time(plain):
     class AtOnce:
         async def generate(self, call):
             return plain.workload.generate(call)
+
+        async def stream(self, call):
+            ids = plain.workload.generate(call)
+            yield NewTokens(ids, fleet._log_probs(call.seed, len(ids)), True)
 
         async def score(self, call):
             return VerifierResult(plain.workload.score(call.input_ids))

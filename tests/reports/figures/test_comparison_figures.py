@@ -17,6 +17,7 @@ from tts.reports.figures.comparison import (
     cost_figure,
     cost_of,
     over_n,
+    over_thinking,
     pairs_figures,
     rows_figures,
     schedules,
@@ -148,6 +149,25 @@ def test_a_curve_is_said_with_its_interval():
     points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
     assert "at most ±26.3 points" in over_n([row_of("a", 1, 0.5, curve=points)], []).reading
     assert over_n([row_of("a", 1, 0.5, curve=points[:1])], []) is None
+
+
+def test_budgets_of_thinking_are_a_line_for_each_strategy_seeds_together():
+    rows = [
+        row_of(
+            strategy, 4, right / 10, n=n, seed=seed, differs={"thinking_budget": budget, **other}
+        )
+        for strategy, n, other in (("greedy", 1, {}), ("dvts", 4, {"top_p": 0.5}))
+        for budget, right in ((8, 3), (32, 7))
+        for seed in (0, 1)
+    ]
+    figure = over_thinking(rows, [])
+    check(figure)
+    assert [(row["strategy"], row["budget"], row["accuracy"]) for row in figure.rows] == [
+        (name, budget, right)
+        for name in ("greedy, n=1", "dvts (top_p=0.5), n=4")
+        for budget, right in ((8, 0.3), (32, 0.7))
+    ]
+    assert over_thinking(rows[:2], []) is None
 
 
 def test_at_the_same_budget_strategies_are_compared_with_the_best():

@@ -152,6 +152,16 @@ class Deployment(Section):
         return shlex.quote(self._named or self.name)
 
     @model_validator(mode="after")
+    def _paragraphs_are_read(self) -> Self:
+        if self.generator.thinking.steps == "paragraphs" and self.verifier.reads_thinking == "none":
+            raise ValueError(
+                "generator.thinking.steps is paragraphs, whose scores need a verifier that reads "
+                "them: set verifier.reads_thinking to all, or to a number of tokens, or steps to "
+                "whole"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_target(self) -> Self:
         target, tensorrt, engines = self.target, self.tensorrt, self.engines()
         if target == "openai":

@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool
 from .engine import EngineSpec
 from .role import RoleSpec
 from .section import Count
+from .thinking import ThinkingSpec
 
 
 class GeneratorRole(RoleSpec):
@@ -20,6 +21,8 @@ class GeneratorRole(RoleSpec):
     """The system message in front of every question."""
     step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
     """A step ends where this string appears in the text."""
+    thinking: ThinkingSpec = ThinkingSpec()
+    """How it thinks before it answers, if its chat template says so."""
     guided_decoding: StrictBool = False
     """Allow searches to constrain answers by a schema or expression (xgrammar)."""
 

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import Field, JsonValue
+
 from .section import Count, Section
 
 Role = Literal["generator", "verifier"]
@@ -17,6 +19,9 @@ class RoleSpec(Section):
 
     max_seq_len: Count
     """Upper bound of one request's prompt plus output, in tokens."""
+
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """Variables of the chat template, such as `enable_thinking: false`; it must read each."""
 
     tokenizer_field: ClassVar[str]
     """The field that names the folder of the tokenizer."""

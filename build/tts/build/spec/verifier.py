@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     FormatName = str
 else:
     FormatName = Literal[tuple(FORMATS)]
+ReadsThinking = Literal["none", "all"] | Count
 PROMPT_PLACES = ("{question}", "{steps}", "{step}")
 """What a prompt holds, in this order: the KV cache then serves all but the end of it."""
 
@@ -106,6 +107,8 @@ class VerifierRole(RoleSpec):
     """The text that the model reads before the question (format likelihood only)."""
     labels: Labels = Labels()
     """The two label tokens; the default is that of the format."""
+    reads_thinking: ReadsThinking = "none"
+    """Whether it reads the generator's thinking as steps, or so many last tokens of each."""
 
     @property
     def facts(self) -> FormatFacts:
@@ -174,6 +177,7 @@ class VerifierFunction(Section):
 
     # as VerifierRole has it: nothing but its own speed limits a function
     in_flight_tokens: ClassVar[int] = 1 << 20
+    reads_thinking: ClassVar[ReadsThinking] = "none"
 
     @field_validator("function")
     @classmethod

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import CheckpointError, ConfigError
 from ..spec import PROMPT_PLACES, VerifierRole
+from ..thinking import thinks_first
 from ..tokenizer import Ids, Tokenizer
 from .dialogue import label_ids
 
@@ -97,6 +98,14 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
                 "(docs/reference/verifiers.md).",
             )
         pieces.append(before)
+    if thinks_first(tokenizer):
+        raise CheckpointError(
+            f"The chat template of {tokenizer.checkpoint} has the model think before it answers, "
+            "so verifier format prompted would read its labels where the thinking begins.",
+            hint="Switch it off with verifier.chat_template_kwargs: {enable_thinking: false}."
+            if "enable_thinking" in tokenizer.chat_variables
+            else "Take another model, or spell the chat out with verifier.format custom.",
+        )
     head, join, between = pieces
     asked = tokenizer.encode_after(_ANY_WORD, text)
     if tokenizer.encode_after(_ANY_WORD, text + label)[: len(asked)] != asked:

@@ -94,24 +94,27 @@ class OpenAIGenerator(StreamingGenerator):
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
-        piece = await self._whole(self._asked(call))
+        piece = await self._whole(self._asked(call), self._output(call))
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
         taken = self._output(call).add(new.ids)
         return NewTokens(new.ids[:taken], new.log_probs[:taken], True, new.top[:taken])
 
-    async def _whole(self, ask: Ask) -> Piece:
+    async def _whole(self, ask: Ask, output: Output) -> Piece:
         if self._server.dialect.read_streamed:
-            read = await self._read(replace(ask, stream=True))
+            read = await self._read(replace(ask, stream=True), output)
             if read is not None:
                 return read
         return self._server.dialect.piece(
             await self._http.post(self._server.dialect.path, self._body(ask))
         )
 
-    async def _read(self, ask: Ask) -> Piece | None:
-        """A whole output from its stream; None if that leaves a token out."""
+    async def _read(self, ask: Ask, output: Output) -> Piece | None:
+        """A whole output from its stream; None if that leaves a token out.
+
+        It is read up to where it ends for the client: the server may look for less than was asked.
+        """
         whole, ids = Piece(None), list[int]()
         path, body = self._server.dialect.path, self._body(ask)
         async with aclosing(self._http.events(path, body, closed=True)) as events:
@@ -123,8 +126,10 @@ class OpenAIGenerator(StreamingGenerator):
                 whole.top += piece.top
                 if piece.so_far is not None and piece.so_far > len(ids):
                     return None
-                if piece.end:
-                    whole.ids, whole.end = ids, piece.end
+                output.add(piece.ids or ())
+                ended = output.ended or any(stop in whole.text for stop in ask.stop)
+                if piece.end or (ended and len(ids) < ask.max_tokens):
+                    whole.ids, whole.end = ids, piece.end or "stop"
                     return whole
         raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
 

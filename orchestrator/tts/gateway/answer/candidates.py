@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
+from tts.build.thinking import Thinking
 from tts.engines.wire import Guide
 from tts.problem import Problem
 from tts.search import SearchConfig, significant
@@ -34,6 +36,7 @@ from .running_searches import RunningSearch
 from .sample_text import SampleText
 from .search_request import SearchRequest, read_search_request
 from .searches import join_and_respond
+from .thinking import with_budget
 from .tool_turns import ToolTurn, reading_calls
 
 UNSCORED = ("majority-vote", "greedy")
@@ -51,6 +54,15 @@ class CandidateTurn:
     prompt: list[int]
     guide: Guide | None
     tools: ToolTurn | None
+    variables: Mapping[str, Any]
+    """Of the chat template, which the prompt was made with."""
+    thinking: Thinking | None
+    """How each thinks first; None: the model does not."""
+
+    @property
+    def lead(self) -> str:
+        """The beginning of a call that must come, where it follows thinking."""
+        return self.tools.prefix if self.tools and self.thinking else ""
 
     def written(self, candidate: DrawnAnswer) -> str:
         """A candidate as the verifier reads it."""
@@ -89,13 +101,15 @@ async def answer_by_candidates(
 ) -> None:
     """Draw candidates for the next message of a chat, choose one, and respond."""
     question = transcript(turn.request.messages)
-    asked = read_search_request(
-        service, exchange, turn.request, strategy, Problem("solve", question)
-    )
+    problem = Problem("solve", question, chat_template_kwargs=turn.variables)
+    asked = read_search_request(service, exchange, turn.request, strategy, problem)
     config = asked.plan.strategy.config
+    if config:
+        turn = replace(turn, thinking=with_budget(turn.thinking, config.thinking_budget))
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
         asked = replace(asked, n=min(asked.n, MOST_DRAWN))
-    room = service.generator.room(turn.prompt, turn.request.limit)
+    behind = service.generator.models.generator.encode(turn.lead)
+    room = service.generator.room([*turn.prompt, *behind], turn.request.limit)
     if config:
         room = min(room, config.max_tokens)
     if budget := asked.config.limits.budget_tokens:
@@ -170,14 +184,17 @@ class _Draw(RunningSearch[_Ballot]):
             [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True
         )
         marks = turn.tools.marks if turn.tools else None
-        self._samples = [generator.sample(0, call, request, marks) for call in calls]
+        self._samples = [
+            generator.sample(0, call, request, marks, thinking=turn.thinking, lead=turn.lead)
+            for call in calls
+        ]
 
         async def one(index: int) -> DrawnAnswer:
             sample = self._samples[index]
             # none of a client's: clients come and go
             record = ServedRequest(id=f"{self._name}-{index}", endpoint="", time=0.0, t0=0.0)
             deltas = generator.deltas(calls[index], sample, record, record.id)
-            text, called = "", list[ToolCall]()
+            text, reasoning, called = "", "", list[ToolCall]()
             if turn.tools:
                 deltas = reading_calls(deltas, turn.tools, 1)
             async with aclosing(deltas):
@@ -185,9 +202,12 @@ class _Draw(RunningSearch[_Ballot]):
                     if record.replica:
                         on_server(record.replica)
                     text += delta.text
+                    reasoning += delta.reasoning
                     called += delta.calls
-            cut = sample.finish == "length"
-            return DrawnAnswer(text, tuple(called), tokens=sample.tokens, cut=cut)
+            cut = sample.finish == "length" or sample.thinks
+            thought = len(sample.thinking.ids) if sample.thinking else 0
+            tokens = sample.tokens - thought
+            return DrawnAnswer(text, tuple(called), None, tokens, cut, reasoning)
 
         tasks = [asyncio.ensure_future(one(index)) for index in range(n)]
         try:
@@ -247,6 +267,7 @@ def _answer(
     finish = "tool_calls" if chosen.calls else "stop"
     return AnswerPart(
         text=chosen.text or None,
+        reasoning=chosen.reasoning,
         calls=chosen.calls,
         finish="length" if chosen.cut else finish,
         tts={

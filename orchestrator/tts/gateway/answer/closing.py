@@ -13,6 +13,7 @@ from contextlib import aclosing
 
 import numpy as np
 
+from tts.build.thinking import Thinking
 from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
@@ -39,14 +40,19 @@ class ClosingAnswer:
         prompt: list[int],
         form: OutputForm,
         until: float,
+        thinking: Thinking | None,
     ) -> None:
-        """`until`: when it must be complete, on the monotonic clock."""
+        """`until`: when it must be complete, on the monotonic clock.
+
+        `thinking`: the prompt ends inside it.
+        """
         self._service = service
         self._exchange = exchange
         self._request = request
         self._prompt = prompt
         self._form = form
         self._until = until
+        self._thinking = thinking
         self.tokens = 0
         """Tokens that were generated for it."""
 
@@ -56,9 +62,11 @@ class ClosingAnswer:
             return answer, "stop"
         generator = self._service.generator
         lead = generator.models.generator.encode(LEAD)
-        prompt = [*self._prompt, *ids, *lead]
+        closing = self._thinking.closing_ids if self._thinking else ()
+        closed = self._thinking is None or self._thinking.end(ids) is not None
+        prompt = [*self._prompt, *ids, *(() if closed else closing), *lead]
         if generator.context - len(prompt) < LEAST_ROOM:
-            prompt = [*self._prompt, *lead]
+            prompt = [*self._prompt, *closing, *lead]
         room = generator.room(prompt, self._request.limit)
         call = GenerateCall(
             np.asarray(prompt, dtype=np.int32),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tts.prompting import Models
+
 from ..exchange import Exchange
 from ..openai.answers import Encoder
 from ..openai.completion_encoders import ChatEncoder, TextEncoder
@@ -28,6 +30,7 @@ from .prompts import (
 )
 from .search_request import wants_search
 from .structured import OutputForm, output_form, require_guides
+from .thinking import template_variables, with_budget
 from .tool_turns import ToolTurn, tool_turn
 
 DEFAULT_MAX_TOKENS = 16
@@ -153,25 +156,27 @@ async def _answer_chat(
     exchange.record.model = request.model
     form = await _form(service, request, body)
     turn, guide = None, form.guide if form else None
+    variables = template_variables(service.generator.models, request)
+    models = service.generator.models.asked_with(variables)
+    thinking = models.thinking if request.add_generation_prompt else None
+    thinking = with_budget(thinking, request.thinking_token_budget)
     if request.asks_tools:
-        prompt, turn = await _with_tools(service, request, form, len(body))
+        prompt, turn = await _with_tools(service, models, request, form, len(body))
         guide = turn.guide if turn else guide
         if wants_search(request, strategy):
-            drawn = CandidateTurn(request, prompt, guide, turn)
+            drawn = CandidateTurn(request, prompt, guide, turn, variables, thinking)
             await candidates.answer_by_candidates(service, exchange, drawn, strategy, body, encoder)
             return
     elif wants_search(request, strategy):
         await searches.answer_by_search(
-            service, exchange, request, strategy, request.messages, body, encoder, form
+            service, exchange, request, strategy, request.messages, body, encoder, form, variables
         )
         return
     else:
         tokenizer, context = service.generator.models.generator, service.generator.context
         characters = require_length(tokenizer, context, *(each.text for each in request.messages))
         await filter_messages(service.filters, request.messages)
-        prompt = await tokenised(
-            characters, lambda: tokenizer.encode(chat_text(tokenizer, request))
-        )
+        prompt = await tokenised(characters, lambda: tokenizer.encode(chat_text(models, request)))
     await plain.answer(
         service,
         exchange,
@@ -182,22 +187,24 @@ async def _answer_chat(
         logs=_logs(request),
         guide=guide,
         turn=turn,
+        thinking=thinking,
     )
 
 
 async def _with_tools(
-    service: Service, request: ChatRequest, form: OutputForm | None, size: int
+    service: Service, models: Models, request: ChatRequest, form: OutputForm | None, size: int
 ) -> tuple[list[int], ToolTurn | None]:
     """The prompt of a chat that has tools, or in which tools were called, and how they are called.
 
-    `size`: bytes of the request.
+    `size`: bytes of the request. A call that must come begins the answer: the prompt's end has its
+    beginning unless that is the thinking.
     """
     if request.continue_final_message or not request.add_generation_prompt:
         raise bad_request(
             "A chat with tools cannot be continued: the model is to answer it.",
             "continue_final_message",
         )
-    tokenizer, context = service.generator.models.generator, service.generator.context
+    tokenizer, context = models.generator, service.generator.context
     turn = await tokenised(size, lambda: tool_turn(service, request, form))
     tools = request.tools if turn else []
     texts = [message.text for message in request.messages]
@@ -206,10 +213,10 @@ async def _with_tools(
     await filter_messages(service.filters, request.messages)
     await filter_tools(service.filters, request.messages, tools)
     call_form = turn.form if turn else form_of(tokenizer.chat_template)
-    prefix = turn.prefix if turn else ""
+    prefix = turn.prefix if turn and not models.thinking else ""
 
     def ids() -> list[int]:
-        text = tool_chat_text(tokenizer, request.messages, tools, call_form)
+        text = tool_chat_text(models, request.messages, tools, call_form)
         return tokenizer.encode(text + prefix)
 
     return await tokenised(characters, ids), turn

@@ -7,15 +7,17 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tts.build.errors import CheckpointError
-from tts.endpoints.base import GenerateCall, Shaping
+from tts.build.thinking import Thinking
+from tts.endpoints.base import GenerateCall, NewTokens, Shaping
 from tts.engines.wire import Guide
 from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
+from tts.prompting.writing import part_seed
 from tts.search import node_seed
 from tts.session.endpoints import routed_stream
 from tts.session.replicas import Replicas
@@ -25,7 +27,14 @@ from ..openai.errors import bad_request
 from ..openai.messages import ToolCall
 from ..openai.requests import Request
 from ..safety import FilterChain
-from .sample_text import Finish, MarkingDetokenizer, SampleText, StopStrings, detokenizers
+from .sample_text import (
+    Finish,
+    MarkingDetokenizer,
+    SampleText,
+    SampleThinking,
+    StopStrings,
+    detokenizers,
+)
 
 PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
 """Default of a request without a search, as in OpenAI's API."""
@@ -46,6 +55,8 @@ class Delta:
     """Why the sample ends here; None: it goes on. The sample itself may be further."""
     calls: Sequence[ToolCall] = ()
     """Calls of tools, which are in no text."""
+    reasoning: str = ""
+    """Text of the thinking before the answer."""
 
 
 class TextGenerator:
@@ -138,20 +149,47 @@ class TextGenerator:
         call: GenerateCall,
         request: Request,
         marks: Mapping[int, str] | None = None,
+        *,
+        thinking: Thinking | None = None,
+        lead: str = "",
     ) -> SampleText:
-        """The treatment of a call's tokens; `marks` are special tokens that its text shall hold."""
+        """The treatment of a call's tokens; `marks` are special tokens that its text shall hold.
+
+        `thinking`: the prompt ends inside it, and all that the call asks of its output holds behind
+        it. `lead` is a text that is put there, with which the answer begins.
+        """
         new = self._new_detokenizer
-        ends = set(request.stop_token_ids)
-        if not request.ignore_eos:
-            ends.update(word[0] for word in self.models.end_stop_words)
+        ends = frozenset(word[0] for word in self.models.end_stop_words)
+        ends = frozenset() if request.ignore_eos else ends
+        part = self._thinking(call, thinking, ends, lead) if thinking else None
         include = request.include_stop_str_in_output
         return SampleText(
             index,
             MarkingDetokenizer(new, marks) if marks else new(),
             StopStrings(request.stops, include=include),
             call.max_new_tokens,
-            frozenset(ends),
+            ends | {*request.stop_token_ids},
             self._filters.output() if self._filters.of_output else None,
+            part,
+        )
+
+    def _thinking(
+        self, call: GenerateCall, thinking: Thinking, ends: frozenset[int], lead: str
+    ) -> SampleThinking:
+        budget, limit = thinking.budget, call.max_new_tokens
+        closes = budget is not None and budget < limit
+        if budget is not None and closes:
+            limit = budget - len(thinking.closing_ids)
+        of_answer = call.guide, call.stop_words, lead, call.shaping and call.shaping.min_tokens
+        return SampleThinking(
+            thinking,
+            self._new_detokenizer,
+            limit,
+            closes=closes,
+            apart=closes or any(of_answer),
+            ends=ends,
+            lead=self.models.generator.encode(lead),
+            text_filter=self._filters.output() if self._filters.of_output else None,
         )
 
     async def warm(self) -> None:
@@ -176,6 +214,43 @@ class TextGenerator:
         `key` and the treatment of a sample whose server goes away are as of `routed_stream`.
         Leaving it early ends it on the engine.
         """
+        if sample.thinking:
+            thought = self._thought(call, sample, sample.thinking, record, key)
+            async with aclosing(thought) as deltas:
+                async for delta in deltas:
+                    yield delta
+            if sample.finish:
+                return
+            call = _behind(call, sample.thinking, sample.tokens)
+        async with aclosing(self._tokens(call, record, key)) as stream:
+            async for new in stream:
+                yield _delta(sample, new)
+                if sample.finish:
+                    return
+
+    async def _thought(
+        self,
+        call: GenerateCall,
+        sample: SampleText,
+        thinking: SampleThinking,
+        record: ServedRequest,
+        key: str,
+    ) -> AsyncGenerator[Delta, None]:
+        """The thinking of a sample, and the answer behind it unless that is another request."""
+        async with aclosing(self._tokens(_inside(call, thinking), record, key)) as stream:
+            async for new in stream:
+                reasoning, behind = sample.think(new)
+                if sample.thinks or thinking.apart:
+                    yield Delta(sample, "", reasoning=reasoning, finish=sample.finish)
+                else:
+                    yield _delta(sample, behind, reasoning)
+                if sample.finish or (thinking.apart and thinking.closed):
+                    return
+
+    async def _tokens(
+        self, call: GenerateCall, record: ServedRequest, key: str
+    ) -> AsyncGenerator[NewTokens, None]:
+        """The tokens of a call, with the log-probabilities that it asks for."""
 
         def sent(server: str) -> None:
             record.replica = server
@@ -191,10 +266,7 @@ class TextGenerator:
                         "logprobs",
                         "unsupported_parameter",
                     )
-                text = sample.take(new)
-                yield Delta(sample, text, new.ids, new.log_probs, new.top, sample.finish)
-                if sample.finish:
-                    return
+                yield new
 
     def merged(
         self,
@@ -209,6 +281,41 @@ class TextGenerator:
             for call, sample in zip(calls, samples, strict=True)
         ]
         return streams[0] if len(streams) == 1 else _merged(streams)
+
+
+def _delta(sample: SampleText, new: NewTokens, reasoning: str = "") -> Delta:
+    text = sample.take(new)
+    if sample.blank:  # white space behind the thinking is in no text, nor are its tokens
+        new = NewTokens([])
+    return Delta(sample, text, new.ids, new.log_probs, new.top, sample.finish, reasoning=reasoning)
+
+
+def _inside(call: GenerateCall, thinking: SampleThinking) -> GenerateCall:
+    """The request for the thinking before a call's output, or for both."""
+    call = replace(call, stop_at_step=False, max_new_tokens=thinking.limit)
+    if not thinking.apart:
+        return call
+    shaping = call.shaping and replace(call.shaping, min_tokens=0)
+    return replace(
+        call,
+        guide=None,
+        stop_words=thinking.stop_words,
+        log_probs=False,
+        top_log_probs=0,
+        shaping=shaping,
+    )
+
+
+def _behind(call: GenerateCall, thinking: SampleThinking, tokens: int) -> GenerateCall:
+    """The request for what follows thinking of so many tokens."""
+    ids = np.asarray([*thinking.ids, *thinking.lead], dtype=np.int32)
+    return replace(
+        call,
+        input_ids=np.concatenate((call.input_ids, ids)),
+        max_new_tokens=call.max_new_tokens - tokens,
+        seed=part_seed(call.seed, 1),
+        stop_at_step=False,
+    )
 
 
 async def _merged(

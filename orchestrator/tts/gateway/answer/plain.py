@@ -6,6 +6,7 @@ from asyncio import timeout
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from tts.build.thinking import Thinking
 from tts.engines.wire import Guide
 
 from ..exchange import Exchange
@@ -32,12 +33,13 @@ async def answer(
     logs: int | None = None,
     guide: Guide | None = None,
     turn: ToolTurn | None = None,
+    thinking: Thinking | None = None,
 ) -> None:
     """Generate n choices for each prompt, and respond.
 
     `key` names the conversation, which stays on one replica. `logs`: with log-probabilities, and
     those of so many of the likeliest tokens. `guide` is the grammar that outputs follow, `turn` how
-    calls of tools stand in them.
+    calls of tools stand in them, `thinking` how they begin where prompts end inside it.
     """
     if logs is not None and service.filters.of_output:
         raise bad_request(
@@ -46,7 +48,9 @@ async def answer(
             "unsupported_parameter",
         )
     generator = service.generator
-    limits = [generator.room(prompt, request.limit) for prompt in prompts]
+    lead = turn.prefix if turn and thinking else ""
+    behind = generator.models.generator.encode(lead)
+    limits = [generator.room([*prompt, *behind], request.limit) for prompt in prompts]
     calls = generator.calls(
         prompts,
         request,
@@ -56,7 +60,10 @@ async def answer(
         charged=exchange.key is not None,
     )
     marks = turn.marks if turn else None
-    samples = [generator.sample(index, call, request, marks) for index, call in enumerate(calls)]
+    samples = [
+        generator.sample(index, call, request, marks, thinking=thinking, lead=lead)
+        for index, call in enumerate(calls)
+    ]
     admit(service, exchange, sum(limits) * request.n + sum(map(len, prompts)), search=False)
     exchange.record.prompt_tokens = sum(map(len, prompts))
     if service.recorder.keeps_prompts:
@@ -99,17 +106,22 @@ async def _parts(
             async for delta in deltas:
                 index = delta.sample.index
                 if keeps_answer:
-                    texts[index] += delta.text
+                    texts[index] += delta.reasoning + delta.text
                     called += map(canonical, delta.calls)
-                part = AnswerPart(index, delta.text or None, calls=delta.calls, finish=delta.finish)
+                part = AnswerPart(
+                    index, delta.text or None, delta.reasoning, None, delta.calls, delta.finish
+                )
                 if logs:
                     part.logs = _named_tokens(delta, token_texts, begins[index])
                     begins[index] += sum(map(len, part.logs.tokens))
                 running -= delta.finish is not None
                 if not running:
-                    usage = usage_of(record.prompt_tokens, _tokens(samples))
+                    thought = _thought(samples)
+                    answer = _tokens(samples) - (thought or 0)
+                    usage = usage_of(record.prompt_tokens, answer, thought)
                     part.end = AnswerEnd(usage, {"gateway_ms": record.gateway_ms()})
-                if index not in begun or delta.text or delta.ids or delta.calls or delta.finish:
+                new = delta.text or delta.reasoning or delta.ids or delta.calls or delta.finish
+                if index not in begun or new:
                     yield part
                 begun.add(index)
     finally:
@@ -120,6 +132,12 @@ async def _parts(
 
 def _tokens(samples: Sequence[SampleText]) -> int:
     return sum(sample.tokens for sample in samples)
+
+
+def _thought(samples: Sequence[SampleText]) -> int | None:
+    """Tokens of the thinking; None for samples without."""
+    thinking = [sample.thinking for sample in samples if sample.thinking]
+    return sum(len(each.ids) for each in thinking) if thinking else None
 
 
 def _named_tokens(delta: Delta, texts: Sequence[str], begin: int) -> TokenLogs:

@@ -123,8 +123,12 @@ async def search_prompt(models: Models, problem: Problem, characters: int) -> Id
     return prompt
 
 
-def chat_text(tokenizer: Tokenizer, request: ChatRequest | TokenizeRequest) -> str:
-    """A chat as the model reads it; if its last message goes on, the text ends there."""
+def chat_text(models: Models, request: ChatRequest | TokenizeRequest) -> str:
+    """A chat as the model reads it; if its last message goes on, the text ends there.
+
+    A prompt of a model that thinks ends inside the thinking.
+    """
+    tokenizer = models.generator
     asked = [message.plain() for message in request.messages or ()]
     shown: Sequence[Message] = asked
     continues = request.continue_final_message
@@ -150,16 +154,18 @@ def chat_text(tokenizer: Tokenizer, request: ChatRequest | TokenizeRequest) -> s
         require_messages(tokenizer, asked, text)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    return text
+    thinking = models.thinking if request.add_generation_prompt else None
+    return thinking.prompt(text) if thinking else text
 
 
 def tool_chat_text(
-    tokenizer: Tokenizer,
+    models: Models,
     messages: Sequence[ChatMessage],
     tools: Sequence[Tool],
     form: ToolForm,
 ) -> str:
     """A chat with tools, or with calls of them, to which the model is to answer."""
+    tokenizer = models.generator
     check_turns(messages)
     told = for_template(messages) if form.in_template else in_text(messages, tools)
     shown = [tool.plain() for tool in tools] if form.in_template else []
@@ -170,7 +176,7 @@ def tool_chat_text(
         raise _refused_by_template(error) from None
     if (lost := lost_of(messages, tools, text)) is not None:
         raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
-    return text
+    return models.thinking.prompt(text) if models.thinking else text
 
 
 async def filter_tools(

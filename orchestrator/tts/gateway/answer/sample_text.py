@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Literal
 
 from tts.build.errors import CheckpointError
+from tts.build.thinking import Thinking
 from tts.build.token_texts import token_texts
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
@@ -37,9 +38,16 @@ class SampleText:
         limit: int,
         ends: frozenset[int] = frozenset(),
         text_filter: TextStream | None = None,
+        thinking: SampleThinking | None = None,
     ) -> None:
-        """`limit` is the most tokens it may have; `ends` end it and are no part of its text."""
+        """`limit` is the most tokens it may have; `ends` end it and are no part of its text.
+
+        `thinking` comes first, and white space behind it is no part of the text either.
+        """
         self.index = index
+        self.thinking = thinking
+        self.blank = thinking is not None
+        """Whether nothing but white space has followed the thinking so far."""
         self.tokens = 0
         self.finish: Finish | None = None
         self._detokenizer = detokenizer
@@ -47,6 +55,31 @@ class SampleText:
         self._limit = limit
         self._ends = ends
         self._filter = text_filter
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it is, or has ended, inside its thinking."""
+        return self.thinking is not None and not self.thinking.closed
+
+    def think(self, new: NewTokens) -> tuple[str, NewTokens]:
+        """The text that new tokens add to the thinking, and those of them that are behind it."""
+        thinking = self.thinking
+        if thinking is None or thinking.closed:
+            return "", new
+        ended = new.final and bool(new.ids) and new.ids[-1] in thinking.ends
+        text, own = thinking.take(new.ids[:-1] if ended else new.ids)
+        self.tokens += own
+        if new.final and not thinking.closed:
+            self.tokens += ended
+            cut = len(thinking.ids) >= thinking.limit and not ended
+            if cut and thinking.closes:
+                before = len(thinking.ids)
+                text += thinking.close()
+                self.tokens += len(thinking.ids) - before
+            else:
+                text += thinking.finish()
+                self.finish = "length" if cut else "stop"
+        return text, NewTokens(new.ids[own:], new.log_probs[own:], new.final, new.top[own:])
 
     def take(self, new: NewTokens) -> str:
         """The text that new tokens add, as far as it may be sent."""
@@ -56,6 +89,9 @@ class SampleText:
         text = self._detokenizer.push(ids[:-1] if ended else ids)
         if new.final:
             text += self._detokenizer.finish()
+        if self.blank:
+            text = text.lstrip()
+            self.blank = not text
         text = self._stops.push(text)
         if self._stops.stopped is not None:
             self.finish = "stop"
@@ -67,6 +103,74 @@ class SampleText:
             if self.finish:
                 text += self._filter.end()
         return text
+
+
+class SampleThinking:
+    """The thinking of one sample: its tokens, and their text without the mark that closes it."""
+
+    def __init__(
+        self,
+        thinking: Thinking,
+        new: Callable[[], Detokenizer],
+        limit: int,
+        *,
+        closes: bool,
+        apart: bool,
+        ends: frozenset[int] = frozenset(),
+        lead: Sequence[int] = (),
+        text_filter: TextStream | None = None,
+    ) -> None:
+        """`limit` is the most tokens that are generated for it; `closes`: it is closed there.
+
+        `apart`: the answer behind it is another request, whose prompt ends with `lead`. `ends` end
+        it, and with it the sample.
+        """
+        self.ids: list[int] = []
+        self.closed = False
+        self.limit = limit
+        self.closes = closes
+        self.apart = apart
+        self.ends = ends
+        self.lead = lead
+        self.stop_words = thinking.stop_words
+        self._thinking = thinking
+        mark, tokenizer = thinking.close_ids, thinking.tokenizer
+        self._one_token = len(mark) == 1 and mark[0] in tokenizer.added_ids
+        spelled = {token: tokenizer.special_texts.get(token) for token in mark}
+        marks = {token: text for token, text in spelled.items() if text}
+        self._detokenizer = new() if self._one_token else MarkingDetokenizer(new, marks)
+        self._mark = StopStrings(() if self._one_token else (thinking.marks.closes,))
+        self._filter = text_filter
+
+    def take(self, ids: Sequence[int]) -> tuple[str, int]:
+        """The text that new tokens add, and how many of them it has: those up to the mark."""
+        reach = len(self._thinking.marks.closes.encode())  # tokens that hold the mark at most
+        tail = self.ids[-reach:]
+        end = self._thinking.end([*tail, *ids])
+        own = ids if end is None else ids[: max(0, end - len(tail))]
+        self.ids += own
+        self.closed = end is not None
+        text = self._detokenizer.push(own[:-1] if self.closed and self._one_token else own)
+        return (self.finish(text) if self.closed else self._passed(text)), len(own)
+
+    def close(self) -> str:
+        """Close it as where its budget ends; the text that this adds."""
+        ids = self._thinking.closing_ids
+        text, own = self.take(ids)
+        self.ids += ids[own:]
+        return text
+
+    def finish(self, text: str = "") -> str:
+        """The last text, with what was held back."""
+        text = self._passed(text + self._detokenizer.finish())
+        if self._mark.stopped is None:
+            held = self._mark.finish()
+            text += self._filter.feed(held) if self._filter else held
+        return text + (self._filter.end() if self._filter else "")
+
+    def _passed(self, text: str) -> str:
+        text = self._mark.push(text)
+        return self._filter.feed(text) if self._filter else text
 
 
 class StopStrings:

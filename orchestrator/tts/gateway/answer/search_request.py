@@ -15,6 +15,7 @@ from ..exchange import Exchange
 from ..openai.errors import bad_request
 from ..openai.requests import Request, SearchOptions
 from ..service import Service
+from .thinking import with_budget
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
@@ -91,6 +92,11 @@ def read_search_request(
             f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
             "tts.n",
         )
+    if chosen.config and chosen.config.thinking_budget:
+        models = service.session.models.asked_with(problem.chat_template_kwargs)
+        given = "thinking_budget" in options.parameters
+        param = "tts.parameters.thinking_budget" if given else "thinking_token_budget"
+        with_budget(models.thinking, chosen.config.thinking_budget, param)
     plan = Plan(config, service.deployment, (problem,), chosen)
     return SearchRequest(problem, plan, n, deadline_s)
 
@@ -122,6 +128,7 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
         "temperature": request.temperature,
         "top_p": request.top_p,
         "max_tokens": limit and min(limit, context),  # as of plain generation
+        "thinking_budget": getattr(request, "thinking_token_budget", None) or None,
     }
     for parameter, value in given.items():
         if value is not None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+from tts.build.thinking import Thinking
 from tts.problem import Problem
 from tts.prompting.chat import takes_system
 from tts.runs.records import CompletionRecord
-from tts.search import significant
+from tts.search import NodePath, Tree, significant
 from tts.session import Result, Step
 from tts.session.doubts import doubts
 
@@ -48,18 +50,20 @@ async def answer_by_search(
     body: bytes,
     encoder: Encoder,
     wanted: OutputForm | None = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Search for an answer to a conversation, or join the search that does, and respond.
 
-    `wanted` is the form of the answer.
+    `wanted` is the form of the answer, `variables` are those of the chat template.
     """
-    record = exchange.record
-    models, context = service.session.models, service.generator.context
+    record, context = exchange.record, service.generator.context
+    models = service.session.models.asked_with(variables)
     # 1. What is asked, as the filters let it pass.
     characters = require_length(models.generator, context, *(each.text for each in messages))
     await filter_messages(service.filters, messages)
     held = wanted.in_box if wanted else None
-    asked = read_search_request(service, exchange, request, strategy, problem_of(messages), held)
+    problem = replace(problem_of(messages), chat_template_kwargs=variables)
+    asked = read_search_request(service, exchange, request, strategy, problem, held)
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
     record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
@@ -67,11 +71,13 @@ async def answer_by_search(
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
     # 3. The search, which others may have asked for, too, and the response.
-    closing = None
+    closing, thinking = None, models.thinking
     if wanted:
         until = time.monotonic() + asked.deadline_s
-        closing = ClosingAnswer(service, exchange, request, prompt.tolist(), wanted, until)
-    answer = _SearchAnswer(service, exchange, request, asked, closing)
+        closing = ClosingAnswer(
+            service, exchange, request, prompt.tolist(), wanted, until, thinking
+        )
+    answer = _SearchAnswer(service, exchange, request, asked, closing, thinking)
     start = partial(_start, service, asked)
     await join_and_respond(
         service, exchange, request, encoder, body, start, answer.of, answer.progress
@@ -143,6 +149,7 @@ class _SearchAnswer:
         request: Request,
         asked: SearchRequest,
         closing: ClosingAnswer | None,
+        thinking: Thinking | None,
     ) -> None:
         """`closing` gives the answer the form that was asked for."""
         self._service = service
@@ -150,6 +157,9 @@ class _SearchAnswer:
         self._request = request
         self._asked = asked
         self._closing = closing
+        self._thinking = thinking
+        self._told = set[NodePath]()
+        """Nodes of thinking that a stream has told, each before the steps below it."""
         self._shows_texts = not service.filters.of_output
         """Where answers are filtered, no text is told that has not been through the filters."""
 
@@ -158,7 +168,9 @@ class _SearchAnswer:
         options = self._request.tts
         how = (options.progress if options else None) or "steps"
         if how == "reasoning" and self._shows_texts:
-            lines = [f"{step}\n" for step in steps if step.score is not None]
+            scored = [step for step in steps if step.score is not None]
+            told = [(self._thought(step.tree, step.node), str(step)) for step in scored]
+            lines = [f"{line}\n" for lines in told for line in lines if line]
             return AnswerPart(reasoning="".join(lines))
         if how == "steps" and steps:
             notes = [
@@ -184,9 +196,13 @@ class _SearchAnswer:
                 headers=NO_RETRY,
             )
         chosen = _chosen(result)
-        reasoning, text, finish = "", chosen.text, "length" if result.limit else "stop"
+        text, finish = chosen.text, "length" if result.limit else "stop"
+        thought = self._thought(result.tree, chosen.node)
+        if result.tree is None:
+            thought = self._without_mark(chosen.thinking)
+        reasoning = self._filtered(thought)
         if self._closing:
-            reasoning = self._filtered(chosen.text)
+            reasoning = "\n\n".join(filter(None, (reasoning, self._filtered(chosen.text))))
             text, finish = await self._closing.of(chosen.text, _ids(result))
         include = self._request.include_stop_str_in_output
         stops = StopStrings(self._request.stops, include=include)
@@ -205,6 +221,23 @@ class _SearchAnswer:
             end=end,
         )
 
+    def _thought(self, tree: Tree | None, node: NodePath) -> str:
+        """The thinking of a chain, as far as it has not been told."""
+        if tree is None or tree.get(node) is None:
+            return ""
+        thoughts = {each.path: each.thought for each in tree.chain(node)}
+        new = {path: each.text for path, each in thoughts.items() if each and each.thinking}
+        said = "".join(text for path, text in new.items() if path not in self._told)
+        self._told.update(new)
+        return self._without_mark(said)
+
+    def _without_mark(self, thought: str) -> str:
+        """Thinking as it is told: without the mark that closes it, and what stands behind that."""
+        if self._thinking is None:
+            return thought
+        mark = self._thinking.tokenizer.decode(self._thinking.close_ids)
+        return (thought.partition(mark)[0] if mark else thought).strip()
+
     def _filtered(self, text: str) -> str:
         """A text as the filters let it pass; raises ContentBlocked."""
         stream = self._service.filters.output()
@@ -213,7 +246,7 @@ class _SearchAnswer:
     def _usage(self, result: Result) -> TokenUsage:
         """True counts: all generated tokens, the answer's and the others'."""
         used = result.usage
-        in_answer = len(_ids(result))
+        in_answer = len(_ids(result, thinking=False))
         others = max(0, used.generated_tokens - in_answer)
         in_answer += self._closing.tokens if self._closing else 0
         record = self._exchange.record
@@ -241,7 +274,7 @@ class _SearchAnswer:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": self._exchange.record.gateway_ms(),
-            "warnings": self._warnings(chosen.score),
+            "warnings": self._warnings(chosen.judged),
         }
 
     def _warnings(self, score: float | None) -> list[str]:
@@ -267,10 +300,11 @@ def _chosen(result: Result) -> CompletionRecord:
     return result.chosen
 
 
-def _ids(result: Result) -> list[int]:
-    """The tokens of the chosen completion."""
+def _ids(result: Result, *, thinking: bool = True) -> list[int]:
+    """The tokens of the chosen completion, with its thinking or without."""
     nodes = result.tree.chain(_chosen(result).node) if result.tree else []
-    return [token for node in nodes if node.thought for token in node.thought.token_ids]
+    thoughts = (node.thought for node in nodes if node.thought)
+    return [token for each in thoughts if thinking or not each.thinking for token in each.token_ids]
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
@@ -30,7 +30,7 @@ class ToolTurn:
     most: int
     """Calls of one answer at most."""
     prefix: str = ""
-    """End of the prompt: the beginning of a call that must come."""
+    """End of the prompt, or of the thinking: the beginning of a call that must come."""
     guide: Guide | None = None
     marks: Mapping[int, str] = field(default_factory=dict)
     """Special tokens that stand in calls."""
@@ -98,6 +98,9 @@ async def reading_calls(
     parsers = [turn.parser() for _ in range(samples)]
     async with aclosing(deltas):
         async for delta in deltas:
+            if delta.sample.thinks:
+                yield delta
+                continue
             parser = parsers[delta.sample.index]
             text, calls = parser.feed(delta.text)
             finish = delta.finish
@@ -106,4 +109,4 @@ async def reading_calls(
                 text, calls = text + more, calls + last
                 if parser.calls and finish == "stop":
                     finish = "tool_calls"
-            yield Delta(delta.sample, text, delta.ids, delta.log_probs, delta.top, finish, calls)
+            yield replace(delta, text=text, finish=finish, calls=calls)

@@ -14,7 +14,7 @@ class TokenDetails(Struct):
     """The completion's tokens by purpose."""
 
     reasoning_tokens: int = 0
-    """All that a search has generated and that is not in the answer."""
+    """The thinking before an answer; of a search all that it has generated and is in no answer."""
 
 
 class SearchUsage(Struct):
@@ -42,7 +42,7 @@ def usage_of(
     others: int | None = None,
     search: SearchUsage | UnsetType = UNSET,
 ) -> TokenUsage:
-    """The usage of plain generation; `others`: tokens that a search took and are in no answer."""
+    """The usage of a request; `others`: tokens that it took and that are in no answer."""
     details = UNSET if others is None else TokenDetails(others)
     generated = answer + (others or 0)
     return TokenUsage(prompt, generated, prompt + generated, details, search)

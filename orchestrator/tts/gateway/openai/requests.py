@@ -34,6 +34,8 @@ SearchSeconds = Annotated[float, Meta(ge=0.01)]
 """Likewise: about what the fastest engine needs for a token."""
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
+ThinkingTokens = Annotated[int, Meta(ge=0)]
+"""Tokens of the thinking before an answer; 0: there is to be none."""
 TopLogProbs = Annotated[int, Meta(ge=0, le=20)]
 """How many of the likeliest tokens each place reports."""
 Stop = Annotated[str, Meta(min_length=1)]
@@ -219,7 +221,16 @@ class CompletionRequest(Request, kw_only=True):
         return cast(list[str | list[int]], prompt)
 
 
-class ChatRequest(Request, kw_only=True):
+class TemplatedRequest(Request, kw_only=True):
+    """Fields of what a chat template renders."""
+
+    chat_template_kwargs: dict[str, Any] = {}
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    thinking_token_budget: ThinkingTokens | None = None
+
+
+class ChatRequest(TemplatedRequest, kw_only=True):
     """`/v1/chat/completions`."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -257,6 +268,10 @@ class TokenizeRequest(Struct, kw_only=True):
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = {}
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    thinking_token_budget: ThinkingTokens | None = None
 
 
 class DetokenizeRequest(Struct, kw_only=True):

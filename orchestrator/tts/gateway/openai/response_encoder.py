@@ -164,7 +164,7 @@ class ResponsesEncoder:
             "output": [] if status == "in_progress" else self._output,
             "parallel_tool_calls": asked.parallel_tool_calls,
             "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
+            "reasoning": {"effort": asked.reasoning and asked.reasoning.effort, "summary": None},
             "store": False,
             "temperature": asked.temperature,
             "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},

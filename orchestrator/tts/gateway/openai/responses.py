@@ -25,8 +25,8 @@ from .requests import (
     ChatRequest,
     Count,
     JsonSchema,
-    Request,
     ResponseFormat,
+    TemplatedRequest,
     TopLogProbs,
 )
 
@@ -86,7 +86,13 @@ class TextOptions(Struct):
     format: TextFormat | None = None
 
 
-class ResponsesRequest(Request, kw_only=True):
+class Reasoning(Struct):
+    """How much the model is to think."""
+
+    effort: str | None = None
+
+
+class ResponsesRequest(TemplatedRequest, kw_only=True):
     """`/v1/responses`."""
 
     input: str | list[InputItem]
@@ -96,6 +102,7 @@ class ResponsesRequest(Request, kw_only=True):
     parallel_tool_calls: bool = True
     max_output_tokens: Count | None = None
     text: TextOptions | None = None
+    reasoning: Reasoning | None = None
     top_logprobs: TopLogProbs = 0
     include: list[str] = field(default_factory=list)
     metadata: dict[str, Any] | None = None
@@ -110,7 +117,9 @@ class ResponsesRequest(Request, kw_only=True):
 def as_chat(request: ResponsesRequest) -> ChatRequest:
     """The chat that a request stands for; raises ApiError for what needs a memory, or a tool."""
     _refuse(request)
-    shared = {name: getattr(request, name) for name in Request.__struct_fields__}
+    shared = {name: getattr(request, name) for name in TemplatedRequest.__struct_fields__}
+    if request.reasoning and request.reasoning.effort is not None:
+        shared["reasoning_effort"] = request.reasoning.effort
     if request.max_output_tokens is not None:
         shared["max_completion_tokens"] = request.max_output_tokens
     if form := _form(request):

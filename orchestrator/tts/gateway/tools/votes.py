@@ -23,8 +23,11 @@ class DrawnAnswer:
     calls: tuple[ToolCall, ...] = ()
     score: float | None = None
     tokens: int = 0
+    """Those of its thinking are not counted."""
     cut: bool = False
-    """Whether the limit of its tokens ended it."""
+    """Whether the limit of its tokens ended it, or it never came to its answer."""
+    reasoning: str = ""
+    """The thinking before it."""
 
     @property
     def key(self) -> str:

@@ -150,7 +150,7 @@ def run_solve(
         on_result=results.append,
     )
     (result,) = results
-    if result.chosen and (doubt := doubt_of_score(plan.deployment, result.chosen.score)):
+    if result.chosen and (doubt := doubt_of_score(plan.deployment, result.chosen.judged)):
         observer.say(doubt)
     return result, folder
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
 from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
@@ -35,6 +36,8 @@ CALL_S = 0.5e-3
 include it."""
 CANCEL_S = 5e-3
 """After so long a cancelled call stops on the engine."""
+PIECE = 32
+"""Tokens that a stream hands over at a time."""
 # What arrives at the same moment shares a step: so long does an idle engine wait for more.
 _GATHER_S = 1e-6
 
@@ -111,6 +114,30 @@ class SimulatedGenerator:
         request = SimulatedRequest(call.input_ids, _as_ids(answer), call.max_new_tokens)
         await self.server.serve(self.engines, request)
         return ids
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator; the log-probabilities are made up from the seed.
+
+        Tokens come in pieces, each a request of its own, whose prompt the engine has in its cache.
+        """
+        ids = self.script.generate(call)
+        log_probs = _log_probs(call.seed, len(ids))
+        size = PIECE if call.streaming else call.max_new_tokens
+        for start in range(0, max(1, len(ids)), size):
+            piece = ids[start : start + size]
+            last = start + size >= len(ids)
+            prompt = np.concatenate((call.input_ids, _as_ids(ids[:start])))
+            answer = [*piece, END_ID] if last and self.script.ended(call, ids) else piece
+            request = SimulatedRequest(prompt, _as_ids(answer), call.max_new_tokens - start)
+            await self.server.serve(self.engines, request)
+            yield NewTokens(piece, log_probs[start : start + size], last)
+
+
+def _log_probs(seed: int, count: int) -> list[float]:
+    """As a sampled chain's are: mostly near 0, and of some chains lower than of others."""
+    rng = random.Random(seed)
+    rate = rng.uniform(2.0, 8.0)
+    return [-rng.expovariate(rate) for _ in range(count)]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, correlation, fmean
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class CharacterTokenizer(Tokenizer):
         *,
         generation_prompt: bool,
         tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
         """The messages alone."""
         return "".join(message["content"] for message in messages)

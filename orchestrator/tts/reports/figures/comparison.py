@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import altair as alt
@@ -102,6 +103,7 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
         cost_figure(together, "tokens", notes),
         cost_figure(together, "seconds", notes),
         over_n(alike, notes),
+        over_thinking(alike, notes),
         schedules(alike, notes),
     )
     return [figure for figure in found if figure]
@@ -292,6 +294,48 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
             "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees.",
             *notes,
         ],
+    )
+
+
+def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
+    """Accuracy over the budget of thinking, a line for each strategy; None without two budgets."""
+    by_budget: dict[int, list[Row]] = {}
+    for row in rows:
+        others = dict(row.differs)
+        if (budget := others.pop("thinking_budget", None)) is not None:
+            by_budget.setdefault(budget, []).append(replace(row, differs=others))
+    curves: dict[str, dict[int, Row]] = {}
+    for budget, alike in by_budget.items():
+        for name, same in pooled(alike).items():
+            for row in same:
+                curves.setdefault(f"{name}, n={row.n}", {})[budget] = row
+    if all(len(points) < 2 for points in curves.values()):
+        return None
+    table: list[TableRow] = [
+        {
+            "strategy": name,
+            "budget": budget,
+            "accuracy": row.accuracy,
+            "tokens": round(row.tokens_per_problem),
+        }
+        for name, points in curves.items()
+        for budget, row in sorted(points.items())
+    ]
+    drawn = line(
+        alt.X("budget:Q", title="most tokens of thinking", scale=alt.Scale(type="log", base=2)),
+        alt.Y("accuracy:Q", **_ACCURACY),
+        color=tint("strategy", list(curves)),
+        strokeDash=_dashed(list(curves)),
+    )
+    top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
+    return Figure(
+        "accuracy-over-thinking",
+        "Accuracy over the budget of thinking",
+        f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} with "
+        f"at most {top['budget']:,} tokens of thinking in a chain.",
+        table,
+        spec(drawn, 280),
+        notes=notes,
     )
 
 

@@ -135,6 +135,7 @@ def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
         "path": _name(record.path),
         "text": thought.text,
         "stop": thought.stop,
+        "thinking": thought.thinking,
         "tokens": len(thought.ids),
         "sent": _ms(record.sent, began),
         "done": _ms(record.done, began),

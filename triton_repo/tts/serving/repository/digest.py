@@ -23,8 +23,17 @@ _NOT_SERVED: dict[str, Any] = {
     "endpoints": True,
     "answer_timeout_s": True,
     "strategies": True,
-    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
+    "generator": {
+        "checkpoint",
+        "in_flight_requests",
+        "system_prompt",
+        "step_delimiter",
+        "chat_template_kwargs",
+        "thinking",
+    },
     "verifier": {
+        "chat_template_kwargs",
+        "reads_thinking",
         "checkpoint",
         "in_flight_tokens",
         "format",

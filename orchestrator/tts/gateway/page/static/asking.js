@@ -13,6 +13,7 @@ export async function chat(turn, view, body, signal, onProgress) {
     const choice = chunk.choices[0];
     usage = chunk.usage ?? usage;
     if (choice?.finish_reason === "length") turn.notes.push("Cut at the limit of tokens");
+    if (choice?.delta?.reasoning_content) view.think(choice.delta.reasoning_content);
     if (!choice?.delta?.content) continue;
     turn.text += choice.delta.content;
     view.grow(turn.text);
@@ -50,6 +51,7 @@ export async function search(turn, view, body, signal, onProgress) {
       const { choices, tts } = chunk;
       usage = chunk.usage ?? usage;
       text += choices[0]?.delta?.content ?? "";
+      if (choices[0]?.delta?.reasoning_content) view.think(choices[0].delta.reasoning_content);
       if (tts?.answers !== undefined) outcome = tts;
       if (tts?.steps) tree.grow(tts);
     }

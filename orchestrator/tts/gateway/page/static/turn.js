@@ -67,6 +67,11 @@ export function newTurnView({ question, model }) {
 
   return {
     view, grow, finish,
+    // Further text of the thinking before the answer, which is folded.
+    think(text) {
+      part("thinking").hidden = false;
+      part("thought").append(text);
+    },
     treePlace() {
       part("tree-box").hidden = false;
       part("tree-box").open = true;

@@ -144,8 +144,16 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
     const { fate, score, there } = drawn.stateOf(thought);
     const known = there ? factsOf(thought, fate, score) : ["not written yet"];
     return element("li", { class: current ? "current" : null, "aria-current": current ? "true" : null },
-      textOf(there ? thought.text.trim() : ""),
+      thought.thinking && there ? thinkingOf(thought) : textOf(there ? thought.text.trim() : ""),
       element("span", { class: "facts" }, known.filter(Boolean).join(" · ")));
+  }
+
+  // Thinking may be long: it is folded unless it holds what is searched for.
+  function thinkingOf(thought) {
+    const open = query !== "" && thought.text.toLowerCase().includes(query.toLowerCase());
+    return element("details", { class: "thinking", open: open ? "" : null },
+      element("summary", {}, `thinking${thought.tokens === undefined ? "" : `, ${ENGLISH.format(thought.tokens)} tokens`}`),
+      textOf(thought.text.trim()));
   }
 
   function textOf(text) {
@@ -158,7 +166,7 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
       fates[fate],
       score === null ? "no score" : `score ${score.toFixed(4)}${thought.reused ? ", reused from an equal step" : ""}`,
       thought.tokens === undefined ? null : `${thought.tokens} tokens`,
-      { end: "ended the solution", length: "cut at a token limit" }[thought.stop],
+      { end: "ended the solution", length: "cut at a token limit", cut: "ended for want of confidence" }[thought.stop],
       thought.sent === undefined ? `written at ${seconds(thought.done)}` : `written ${seconds(thought.sent)} to ${seconds(thought.done)}`,
       thought.scored === undefined ? null : `scored at ${seconds(thought.scored)}`,
       thought.speculative ? (thought.used === undefined ? "sent ahead" : `sent ahead, wanted at ${seconds(thought.used)}`) : null,

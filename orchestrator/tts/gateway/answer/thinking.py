@@ -1,0 +1,84 @@
+"""What a request says of the thinking before its answer: variables of the chat template, a budget.
+
+A request that wants no thinking (`enable_thinking: false`, `reasoning_effort: none`, a budget of 0)
+gets none, or an error: a model that does not think is as it is, and for others the template says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tts.build.errors import CheckpointError
+from tts.build.thinking import Thinking, require_budget
+from tts.prompting import Models
+
+from ..openai.errors import bad_request, quoted
+from ..openai.requests import TemplatedRequest, TokenizeRequest
+
+_OFF = {"enable_thinking": False, "reasoning_effort": "none"}
+"""Variables with the values by which templates switch thinking off."""
+
+
+def template_variables(
+    models: Models, request: TemplatedRequest | TokenizeRequest
+) -> dict[str, Any]:
+    """The variables of the chat template that a request sets; raises ApiError.
+
+    The template reads all of them, and thinking is off where the request says so.
+    """
+    asked = ((name, getattr(request, name)) for name in _OFF)
+    fields: dict[str, Any] = {name: value for name, value in asked if value is not None}
+    given = {**request.chat_template_kwargs, **fields}
+    if not given and request.thinking_token_budget != 0:
+        return {}
+    known = _known(models)
+    off = _off(given, request.thinking_token_budget)
+    if off:
+        given = {name: v for name, v in given.items() if name in known or not _is_off(name, v)}
+        switch = next((name for name in _OFF if name in known), None)
+        if models.thinking and switch:
+            given[switch] = _OFF[switch]
+    says = f"Its chat template reads: {', '.join(sorted(known)) or 'no variables'}."
+    if wrong := next((name for name in given if name not in known), None):
+        param = wrong if wrong in fields else "chat_template_kwargs"
+        raise bad_request(f"This model does not know {quoted(wrong)}. {says}", param)
+    try:
+        thinking = models.asked_with(given).thinking
+    except CheckpointError as error:  # without the folder in which the template lies
+        said = error.message.replace(f" of {models.generator.checkpoint}", "")
+        raise bad_request(said, next(iter(fields), "chat_template_kwargs")) from None
+    if off and thinking:
+        raise bad_request(f"{off}: this model's thinking cannot be switched off. {says}", off)
+    return given
+
+
+def _known(models: Models) -> frozenset[str]:
+    try:
+        return models.generator.chat_variables
+    except CheckpointError:  # no template at all: whoever renders it says so
+        return frozenset()
+
+
+def _off(given: dict[str, Any], budget: int | None) -> str | None:
+    """The field that wants no thinking."""
+    if budget == 0:
+        return "thinking_token_budget"
+    return next((name for name in reversed(_OFF) if _is_off(name, given.get(name))), None)
+
+
+def _is_off(name: str, value: Any) -> bool:
+    return name in _OFF and value == _OFF[name]
+
+
+def with_budget(
+    thinking: Thinking | None, budget: int | None, param: str = "thinking_token_budget"
+) -> Thinking | None:
+    """Thinking of at most so many tokens, if a request says how many; raises ApiError."""
+    if thinking is None or not budget:
+        return thinking
+    try:
+        require_budget(param, budget, len(thinking.closing_ids))
+    except CheckpointError as error:
+        raise bad_request(error.message, param) from None
+    return replace(thinking, budget=budget)

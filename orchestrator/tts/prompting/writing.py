@@ -1,0 +1,206 @@
+"""What the generator is asked to write for a node, and what its replies become. Pure.
+
+    plain      prompt ──────────────► a step, or the rest of the chain
+    thinking   prompt ─► its thinking ─┬─ closed ──────────────────────► the answer's first step,
+                                       ├─ budget spent: closing text ──► or all of it
+                                       └─ ended, or cut off: no answer
+
+Thinking that ends is written together with what follows it, in several requests one after the
+other, because what ends a step or shapes an answer must not act inside the thinking. Each part has
+a seed of its own; white space behind the closing mark belongs to the thinking. What an engine wrote
+beyond the place where a request should have ended is thrown away, so that thoughts depend on the
+tokens alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tts.build.thinking import Thinking
+from tts.build.tokenizer import Ids
+from tts.constraints import answer_constraint
+from tts.endpoints.base import GenerateCall
+from tts.engines.wire import Guide
+from tts.search import Expand, Stop, Thought
+
+from .context import Context
+from .models import Models
+
+MOST_BLANKS = 4
+"""Requests for an answer's first step whose replies may be blank before one counts as it."""
+MOST_PARTS = MOST_BLANKS + 2
+"""Requests that one node takes, at most: two of them for a paragraph of its thinking."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for a node."""
+
+    thoughts: tuple[Thought, ...]
+    tokens: int
+    """Generated tokens, with those that were thrown away, without those that closed a thinking."""
+
+
+Writing = Generator[GenerateCall, list[int], Written]
+"""Yields calls, one after the other; each is sent its reply."""
+
+
+def writing(context: Context, work: Expand) -> Writing:
+    """The requests that an expansion takes."""
+    parent = work.node[:-1]
+    thinking = context.models.thinking
+    if thinking is None or (before := context.thought_tokens(parent)) is None:
+        return _answer(context, work, _Part(context.generator_ids(parent)))
+    return _think(context, work, thinking, before)
+
+
+def part_seed(seed: int, part: int) -> int:
+    """The seed of a node's request number `part`, from 0 on, by the node's own seed."""
+    if not part:
+        return seed
+    text = f"{seed}\x1f{part}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+@dataclass
+class _Part:
+    """Where a chain stands: the ids so far, and how many requests and tokens were spent on it."""
+
+    ids: Ids
+    requests: int = 0
+    tokens: int = 0
+
+    def seed(self, work: Expand) -> int:
+        """That of the next request: the node's own, and further ones made from it."""
+        return part_seed(work.seed, self.requests)
+
+    def take(self, reply: Sequence[int]) -> None:
+        """A request is answered."""
+        self.requests += 1
+        self.tokens += len(reply)
+
+
+def _call(
+    part: _Part,
+    work: Expand,
+    limit: int,
+    *,
+    at_step: bool,
+    guide: Guide | None = None,
+    stop_words: tuple[tuple[int, ...], ...] = (),
+) -> GenerateCall:
+    sampling = work.sampling
+    return GenerateCall(
+        part.ids,
+        limit,
+        part.seed(work),
+        sampling.temperature,
+        sampling.top_p,
+        at_step,
+        guide,
+        stop_words=stop_words,
+    )
+
+
+def _answer(
+    context: Context, work: Expand, part: _Part, *, behind_thinking: bool = False
+) -> Writing:
+    """One step of the answer, or the rest of the chain."""
+    models = context.models
+    limit = min(work.sampling.max_tokens, models.room(part.ids))
+    if limit < 1:
+        return Written((Thought((), "", Stop.LENGTH),), part.tokens)
+    guide = _guide(context, work, behind_thinking=behind_thinking)
+    reply = yield _call(part, work, limit, at_step=not work.whole, guide=guide)
+    part.take(reply)
+    truncated = len(reply) >= limit
+    thoughts = models.thoughts(reply, truncated=truncated, whole=work.whole)
+    return Written(thoughts, part.tokens)
+
+
+def _guide(context: Context, work: Expand, *, behind_thinking: bool) -> Guide | None:
+    """The grammar of the text below the parent, if the answer has a form."""
+    sampling = work.sampling
+    constraint = answer_constraint(
+        sampling.answer_regex, sampling.answer_schema, context.models.step_delimiter
+    )
+    if constraint is None:
+        return None
+    return constraint.guide("" if behind_thinking else context.line(work.node[:-1]))
+
+
+def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> Writing:
+    """Thinking, `before` of whose tokens the chain has already, and what follows it."""
+    models, sampling = context.models, work.sampling
+    part = _Part(context.generator_ids(work.node[:-1]))
+    room = models.room(part.ids)
+    budget = sampling.thinking_budget or thinking.budget
+    most = sampling.max_tokens if budget is None else budget - before - len(thinking.closing_ids)
+    if work.whole and budget is None and not (sampling.answer_regex or sampling.answer_schema):
+        limit = min(most, room)
+        reply = yield _call(part, work, limit, at_step=False)  # nothing acts on its parts
+        part.take(reply)
+        ids, truncated = models.without_end(reply, truncated=len(reply) >= limit)
+        if (end := thinking.end(ids)) is None:
+            stop = Stop.LENGTH if truncated else Stop.END
+            return Written((_thought(models, ids, stop),), part.tokens)
+        rest = models.thoughts(ids[end:], truncated=truncated, whole=True)
+        return _joined(models, ids[:end], rest, part)
+    ids, stop = yield from _thinking_ids(models, work, thinking, part, min(most, room))
+    closed = stop is Stop.STEP and thinking.end(ids) is not None
+    if stop is Stop.LENGTH and budget is not None and most <= room:
+        ids, closed = [*ids, *thinking.closing_ids], True
+    if not closed:
+        return Written((_thought(models, ids, stop),), part.tokens)
+    start = part.ids
+    for _ in range(MOST_BLANKS):
+        part.ids = np.concatenate((start, np.asarray(ids, np.int32)))
+        answer = yield from _answer(context, work, part, behind_thinking=True)
+        written = _joined(models, ids, answer.thoughts, part)
+        if len(written.thoughts) > 1:
+            return written
+        ids = list(written.thoughts[0].token_ids)
+    return Written((*written.thoughts, Thought((), "", Stop.END)), part.tokens)
+
+
+def _thinking_ids(
+    models: Models, work: Expand, thinking: Thinking, part: _Part, most: int
+) -> Generator[GenerateCall, list[int], tuple[list[int], Stop]]:
+    """At most so many ids of thinking, up to its end or, in steps, to the end of a paragraph."""
+    start, ids = part.ids, list[int]()
+    least = 0 if work.whole else thinking.paragraph or 0
+    while len(ids) < most:
+        at_step = 0 < least <= len(ids)
+        limit = min(most, least) if len(ids) < least else most
+        part.ids = np.concatenate((start, np.asarray(ids, np.int32)))
+        size = limit - len(ids)
+        reply = yield _call(part, work, size, at_step=at_step, stop_words=thinking.stop_words)
+        part.take(reply)
+        new, truncated = models.without_end(reply, truncated=len(reply) >= size)
+        if (end := thinking.end([*ids, *new])) is not None:
+            return [*ids, *new][:end], Stop.STEP
+        if at_step:
+            (step,) = models.thoughts(new, truncated=truncated, whole=False)
+            if step.stop is Stop.STEP:
+                return [*ids, *step.token_ids], Stop.STEP
+        ids += new
+        if not truncated:
+            return ids, Stop.END
+    return ids, Stop.LENGTH
+
+
+def _joined(models: Models, ids: Sequence[int], answer: Sequence[Thought], part: _Part) -> Written:
+    """Closed thinking, with the white space behind it, and what follows."""
+    blank = 0
+    while blank < len(answer) and answer[blank].blank and answer[blank].stop is Stop.STEP:
+        ids = [*ids, *answer[blank].token_ids]
+        blank += 1
+    return Written((_thought(models, ids, Stop.STEP), *answer[blank:]), part.tokens)
+
+
+def _thought(models: Models, ids: Sequence[int], stop: Stop) -> Thought:
+    return Thought(tuple(ids), models.generator.decode(ids), stop, thinking=True)
