@@ -180,9 +180,12 @@ def test_thinking_that_is_not_closed_is_an_unfinished_chain(
     assert not context.can_be_scored((0,))
 
 
-def test_paragraphs_are_steps_of_the_least_length_and_the_verifier_reads_them(thinking_models):
+@pytest.mark.parametrize("more", ["", "1", "1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1"])
+def test_paragraphs_are_steps_of_the_least_length_and_the_verifier_reads_them(
+    thinking_models, more
+):
     models = thinking_models(reads="all", steps="paragraphs", step_tokens=12)
-    thought = "1 + 1 = 2\n\nAdd 1\n\n" * 6
+    thought = "1 + 1 = 2\n\nAdd 1\n\n" * 6 + more
     writer = Writer(models, thought + CLOSES, "\n\nAdd 1\n\nSo 5.")
     context, found, node = Context.of(models, PROBLEM), [], (0,)
     while not found or found[-1].stop is Stop.STEP:
@@ -227,7 +230,12 @@ def test_what_an_engine_wrote_beyond_the_end_of_the_thinking_is_thrown_away(thin
 def test_the_prompt_opens_the_thinking_once_unless_it_is_switched_off(tmp_path, tokenizer_folder):
     question = [{"role": "user", "content": "1?"}]
     for number, (prompt, kwargs, state) in enumerate(
-        [(THINKS, {}, "none"), (OPENS, {}, "open"), (THINKS, {"enable_thinking": False}, "closed")]
+        [
+            (THINKS, {}, "none"),
+            (OPENS, {}, "open"),
+            (THINKS, {"enable_thinking": False}, "closed"),
+            (THINKS, {"enable_thinking": ["no"]}, "none"),
+        ]
     ):
         folder = thinking_folder(tmp_path / str(number), tokenizer_folder, prompt, added=True)
         tokenizer = Tokenizer(folder, kwargs)
