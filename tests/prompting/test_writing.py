@@ -97,16 +97,23 @@ PROBLEM = Problem("p", "Compute 1 + 1.")
 
 
 def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=None):
-    """What is written for a node, which is added to the context."""
+    """What is written for a node, which is added to the context.
+
+    Every request has the ids of the path and of what was written for the node so far.
+    """
     sampling = Sampling(0.8, 1.0, max_tokens, thinking_budget=budget)
     parts = writing(context, Expand(node, 7, sampling, whole))
-    call = next(parts)
+    asked, reply, path = [], None, context.generator_ids(node[:-1]).tolist()
     while True:
         try:
-            call = parts.send(writer.generate(call))
+            call = parts.send(reply)
         except StopIteration as end:
             written = end.value
             break
+        asked.append(call.input_ids.tolist())
+        reply = writer.generate(call)
+    path += [token for thought in written.thoughts for token in thought.token_ids]
+    assert all(ids == path[: len(ids)] for ids in asked)
     for thought in written.thoughts:
         context.add(node, thought)
         node = (*node, 0)
@@ -173,9 +180,12 @@ def test_thinking_that_is_not_closed_is_an_unfinished_chain(
     assert not context.can_be_scored((0,))
 
 
-def test_paragraphs_are_steps_of_the_least_length_and_the_verifier_reads_them(thinking_models):
+@pytest.mark.parametrize("more", ["", "1", "1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1"])
+def test_paragraphs_are_steps_of_the_least_length_and_the_verifier_reads_them(
+    thinking_models, more
+):
     models = thinking_models(reads="all", steps="paragraphs", step_tokens=12)
-    thought = "1 + 1 = 2\n\nAdd 1\n\n" * 6
+    thought = "1 + 1 = 2\n\nAdd 1\n\n" * 6 + more
     writer = Writer(models, thought + CLOSES, "\n\nAdd 1\n\nSo 5.")
     context, found, node = Context.of(models, PROBLEM), [], (0,)
     while not found or found[-1].stop is Stop.STEP:
@@ -220,7 +230,12 @@ def test_what_an_engine_wrote_beyond_the_end_of_the_thinking_is_thrown_away(thin
 def test_the_prompt_opens_the_thinking_once_unless_it_is_switched_off(tmp_path, tokenizer_folder):
     question = [{"role": "user", "content": "1?"}]
     for number, (prompt, kwargs, state) in enumerate(
-        [(THINKS, {}, "none"), (OPENS, {}, "open"), (THINKS, {"enable_thinking": False}, "closed")]
+        [
+            (THINKS, {}, "none"),
+            (OPENS, {}, "open"),
+            (THINKS, {"enable_thinking": False}, "closed"),
+            (THINKS, {"enable_thinking": ["no"]}, "none"),
+        ]
     ):
         folder = thinking_folder(tmp_path / str(number), tokenizer_folder, prompt, added=True)
         tokenizer = Tokenizer(folder, kwargs)
@@ -258,7 +273,8 @@ def test_a_section_that_says_otherwise_than_the_template_is_refused(
         ("no marks 5", "no marks 5"),
         ("<think>5</think>7", "7"),
         ("5</think>7", "7"),
-        ("<think>a</think>b<think>c", None),
+        ("<think>a</think><think>c", None),
+        ("The mark is <think>. So 5.", "The mark is <think>. So 5."),
         ("<|channel|>analysis<|message|>5" + FAMILIES[-1].closes + "7", "7"),
         ("[THINK]5", None),
     ],
@@ -282,3 +298,31 @@ def test_a_problem_may_switch_thinking_off_and_a_typo_is_refused(thinking_models
     with pytest.raises(CheckpointError, match="enable_thinkin") as refused:
         Context.of(models, typo)
     assert "enable_thinking" in refused.value.hint
+
+
+@pytest.mark.parametrize("reads", ["none", "all"])
+def test_a_chain_without_an_answer_is_not_scored(thinking_models, reads):
+    models = thinking_models(reads=reads)
+    context = Context.of(models, PROBLEM)
+    cases = [("1 + 1", "So 5.", 2000), ("1 + 1 = " * 99, "", 9), ("1" + CLOSES, "\n\n", 2000)]
+    for child, (thought, answer, most) in enumerate(cases):
+        writer = Writer(models, thought, answer)
+        thoughts = run(models, context, writer, (child,), max_tokens=most).thoughts
+        assert not context.can_be_scored((child, *(0,) * (len(thoughts) - 1)))
+    run(models, context, Writer(models, "1" + CLOSES, "\n\nSo 5."), (3,))
+    assert context.can_be_scored((3, 0))
+    steps = ("So 5.",) if reads == "none" else ("1" + CLOSES * (reads == "all"), "So 5.")
+    said = context.score_call((3, 0)).steps
+    assert said[-1] == steps[-1]
+    assert len(said) == len(steps)
+
+
+def test_a_budget_that_the_context_cannot_hold_is_a_chain_cut_off(thinking_models):
+    models = thinking_models(budget_tokens=30)
+    room = len(models.thinking.closing_ids)
+    prompt = len(Context.of(models, PROBLEM).prompt)
+    for budget in (room, 30):
+        small = models.with_context(prompt + room)
+        writer = Writer(small, "1 + 1 = " * 100, "So 5.")
+        (only,) = run(small, Context.of(small, PROBLEM), writer, (0,), budget=budget).thoughts
+        assert (only.thinking, only.stop) == (True, Stop.LENGTH)

@@ -174,9 +174,8 @@ def state_at_the_end(tokenizer: Tokenizer, marks: Marks | None) -> State:
         return "none"
     state = _state_of(_prompt_end(tokenizer), marks)
     if state == "none" and (switches := _SWITCHES & tokenizer.chat_variables):
-        given = {
-            tokenizer.template_kwargs[name] for name in switches & {*tokenizer.template_kwargs}
-        }
+        kwargs = tokenizer.template_kwargs
+        given = [kwargs[name] for name in switches if name in kwargs]
         on = dict.fromkeys(switches, True)
         is_off = "thinking" in switches or _state_of(_prompt_end(tokenizer, on), marks) == "open"
         if False in given or (is_off and not given):
@@ -202,7 +201,7 @@ def answer_part(text: str) -> str | None:
     """What a text says behind its thinking, by the marks of any family; None if it is unclosed."""
     for marks in FAMILIES:
         _, closed, behind = text.rpartition(marks.closes)
-        if marks.opens in behind:
+        if behind.lstrip().startswith(marks.opens):
             return None
         if closed:
             return behind

@@ -121,15 +121,13 @@ class Dispatcher:
             return await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
         parts = writing(context, work)
         watch = ConfidenceWatch(work.confidence) if work.confidence else None
-        call = next(parts)
+        reply: list[int] | None = None  # what starts it; it may take no request at all
         while True:
-            reply = (
-                await self._watched(call, watch) if watch else await self._generator.generate(call)
-            )
             try:
-                call = parts.send(reply)
+                call = parts.send(reply)  # type: ignore[arg-type]
             except StopIteration as end:
                 return _with_confidence(end.value, watch) if watch else end.value
+            reply = await (self._watched(call, watch) if watch else self._generator.generate(call))
 
     async def _watched(self, call: GenerateCall, watch: ConfidenceWatch) -> list[int]:
         """The tokens up to where the chain loses its confidence; there the request is cancelled."""

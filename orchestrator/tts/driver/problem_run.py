@@ -44,8 +44,6 @@ from .records import CancelReason, JobAnswer, SharedScore, Started, TakeRecord
 
 MAX_EXPANSIONS = 200_000
 """Steps that one search may ask for: one that never ends would take all memory."""
-FULL = (Thought((), "", Stop.LENGTH),)
-"""The answer to a prompt that fills the engine's context."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,8 @@ class ProblemRun:
         if thoughts := self._known.get(node):
             self._tell_generated(node, thoughts)
         elif self.context.room(node[:-1]) <= 0:
-            self._tell_generated(node, FULL)
+            thinks = self.context.thought_tokens(node[:-1]) is not None
+            self._tell_generated(node, (Thought((), "", Stop.LENGTH, thinks),))
         else:
             self._admit(self._job(work, len(self.context.generator_ids(node[:-1])), kind))
 
@@ -225,12 +224,13 @@ class ProblemRun:
         node = work.node
         if work.own_turn:
             self.context.give_own_turn(node)
+        if not self.context.can_be_scored(node):
+            self._tell_scored(node, 0.0)  # ranks below every chain that can be
+            return
         key = self.context.score_key(node)
         score = self._scores.get(key)
         if score is None:
             score = self._resumed.scores.get(node)
-        if score is None and not self.context.can_be_scored(node):
-            score = 0.0  # ranks below every chain that can be, as one without an answer does
         if score is not None:
             self._tell_scored(node, self._scores.setdefault(key, score))
         elif pending := self._pending.get(key):

@@ -150,7 +150,7 @@ class SpeculativeRun(ProblemRun):
         """Build the ids of a node that was answered, but not asked for yet."""
         if node not in self.context:
             first = node
-            while first not in self._known:  # a step behind what was thought before it
+            while first and first not in self._known:  # a step behind what was thought before it
                 first = first[:-1]
             self._learn(first[:-1])
             for depth, thought in enumerate(self._known[first], start=len(first)):

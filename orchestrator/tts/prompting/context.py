@@ -36,6 +36,11 @@ class Context:
     """Nodes inside the thinking, the root among them: its tokens so far."""
     _unread: set[NodePath] = field(default_factory=set)
     """Nodes of which the verifier reads nothing, as of those above them: thinking."""
+    _unanswered: set[NodePath] = field(default_factory=set)
+    """Nodes of chains that have no answer, and so no score: those inside or right behind thinking.
+    """
+    _thought: set[NodePath] = field(default_factory=set)
+    """Nodes of thinking."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
@@ -72,7 +77,15 @@ class Context:
         self._generator[node] = np.concatenate(
             (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
         )
-        self._texts[node] = self._add_thinking(node, thought) if thought.thinking else thought.text
+        if not thought.thinking:
+            self._texts[node] = thought.text
+            if thought.blank and node[:-1] in self._thought:
+                self._unanswered.add(node)
+            return
+        self._texts[node] = self._add_thinking(node, thought)
+        self._thought.add(node)
+        if node in self._unread or thought.stop is not Stop.STEP:
+            self._unanswered.add(node)
 
     def _add_thinking(self, node: NodePath, thought: Thought) -> str:
         """Take in a part of the thinking; what the verifier reads of it."""
@@ -147,7 +160,7 @@ class Context:
 
     def can_be_scored(self, node: NodePath) -> bool:
         """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
-        if node in self._unread:
+        if node in self._unanswered:
             return False
         if self.models.dialogue is None:
             return True
@@ -160,7 +173,8 @@ class Context:
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
         if (known := self._steps.get(node)) is None:
-            known = (*self._chain(node[:-1]), self._texts[node].strip())
+            own = () if node in self._unread else (self._texts[node].strip(),)
+            known = (*self._chain(node[:-1]), *own)
             self._steps[node] = known
         return known
 

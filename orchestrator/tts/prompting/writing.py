@@ -150,13 +150,14 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
             return Written((_thought(models, ids, stop),), part.tokens)
         rest = models.thoughts(ids[end:], truncated=truncated, whole=True)
         return _joined(models, ids[:end], rest, part)
+    start = part.ids
     ids, stop = yield from _thinking_ids(models, work, thinking, part, min(most, room))
     closed = stop is Stop.STEP and thinking.end(ids) is not None
-    if stop is Stop.LENGTH and budget is not None and most <= room:
+    fits = most + len(thinking.closing_ids) < room  # and a token of the answer
+    if stop is Stop.LENGTH and budget is not None and fits:
         ids, closed = [*ids, *thinking.closing_ids], True
     if not closed:
         return Written((_thought(models, ids, stop),), part.tokens)
-    start = part.ids
     for _ in range(MOST_BLANKS):
         part.ids = np.concatenate((start, np.asarray(ids, np.int32)))
         answer = yield from _answer(context, work, part, behind_thinking=True)

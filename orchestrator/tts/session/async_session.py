@@ -158,7 +158,7 @@ class AsyncSession:
         """See `Session.solve`."""
         check_arguments(priority=priority)
         plan = self._plan((as_problem(question, "solve"),), options)
-        check_lengths(self.models, plan.problems)
+        check_lengths(self.models, plan.problems, plan.strategy.config)
         out = options.get("out")
         if out is not None:
             (result,) = [result async for result in self.run(plan, out)]
@@ -200,7 +200,7 @@ class AsyncSession:
             asked = in_turn(named)
         plan = self._plan(named, options, in_flight)
         if not skip_overlong:
-            check_lengths(self.models, named)
+            check_lengths(self.models, named, plan.strategy.config)
         if out is not None:
             return self._run_fitting(plan, out, resume=resume, repair=repair)
         return self._stream(partial(self._solve_all, plan, asked, skip_overlong))

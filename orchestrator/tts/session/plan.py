@@ -15,12 +15,14 @@ from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.resolve import resolve_models
 from tts.build.spec import Deployment, load_deployment
+from tts.build.thinking import require_budget
 from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
 from tts.problem import Problem, digest_of
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig, prompting_of
 from tts.scheduling import Policy
+from tts.search import SearchConfig
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
 
@@ -165,8 +167,16 @@ def findable(name_or_file: str | Path) -> str:
     return str(file.resolve()) if is_file(file) else str(name_or_file)
 
 
-def check_lengths(models: Models, problems: tuple[Problem, ...]) -> None:
-    """Raise DatasetError for the first problem that does not fit the engines."""
+def check_lengths(
+    models: Models, problems: tuple[Problem, ...], search: SearchConfig | None = None
+) -> None:
+    """Raise DatasetError for the first problem that does not fit the engines.
+
+    Raises CheckpointError where the search's budget has no room for what closes the thinking.
+    """
+    if search and search.thinking_budget is not None and models.thinking:
+        closing = len(models.thinking.closing_ids)
+        require_budget("thinking_budget", search.thinking_budget, closing)
     for problem in problems:
         Context.of(models, problem)
 

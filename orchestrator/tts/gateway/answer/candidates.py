@@ -39,7 +39,7 @@ from .searches import join_and_respond
 from .thinking import with_budget
 from .tool_turns import ToolTurn, reading_calls
 
-UNSCORED = ("majority-vote", "greedy")
+UNSCORED = ("majority-vote", "greedy", "confidence-vote")
 """Strategies that ask no verifier."""
 
 MOST_DRAWN = 16

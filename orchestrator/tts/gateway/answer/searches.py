@@ -68,6 +68,10 @@ async def answer_by_search(
     prompt = await search_prompt(models, asked.problem, characters)
     record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
     room = service.generator.room(prompt.tolist(), request.limit)
+    if models.thinking and request.limit:  # which bounds the answer; the thinking has its budget
+        budget = asked.config.parameters.get("thinking_budget") or models.thinking.budget
+        whole = service.generator.room(prompt.tolist(), None)
+        room = min(whole, room + (budget or room))
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
     # 3. The search, which others may have asked for, too, and the response.

@@ -6,6 +6,7 @@ gets none, or an error: a model that does not think is as it is, and for others 
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from tts.prompting import Models
 from ..openai.errors import bad_request, quoted
 from ..openai.requests import TemplatedRequest, TokenizeRequest
 
+MOST_VARIABLES = 4_000
+"""Characters of the variables of a request: each set of them is kept."""
 _OFF = {"enable_thinking": False, "reasoning_effort": "none"}
 """Variables with the values by which templates switch thinking off."""
 
@@ -32,6 +35,11 @@ def template_variables(
     given = {**request.chat_template_kwargs, **fields}
     if not given and request.thinking_token_budget != 0:
         return {}
+    if len(json.dumps(given)) > MOST_VARIABLES:
+        raise bad_request(
+            f"The variables of the chat template are longer than {MOST_VARIABLES:,} characters.",
+            "chat_template_kwargs",
+        )
     known = _known(models)
     off = _off(given, request.thinking_token_budget)
     if off:

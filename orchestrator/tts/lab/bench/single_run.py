@@ -273,7 +273,7 @@ def plan_with(
         dataset=config.dataset if config.keeps_problems else findable(config.dataset),
     )
     plan = Plan(config, spec, tuple(problems), strategy, loaded=loaded)
-    check_lengths(models, plan.problems)
+    check_lengths(models, plan.problems, strategy.config)
     return plan
 
 
