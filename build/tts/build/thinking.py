@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import CheckpointError
+from .tokenizer import end_of
 
 if TYPE_CHECKING:
     from .spec.thinking import ThinkingSpec
@@ -72,6 +73,11 @@ class Thinking:
         """The ids that spell the closing mark where nothing else does."""
         return tuple(self.tokenizer.encode(self.marks.closes))
 
+    @cached_property
+    def closes_by_token(self) -> bool:
+        """Whether the closing mark is a token of its own, which no other text spells."""
+        return len(self.close_ids) == 1 and self.close_ids[0] in self.tokenizer.added_ids
+
     @property
     def stop_words(self) -> tuple[tuple[int, ...], ...]:
         """What ends a request for thinking; other spellings are found in the text."""
@@ -79,19 +85,10 @@ class Thinking:
 
     def end(self, ids: Sequence[int]) -> int | None:
         """The number of ids up to the end of the closing mark; None where it is missing."""
-        mark = self.close_ids
-        if len(mark) == 1 and mark[0] in self.tokenizer.added_ids:
-            return ids.index(mark[0]) + 1 if mark[0] in ids else None
-        if self.marks.closes not in self.tokenizer.spelled(ids):
-            return None
-        low, high = 1, len(ids)  # the smallest end at which the text holds the mark
-        while low < high:
-            middle = (low + high) // 2
-            if self.marks.closes in self.tokenizer.spelled(ids[:middle]):
-                high = middle
-            else:
-                low = middle + 1
-        return high
+        if self.closes_by_token:
+            (mark,) = self.close_ids
+            return ids.index(mark) + 1 if mark in ids else None
+        return end_of(self.marks.closes, ids, self.tokenizer.spelled)
 
     def prompt(self, rendered: str) -> str:
         """A rendered chat to which the model is to answer, ending inside the thinking."""

@@ -7,7 +7,7 @@ a process with limits, and nothing from the checkpoint is executed otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -271,6 +271,20 @@ class Tokenizer:
         if not isinstance(source, str):
             raise CheckpointError(f"{self.checkpoint} has no chat template.")
         return source
+
+
+def end_of(text: str, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int | None:
+    """The least number of ids whose decoded text holds `text`; None if all of them do not."""
+    if text not in decode(ids):
+        return None
+    low, high = 1, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if text in decode(ids[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return high
 
 
 def _load(file: Path) -> _Tokenizer:

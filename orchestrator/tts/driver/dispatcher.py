@@ -138,7 +138,7 @@ class Dispatcher:
         stream = stream_of(self._generator, call)
         try:
             async for new in stream:
-                require_log_probs(new)
+                _require_log_probs(new)
                 ids += new.ids[: watch.take(new.log_probs)]
                 if watch.cut:
                     break
@@ -165,7 +165,7 @@ def _with_confidence(written: Written, watch: ConfidenceWatch) -> Written:
     return replace(written, thoughts=(*written.thoughts[:-1], last))
 
 
-def require_log_probs(new: NewTokens) -> None:
+def _require_log_probs(new: NewTokens) -> None:
     """Raise RequestRefused for tokens without their log-probabilities."""
     if len(new.log_probs) != len(new.ids):
         raise RequestRefused(

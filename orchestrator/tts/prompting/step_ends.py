@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tts.build.tokenizer import end_of
 from tts.search import Stop, Thought
 
 Decode = Callable[[Sequence[int]], str]
@@ -49,13 +50,5 @@ def first_step(
 
 def _step_end(ids: Sequence[int], start: int, decode: Decode, delimiter: str) -> int | None:
     """End (exclusive) of the step that begins at `start`, or None if no delimiter follows."""
-    if start >= len(ids) or delimiter not in decode(ids[start:]):
-        return None
-    low, high = start + 1, len(ids)  # the smallest end at which the text holds the delimiter
-    while low < high:
-        middle = (low + high) // 2
-        if delimiter in decode(ids[start:middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    found = end_of(delimiter, ids[start:], decode) if start < len(ids) else None
+    return None if found is None else start + found

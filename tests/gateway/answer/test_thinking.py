@@ -14,7 +14,7 @@ from tts.gateway.safety import FilterChain
 QUESTION = {"role": "user", "content": "Compute 1 + 1."}
 THOUGHT = "\nAdd 1 and 1.\n\n\\boxed{9}? 5\n"
 ANSWER = "1 + 1 = 2\n\nIt is \\boxed{2}."
-CASES = Path("/work/shared/data/public_cases.jsonl")
+CASES = Path(__file__).resolve().parents[4] / "shared" / "data" / "public_cases.jsonl"
 
 
 class Thinks(Says):

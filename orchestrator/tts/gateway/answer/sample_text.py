@@ -134,9 +134,9 @@ class SampleThinking:
         self.lead = lead
         self.stop_words = thinking.stop_words
         self._thinking = thinking
-        mark, tokenizer = thinking.close_ids, thinking.tokenizer
-        self._one_token = len(mark) == 1 and mark[0] in tokenizer.added_ids
-        spelled = {token: tokenizer.special_texts.get(token) for token in mark}
+        self._one_token = thinking.closes_by_token
+        texts = thinking.tokenizer.special_texts
+        spelled = {token: texts.get(token) for token in thinking.close_ids}
         marks = {token: text for token, text in spelled.items() if text}
         self._detokenizer = new() if self._one_token else MarkingDetokenizer(new, marks)
         self._mark = StopStrings(() if self._one_token else (thinking.marks.closes,))

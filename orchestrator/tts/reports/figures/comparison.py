@@ -271,12 +271,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    drawn = line(
-        alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
-        alt.Y("accuracy:Q", **_ACCURACY),
-        color=tint("strategy", list(curves)),
-        strokeDash=_dashed(list(curves)),
-    )
+    drawn = _accuracy_lines("n:Q", "completions (n)", list(curves))
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
     widest = max(half_width(point.accuracy, row.problems) for row in rows for point in row.curve)
     for reason, why in _WHY_NO_CURVE.items():
@@ -294,6 +289,16 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
             "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees.",
             *notes,
         ],
+    )
+
+
+def _accuracy_lines(field: str, title: str, names: list[str]) -> alt.Chart:
+    """Accuracy over a number that doubles, a line for each strategy."""
+    return line(
+        alt.X(field, title=title, scale=alt.Scale(type="log", base=2)),
+        alt.Y("accuracy:Q", **_ACCURACY),
+        color=tint("strategy", names),
+        strokeDash=_dashed(names),
     )
 
 
@@ -321,12 +326,7 @@ def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for budget, row in sorted(points.items())
     ]
-    drawn = line(
-        alt.X("budget:Q", title="most tokens of thinking", scale=alt.Scale(type="log", base=2)),
-        alt.Y("accuracy:Q", **_ACCURACY),
-        color=tint("strategy", list(curves)),
-        strokeDash=_dashed(list(curves)),
-    )
+    drawn = _accuracy_lines("budget:Q", "most tokens of thinking", list(curves))
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
     return Figure(
         "accuracy-over-thinking",
