@@ -21,7 +21,6 @@ import numpy as np
 
 from tts.build.errors import TtsError
 from tts.build.spec import VerifierSpec
-from tts.build.spec.verifier import Labels
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (
     FieldRefused,
@@ -164,8 +163,7 @@ class Checks:
 
     async def scores(self) -> str:
         """A label's share, beside that from the log-probabilities of a prompt."""
-        positive, negative = LABELS
-        labels = Labels(positive=positive, negative=negative)
+        labels = {label: 1.0 - place for place, label in enumerate(LABELS)}
         spec = VerifierSpec.model_construct(format="custom", head="labels", labels=labels)
         verifier = OpenAIVerifier(self.server, self.tokenizer, spec)
         score = (await verifier.score(ScoreCall(self.prompt))).score

@@ -10,9 +10,10 @@ from functools import cached_property
 from .checkpoint import CHECKPOINT_FILES, Checkpoint, open_checkpoint
 from .errors import CheckpointError
 from .model_config import ModelConfig
-from .spec import READ_AT_LABELS, Deployment, EngineSpec, Labels, Role, VerifierRole, VerifierSpec
+from .spec import READ_AT_LABELS, Deployment, EngineSpec, Role, VerifierRole, VerifierSpec
 from .tensorrt.model_shape import known_model, shape_of
 from .tokenizer import Tokenizer
+from .verifiers.critique import Critic, critic
 from .verifiers.dialogue import VerifierDialogue, column_tokens, verifier_dialogue
 from .verifiers.head import VALUE_HEAD
 from .weights import Weights
@@ -84,10 +85,12 @@ class EngineInputs:
         return Tokenizer(self.folder, self.role_spec.chat_template_kwargs)
 
     @cached_property
-    def dialogue(self) -> VerifierDialogue | None:
+    def dialogue(self) -> VerifierDialogue | Critic | None:
         """How steps are put to a verifier; None for a generator."""
         spec = self.role_spec
-        return verifier_dialogue(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None
+        if not isinstance(spec, VerifierRole):
+            return None
+        return (critic if spec.facts.writes else verifier_dialogue)(self.tokenizer, spec)
 
     @cached_property
     def label_columns(self) -> tuple[int, int] | None:
@@ -165,7 +168,7 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
             f"architecture with {judged_by(model, spec)}.",
             hint="Leave verifier.head out to take what the checkpoint says.",
         )
-    if model.head and spec.labels != Labels():
+    if model.head and "labels" in spec.model_fields_set and spec.labels != spec.own_labels:
         raise CheckpointError(
             f"verifier.labels are given, but {spec.checkpoint} judges by {model.head.text}.",
             hint="Remove verifier.labels from the deployment file.",

@@ -46,6 +46,8 @@ class EngineConfig(_Record):
     label_token_ids: tuple[int, ...] | None
     """The token of each logit column, the positive label's first; 0 and 1 for columns that stand
     for no tokens, such as a head's classes; null for a generator."""
+    label_weights: tuple[float, ...] | None = None
+    """How much the probability of each label counts in a score; null without labels."""
     eos_token_ids: tuple[int, ...]
     precision: Precision
     max_position_embeddings: int

@@ -109,16 +109,18 @@ def labels(inputs: Inputs) -> Iterator[Finding]:
 
 
 def _labels(spec: VerifierRole) -> Iterator[Finding]:
-    positive, negative = spec.labels.positive, spec.labels.negative
+    if not spec.labels:
+        return
+    positive, *_, negative = spec.labels
     if (negative.strip().lower(), positive.strip().lower()) in _OPPOSITES:
         yield Finding(
             f"has {positive!r} as the positive label and {negative!r} as the negative one",
             "verifier.labels",
             "every score would be turned round, and the worst beams kept",
-            f"Set verifier.labels to {{positive: {negative!r}, negative: {positive!r}}}.",
+            f"Set verifier.labels to [{negative!r}, {positive!r}].",
             "warning",
         )
-    elif spec.facts.trained and spec.facts.labels not in (None, (positive, negative)):
+    elif spec.facts.trained and spec.facts.labels not in (None, tuple(spec.labels)):
         yield Finding(
             f"are {positive!r} and {negative!r}, but verifiers of format {spec.format} are trained "
             f"with {' and '.join(map(repr, spec.facts.labels))}",
@@ -141,7 +143,7 @@ def _are_tokens(inputs: EngineInputs, spec: VerifierRole) -> bool:
 
 def _step_tag(spec: VerifierRole) -> Iterator[Finding]:
     tag = spec.step_tag or DEFAULT_STEP_TAG
-    if spec.facts.has("step_tag") and tag.strip() in {label.strip() for _, label in spec.labels}:
+    if spec.facts.has("step_tag") and tag.strip() in {label.strip() for label in spec.labels}:
         yield Finding(
             f"is {tag!r}, which is one of the labels, too",
             "verifier.step_tag",

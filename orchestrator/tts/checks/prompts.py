@@ -195,7 +195,10 @@ def empty_dialogue(verifier: EngineInputs) -> int | None:
     """Tokens of a dialogue without any text, or None; then `tokenizers` reports why."""
     if tokenizer_of(verifier):
         with suppress(CheckpointError):
-            return len(verifier.dialogue.first("", "")) if verifier.dialogue else None
+            dialogue = verifier.dialogue
+            if isinstance(dialogue, Critic):
+                return len(dialogue.prompt("", ()))
+            return len(dialogue.first("", "")) if dialogue else None
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierRole, VerifierSpec
 from tts.scheduling import Policy, ScheduleName, SpeculationName
 
 
@@ -15,12 +15,14 @@ def policy_of(
 ) -> Policy:
     """The budgets under a schedule; `problems` is the most that run at a time."""
     generator, verifier = deployment.generator, deployment.verifier
+    writes = isinstance(verifier, VerifierRole) and verifier.facts.writes
     return Policy(
         schedule,
         generator.in_flight_requests,
-        verifier.in_flight_tokens,
+        verifier.in_flight,
         problems,
         speculation,
+        verifier_writes=writes,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
         shared=share_gpus(deployment),
@@ -29,9 +31,13 @@ def policy_of(
 
 
 def _step_tokens(deployment: Deployment) -> int | None:
-    """Most tokens that the verifier computes in a step; None of one that runs elsewhere."""
+    """Most tokens of prompts that the verifier computes in a step; None of one that runs elsewhere,
+    or writes: it can leave a request in the middle.
+    """
     verifier = deployment.engines().get("verifier")
-    return verifier.max_num_tokens * len(verifier.placement.replicas) if verifier else None
+    if not isinstance(verifier, VerifierSpec) or verifier.facts.writes:
+        return None
+    return verifier.max_num_tokens * len(verifier.placement.replicas)
 
 
 def share_gpus(deployment: Deployment) -> bool:
@@ -41,6 +47,8 @@ def share_gpus(deployment: Deployment) -> bool:
     """
     if deployment.target == "openvino" or deployment.remotes():
         return False
+    if deployment.shares_engine:
+        return True
     generator, verifier = (
         {gpu for gpus in engine.placement.replicas for gpu in gpus}
         for engine in deployment.engines().values()

@@ -266,7 +266,8 @@ class ProblemRun:
                 self._tell_scored(waiting, score)
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
-        return Job(self.number, work, tokens, kind, self.submission.priority)
+        critiques = self.context.models.critiques
+        return Job(self.number, work, tokens, kind, self.submission.priority, critiques=critiques)
 
     def _admit(self, job: Job) -> None:
         """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""

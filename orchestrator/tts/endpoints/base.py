@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tts.build.errors import RequestRefused
+from tts.build.spec import Role
 from tts.engines.wire import Guide
 
 
@@ -185,6 +186,12 @@ class VerifierResult:
     """A verifier's result for a chain's last step: `score` is within [0, 1]."""
 
     score: float
+    tokens: int = 0
+    """Tokens that it generated."""
+    no_verdict: int = 0
+    """Critiques without a verdict."""
+    critique: str = ""
+    """The first critique."""
 
 
 class Verifier(Protocol):
@@ -206,12 +213,16 @@ class Connection(Protocol):
 
     def generator(
         self,
+        role: Role = "generator",
         *,
         end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
+        step_stop_words: Sequence[tuple[int, ...]] = (),
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> StreamingGenerator:
-        """The generator; `step_stop_words` end a step, `end_stop_words` end a sequence."""
+        """The generator, or a verifier that writes.
+
+        `step_stop_words` end a step, `end_stop_words` end a sequence.
+        """
 
     def verifier(self) -> Verifier:
         """The verifier."""

@@ -257,19 +257,24 @@ class EmbeddedConnection:
 
     def generator(
         self,
+        role: Role = "generator",
         *,
         end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
+        step_stop_words: Sequence[tuple[int, ...]] = (),
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> EmbeddedGenerator:
         """See endpoints.Connection."""
         return EmbeddedGenerator(
-            self._engines["generator"], end_id, tuple(step_stop_words), tuple(end_stop_words)
+            self._engine(role), end_id, tuple(step_stop_words), tuple(end_stop_words)
         )
 
     def verifier(self) -> EmbeddedVerifier:
         """See endpoints.Connection."""
-        return EmbeddedVerifier(self._engines["verifier"])
+        return EmbeddedVerifier(self._engine("verifier"))
+
+    def _engine(self, role: Role) -> EmbeddedEngine:
+        """That of a role; a generator without a verifier beside it has both."""
+        return self._engines.get(role) or self._engines["generator"]
 
     def check(self) -> None:
         """Raise ServerError if an engine has died for good."""

@@ -21,7 +21,7 @@ from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.build.owner import require_unforked
-from tts.build.spec import ANSWER_TIMEOUT_S
+from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
 
 from .base import (
@@ -164,9 +164,10 @@ class TritonConnection:
 
     def generator(
         self,
+        role: Role = "generator",
         *,
         end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
+        step_stop_words: Sequence[tuple[int, ...]] = (),
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> TritonGenerator:
         """See endpoints.Connection."""

@@ -136,6 +136,10 @@ class Context:
         """
         if (known := self._verifier.get(node)) is not None:
             return known
+        if critic := self.models.critic:
+            ids = critic.prompt(self.problem.full_question, self._chain(node))
+            self._verifier[node] = ids
+            return ids
         verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
         ids = self._dialogues.get((parent, step))
         if ids is None:
@@ -150,25 +154,25 @@ class Context:
 
     def score_key(self, node: NodePath) -> bytes:
         """The key of a node's score: nodes with the same key have the same score."""
-        if self.models.dialogue:
+        if not self.models.takes_text:
             return self.verifier_ids(node).tobytes()
         return "\0".join(self._chain(node)).encode()
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens that a request for the score of `node` takes of the verifier's budget."""
-        return len(self.verifier_ids(node) if self.models.dialogue else self._generator[node])
+        return len(self._generator[node] if self.models.takes_text else self.verifier_ids(node))
 
     def can_be_scored(self, node: NodePath) -> bool:
         """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
         if node in self._unanswered:
             return False
-        if self.models.dialogue is None:
+        if self.models.takes_text:
             return True
         return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len
 
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
-        ids = self.verifier_ids(node) if self.models.dialogue else NO_IDS
+        ids = NO_IDS if self.models.takes_text else self.verifier_ids(node)
         return ScoreCall(ids, self.problem.full_question, self._chain(node))
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
@@ -187,12 +191,14 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
     """
     said = tuple(step.strip() for step in steps)
     chains = [said[:length] for length in range(1, len(said) + 1)]
-    dialogue = models.dialogue
-    if dialogue is None or not said:
+    if models.takes_text or not said:
         return [ScoreCall(NO_IDS, question, chain) for chain in chains]
-    dialogues = [dialogue.first(question, said[0])]
-    for step in said[1:]:
-        dialogues.append(dialogue.extend(dialogues[-1], step))
+    if critic := models.critic:
+        dialogues = [critic.prompt(question, chain) for chain in chains]
+    else:
+        dialogues = [models.verifier.first(question, said[0])]
+        for step in said[1:]:
+            dialogues.append(models.verifier.extend(dialogues[-1], step))
     context = models.deployment.verifier_model.max_seq_len
     if (over := len(dialogues[-1]) - (context - 1)) > 0:  # one token is the engine's answer
         raise DatasetError(

@@ -11,6 +11,7 @@ from typing import Any
 from tts.build.spec import Deployment
 from tts.build.thinking import Thinking, thinking_of
 from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.verifiers.critique import Critic, critic
 from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
 from tts.problem import Problem
 from tts.search import Thought
@@ -37,6 +38,8 @@ class Models:
     """End-of-sequence ids beyond the first: an engine takes one end_id only."""
     thinking: Thinking | None = None
     """How the generator thinks before it answers; None if it does not."""
+    critic: Critic | None = None
+    """How a verifier that writes is asked, in place of a dialogue."""
 
     @classmethod
     def load(cls, deployment: Deployment, *, text_verifier: bool = False) -> Models:
@@ -47,22 +50,22 @@ class Models:
         asked = deployment.generator
         generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
         thinking = thinking_of(generator, asked.thinking)
-        dialogue = None
+        asked_in = None
         if not text_verifier:
             spec = deployment.verifier_model
-            dialogue = verifier_dialogue(
-                Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs), spec
-            )
+            verifier = Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs)
+            asked_in = (critic if spec.facts.writes else verifier_dialogue)(verifier, spec)
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(
             generator,
-            dialogue,
+            None if isinstance(asked_in, Critic) else asked_in,
             deployment,
             end_id,
             tuple(words),
             tuple((token,) for token in more_ends),
             thinking,
+            asked_in if isinstance(asked_in, Critic) else None,
         )
 
     def with_context(self, tokens: int) -> Models:
@@ -106,6 +109,8 @@ class Models:
             prompt = generator_prompt(
                 self.generator, spec, asked.question, asked.history, self.thinking
             )
+            if self.critic:
+                return prompt, self.critic.prompt(asked.full_question, ())
             return prompt, self.dialogue.first(asked.full_question, "") if self.dialogue else None
 
         return prompts
@@ -117,10 +122,20 @@ class Models:
 
     @property
     def verifier(self) -> VerifierDialogue:
-        """How the verifier is asked; RuntimeError for one that takes text."""
+        """How the verifier is asked; RuntimeError for one that takes text or writes."""
         if self.dialogue is None:
             raise RuntimeError("this verifier takes text: it has no dialogue in token ids")
         return self.dialogue
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether chains are scored as text, by a verifier without a tokenizer."""
+        return self.dialogue is None and self.critic is None
+
+    @property
+    def critiques(self) -> int:
+        """How many critiques a score takes; 0: the verifier writes none."""
+        return self.deployment.verifier_model.critique.samples if self.critic else 0
 
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool

@@ -97,7 +97,7 @@ def _request(
                 return None
             return "generator", context.generator_ids(node[:-1]), _NONE
         case StepScored(cached=False) | Cancelled(work="score"):
-            if context.models.dialogue is None:
+            if context.models.takes_text:
                 return None
             _fill(context, node)
             if len(context.verifier_ids(node)) != event.prompt_tokens and len(node) > 1:

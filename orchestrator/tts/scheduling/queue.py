@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from enum import IntEnum
 
 from tts.search import Expand, NodePath, Score
@@ -55,14 +55,17 @@ class Job:
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
     cost: int = field(init=False)
-    """What it takes of its model's budget: requests of the generator, or tokens of the verifier."""
+    """What it takes of its model's budget: requests of the generator, tokens or critiques of the
+    verifier."""
+    critiques: InitVar[int] = 0
+    """How many critiques a score takes; 0: the verifier reads it from its prompt."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, critiques: int) -> None:
         self.generates = not isinstance(self.work, Score)
         if isinstance(self.work, Prefetch):
             self.cost = self.work.siblings
         else:
-            self.cost = 1 if self.generates else self.tokens
+            self.cost = 1 if self.generates else critiques or self.tokens
 
 
 class Queue:

@@ -23,11 +23,12 @@ SpeculationName = Literal["off", "auto", "always"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits in flight: N_LLM generator requests, N_PRM verifier tokens."""
+    """Limits in flight: N_LLM generator requests; N_PRM verifier tokens, or critiques."""
 
     schedule: ScheduleName
     generator_requests: int
-    verifier_tokens: int
+    verifier_limit: int
+    """Tokens of prompts; of a verifier that writes critiques, these."""
     problems: int | None = None
     """Most problems that run at the same time; None: as many as the schedule wants."""
     speculation: SpeculationName = "auto"
@@ -36,6 +37,9 @@ class Policy:
     """Send a problem's prompts ahead of the siblings that begin with them."""
     shared: bool = False
     """Both engines compute on the same device, and take its time from each other."""
+    verifier_writes: bool = False
+    """Whether the verifier decodes, as the generator does: then its requests join it at any time,
+    and nothing is gathered for it."""
     verifier_step_tokens: int | None = None
     """Most tokens that the verifier computes in a step; None: not known."""
 
@@ -45,9 +49,10 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._schedule = new_schedule(policy.schedule, shared=policy.shared)
+        gathers = policy.shared and not policy.verifier_writes
+        self._schedule = new_schedule(policy.schedule, shared=gathers)
         self._generator = Queue(policy.generator_requests)
-        self._verifier = Queue(policy.verifier_tokens)
+        self._verifier = Queue(policy.verifier_limit)
         self._open = OpenScores(
             policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
             shared=policy.shared,
@@ -126,7 +131,7 @@ class Scheduler:
 
     def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
         """An engine has answered a request with `tokens`; `load`: mean requests in flight."""
-        self._queue(job).curve.add(load, tokens if job.generates else 1, seconds)
+        self._queue(job).curve.add(load, tokens if job.generates or tokens else 1, seconds)
 
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tts.build.errors import EndpointUnavailable
+from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import (
     Connection,
     GenerateCall,
@@ -19,6 +20,7 @@ from tts.endpoints.base import (
     VerifierResult,
     stream_of,
 )
+from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.prompting import Models
 
 from .replicas import Attempts, Replicas
@@ -39,7 +41,23 @@ def endpoints_on(
         step_stop_words=models.step_stop_words,
         end_stop_words=models.end_stop_words,
     )
-    return generator, own[1] or connection.verifier()
+    return generator, own[1] or verifier_on(models, connection)
+
+
+def verifier_on(models: Models, connection: Connection) -> Verifier:
+    """The verifier of a connection, as the deployment has it judge."""
+    spec = models.deployment.verifier_model
+    if critic := models.critic:
+        end_id, *more_ends = critic.tokenizer.eos_ids
+        writer = connection.generator(
+            "verifier", end_id=end_id, end_stop_words=[(token,) for token in more_ends]
+        )
+        reader = connection.verifier() if critic.asks else None
+        return WritingVerifier(writer, critic, spec, reader)
+    verifier = connection.verifier()
+    if isinstance(models.verifier, Prompted) and len(models.verifier.answers) > 1:
+        return CriteriaVerifier(verifier, models.verifier)
+    return verifier
 
 
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:

@@ -100,17 +100,18 @@ class RemoteConnection:
 
     def generator(
         self,
+        role: Role = "generator",
         *,
         end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
+        step_stop_words: Sequence[tuple[int, ...]] = (),
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> StreamingGenerator:
-        """The generator; see Connection."""
+        """The generator, or a verifier that writes; see Connection."""
         words = {"step_stop_words": step_stop_words, "end_stop_words": end_stop_words}
-        if server := self._servers.get("generator"):
-            return self._remotes.generator(server, end_id=end_id, **words)
+        if server := self._servers.get(role):
+            return self._remotes.generator(server, role, end_id=end_id, **words)
         assert self._beside is not None
-        return self._beside.generator(end_id=end_id, **words)
+        return self._beside.generator(role, end_id=end_id, **words)
 
     def verifier(self) -> Verifier:
         """The verifier."""
@@ -191,14 +192,15 @@ class Remotes:
             raise
 
     def generator(
-        self, server: OpenAIServer, end_id: int, **words: Sequence[tuple[int, ...]]
+        self, server: OpenAIServer, role: Role, end_id: int, **words: Sequence[tuple[int, ...]]
     ) -> StreamingGenerator:
         """The generator of a server; see endpoints.Connection. Raises ServerError."""
         from tts.endpoints.openai.generator import OpenAIGenerator
 
+        critic = self._models.critic
         return OpenAIGenerator(
             server,
-            tokenizer=self._models.generator,
+            tokenizer=critic.tokenizer if role == "verifier" and critic else self._models.generator,
             end_id=end_id,
             step_delimiter=self._models.step_delimiter,
             **words,
@@ -256,9 +258,10 @@ class Remotes:
                 "true.",
                 hint="Remove guided_decoding; searches then cannot ask for a form of answer.",
             )
-        if role == "generator":
-            self.generator(server, wire.NO_END_ID, step_stop_words=())
-        else:
+        critic = self._models.critic
+        if role == "generator" or critic:
+            self.generator(server, role, wire.NO_END_ID, step_stop_words=())
+        if role == "verifier" and not (critic and critic.asks is None):
             self.verifier(server)
 
     def _record(self, role: Role, servers: Sequence[OpenAIServer]) -> RemoteEngine:

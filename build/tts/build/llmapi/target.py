@@ -31,7 +31,7 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
     spec = inputs.spec
     labels: JsonValue = None
     if isinstance(spec, VerifierSpec):
-        labels = [spec.labels.positive, spec.labels.negative]
+        labels = [[label, weight] for label, weight in spec.labels.items()]
     return {
         "target": inputs.deployment.target,
         "role": inputs.role,

@@ -31,7 +31,7 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
     labels: JsonValue = None
     stated: BuildSettings = {}
     if isinstance(spec, VerifierSpec):
-        labels = [spec.labels.positive, spec.labels.negative]
+        labels = [[label, weight] for label, weight in spec.labels.items()]
         stated = {"head": spec.head} if spec.head else {}
     return {
         "target": inputs.deployment.target,

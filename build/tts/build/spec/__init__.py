@@ -9,6 +9,7 @@ Each section of the file is in the module that has its name:
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
 | verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
+| critique | verifier.critique: how a verifier writes, and how its verdict is read |
 | remote | either of them with a `url`: `RemoteSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
@@ -21,6 +22,7 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
+from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
 from .generator import GeneratorRole, GeneratorSpec
@@ -37,7 +39,7 @@ from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
-    Labels,
+    SharedVerifier,
     Template,
     VerifierFunction,
     VerifierRole,
@@ -53,6 +55,7 @@ __all__ = [
     "PROMPT_PLACES",
     "READ_AT_LABELS",
     "CalibrationSpec",
+    "CritiqueSpec",
     "Deployment",
     "EngineSpec",
     "FormatFacts",
@@ -62,7 +65,6 @@ __all__ = [
     "HeadKind",
     "HttpPort",
     "KvCache",
-    "Labels",
     "Port",
     "Precision",
     "RemoteGenerator",
@@ -71,6 +73,7 @@ __all__ = [
     "Role",
     "RoleSpec",
     "ServerSpec",
+    "SharedVerifier",
     "Target",
     "Template",
     "TensorRTEngine",

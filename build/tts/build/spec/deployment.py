@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator, model_validator
 
@@ -18,7 +19,7 @@ from .role import Role, RoleSpec
 from .section import Section, Target
 from .server import Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
-from .verifier import VerifierFunction, VerifierSpec
+from .verifier import SharedVerifier, VerifierFunction, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
@@ -78,26 +79,36 @@ StrategyParameter = Annotated[Any, BeforeValidator(_scalar)]
 """A strategy's parameter; the orchestrator checks its value."""
 
 
-Compiled = TypeVar("Compiled", bound=EngineSpec)
-Remote = TypeVar("Remote", bound=RemoteSpec)
+Kinds = Sequence[tuple[str, type[Section]]]
 
 
-def _section(
-    compiled: type[Compiled], remote: type[Remote], function: type[VerifierFunction] | None = None
-) -> WrapValidator:
-    """A section is remote if it has `url`, or has a `function`: its mistakes are explained as those
-    of one kind.
-    """
+def kind_of(section: Mapping[str, Any], kinds: Kinds) -> type[Section]:
+    """The kind of a section, by the first of these fields that it has; empty: any."""
+    return next(kind for field, kind in kinds if not field or field in section)
 
-    def read(value: object, _: object) -> Compiled | Remote | VerifierFunction:
-        if isinstance(value, (compiled, remote)) or (function and isinstance(value, function)):
-            return value
-        if function and isinstance(value, dict) and "function" in value:
-            return function.model_validate(value)
-        is_remote = isinstance(value, dict) and "url" in value
-        return remote.model_validate(value) if is_remote else compiled.model_validate(value)
+
+def _section(kinds: Kinds) -> WrapValidator:
+    """A section of one of several kinds: its mistakes are explained as those of that kind."""
+
+    def read(value: object, _: object) -> Section:
+        if isinstance(value, tuple(kind for _, kind in kinds)):
+            return cast(Section, value)
+        return kind_of(value if isinstance(value, dict) else {}, kinds).model_validate(value)
 
     return WrapValidator(read)
+
+
+GENERATORS: Kinds = (("url", RemoteGenerator), ("", GeneratorSpec))
+"""Kinds of section `generator`."""
+VERIFIERS: Kinds = (
+    ("function", VerifierFunction),
+    ("url", RemoteVerifier),
+    ("same_as", SharedVerifier),
+    ("", VerifierSpec),
+)
+"""Kinds of section `verifier`."""
+_SHARED = ("url", "model", "api_key_env", "tokenizer", "checkpoint", "max_seq_len")
+"""Fields that a verifier `same_as: generator` has from there."""
 
 
 class Deployment(Section):
@@ -107,11 +118,10 @@ class Deployment(Section):
     """Names its engines, server and default run folders."""
     target: Target
     """The target that engines are compiled for; `openai` if none is compiled."""
-    generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
+    generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GENERATORS)]
     """The model that writes steps."""
     verifier: Annotated[
-        VerifierSpec | RemoteVerifier | VerifierFunction,
-        _section(VerifierSpec, RemoteVerifier, VerifierFunction),
+        VerifierSpec | RemoteVerifier | SharedVerifier | VerifierFunction, _section(VERIFIERS)
     ]
     """The process reward model that scores steps; or a Python function that does."""
     server: ServerSpec = ServerSpec()
@@ -151,6 +161,25 @@ class Deployment(Section):
         """
         return shlex.quote(self._named or self.name)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _same_model(cls, data: Any) -> Any:
+        """A verifier that is the generator's model has its address and tokenizer from there."""
+        if not isinstance(data, dict):
+            return data
+        generator, verifier = data.get("generator"), data.get("verifier")
+        if not (isinstance(generator, dict) and isinstance(verifier, dict)):
+            return data
+        if "same_as" not in verifier:
+            return data
+        shared = {name: generator[name] for name in _SHARED if name in generator}
+        if other := [name for name in _SHARED if verifier.get(name, shared.get(name)) != shared.get(name)]:
+            raise ValueError(
+                f"verifier.same_as is {verifier['same_as']!r:.50}, so verifier.{other[0]} is the "
+                "generator's: remove it"
+            )
+        return {**data, "verifier": {**verifier, **shared}}
+
     @model_validator(mode="after")
     def _paragraphs_are_read(self) -> Self:
         if self.generator.thinking.steps == "paragraphs" and self.verifier.reads_thinking == "none":
@@ -172,7 +201,7 @@ class Deployment(Section):
                 )
         elif not engines:
             raise ValueError(f"no engine is compiled, so target must be openai, not {target}")
-        elif target != "openvino" and len(engines) == 1:
+        elif target != "openvino" and len(engines) == 1 and not self.shares_engine:
             other = "an engine with a url" if self.remotes() else "a function"
             raise ValueError(
                 f"target is {target}: beside {other} one can be compiled for target openvino only, "
@@ -211,12 +240,17 @@ class Deployment(Section):
             return {"generator": self.generator}
         return {"generator": self.generator, "verifier": self.verifier}
 
+    @property
+    def shares_engine(self) -> bool:
+        """Whether the generator's compiled engine is the verifier's as well."""
+        return isinstance(self.verifier, SharedVerifier)
+
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""
         return {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
 
     @property
-    def verifier_model(self) -> VerifierSpec | RemoteVerifier:
+    def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:
         """The verifier where it is a model; raises ConfigError where it is a function."""
         if isinstance(self.verifier, VerifierFunction):
             raise ConfigError(
@@ -238,6 +272,8 @@ class Deployment(Section):
         ]
         if isinstance(verifier, VerifierFunction):
             others.append(f"the verifier is {verifier.function}")
+        if self.shares_engine:
+            others.append("the generator's engine is the verifier's as well")
         elsewhere = " and ".join(others)
         raise ConfigError(
             f"Deployment {self.name!r}: {elsewhere}, and this needs engines whose weights, memory "

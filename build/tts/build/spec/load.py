@@ -14,10 +14,10 @@ from ..hub_tokenizer import names_repository
 from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
-from .deployment import Deployment
+from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of
 from .engine import EngineSpec
-from .remote import RemoteSpec
-from .verifier import VerifierFunction, checked_prompt
+from .role import RoleSpec
+from .verifier import SharedVerifier, VerifierFunction
 
 MAX_BYTES = 1_000_000
 """The largest deployment file that is read."""
@@ -94,7 +94,7 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
         raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
     file = base / verifier.prompt_file.expanduser()
     try:
-        prompt = checked_prompt(read_text(file, MAX_BYTES))
+        verifier = verifier.with_prompt(read_text(file, MAX_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"verifier.prompt_file: {file}: "
@@ -103,8 +103,7 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
             hint="docs/reference/verifiers.md "
             "describes the file; engines/deployments/prompts/ has one.",
         ) from error
-    update = {"prompt": prompt, "prompt_file": None}  # which is then all there is to know
-    return deployment.model_copy(update={"verifier": verifier.model_copy(update=update)})
+    return deployment.model_copy(update={"verifier": verifier})
 
 
 def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
@@ -114,12 +113,15 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
 
-    update: dict[str, EngineSpec | RemoteSpec | VerifierFunction] = {}
+    update: dict[str, RoleSpec | VerifierFunction] = {}
     if isinstance(deployment.verifier, VerifierFunction):
         update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
         checkpoint = absolute(engine.checkpoint, "checkpoint")
         update[role] = engine.model_copy(update={"checkpoint": checkpoint})
+    if isinstance(deployment.verifier, SharedVerifier):
+        checkpoint = absolute(deployment.verifier.checkpoint, "checkpoint")
+        update["verifier"] = deployment.verifier.model_copy(update={"checkpoint": checkpoint})
     for role, remote in deployment.remotes().items():
         tokenizer = remote.tokenizer
         if not names_repository(str(tokenizer)) or is_there(base / tokenizer):
@@ -194,9 +196,6 @@ def _shown(value: object) -> str:
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
-_KINDS = (EngineSpec, VerifierFunction, RemoteSpec)
-"""What a section is: with neither, with `function`, with `url`."""
-
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
     """The fields of whatever models may stand at a place below `model`, made of `data`."""
@@ -216,8 +215,8 @@ def models_at(
             models = [each for field in fields for each in _models_in(field.annotation)]
         data = data.get(part) if isinstance(data, dict) else None
         given = data if isinstance(data, dict) else {}
-        kind = _KINDS[("function" in given) - ("url" in given)]
-        models = [each for each in models if issubclass(each, kind)] or models
+        kinds = [kind_of(given, kinds) for kinds in (GENERATORS, VERIFIERS)]
+        models = [each for each in models if each in kinds] or models
     return models
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ..input_files import require_path
+from .critique import CritiqueSpec
 from .engine import EngineSpec
 from .role import RoleSpec
 from .section import Count, FilePath, Section
@@ -20,23 +28,32 @@ if TYPE_CHECKING:
 else:
     FormatName = Literal[tuple(FORMATS)]
 ReadsThinking = Literal["none", "all"] | Count
-PROMPT_PLACES = ("{question}", "{steps}", "{step}")
+PROMPT_PLACES = ("{question}", "{steps}", "{step}", "{criterion}")
 """What a prompt holds, in this order: the KV cache then serves all but the end of it."""
 
 
-class Labels(Section):
-    """The two label strings of the verifier; each must be one token of its tokenizer."""
+def _spaced(labels: Any) -> Any:
+    """A list of labels, the best first, with weights from 1 to 0 in equal steps."""
+    if not isinstance(labels, list):
+        return labels
+    if repeated := [each for each in labels if labels.count(each) > 1]:
+        raise ValueError(f"{repeated[0]!r} stands twice among the labels")
+    return {label: 1 - place / max(1, len(labels) - 1) for place, label in enumerate(labels)}
 
-    positive: Annotated[str, Field(min_length=1)] = "+"
-    """The label of a good step; the default is that of the format."""
-    negative: Annotated[str, Field(min_length=1)] = "-"
-    """The label of a bad step; the default is that of the format."""
 
-    @model_validator(mode="after")
-    def _differ(self) -> Self:
-        if self.positive == self.negative:
-            raise ValueError(f"positive and negative are both {self.positive!r}; they must differ")
-        return self
+def _graded(labels: dict[str, float]) -> dict[str, float]:
+    if len(labels) < 2 or len(set(labels.values())) < 2:
+        raise ValueError("must be two labels or more, of different weights")
+    return dict(sorted(labels.items(), key=lambda each: -each[1]))
+
+
+Labels = Annotated[
+    dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(ge=0, le=1)]],
+    BeforeValidator(_spaced),
+    AfterValidator(_graded),
+]
+"""Label tokens with their weights, the best first: a score is the weights' mean under the softmax
+over the labels' logits."""
 
 
 class Template(Section):
@@ -72,24 +89,29 @@ class Template(Section):
         return text
 
 
-def checked_prompt(prompt: str) -> str:
-    """A prompt without white space around it, which chat templates strip; raises ValueError."""
+def _require_places(prompt: str, places: Sequence[str]) -> None:
+    """Raise ValueError for a prompt that does not hold these, and no others, in their order."""
     rest = prompt
     for place in PROMPT_PLACES:
+        if place not in places:
+            if place in prompt:
+                raise ValueError(f"prompt: must not hold {place}: there is nothing to put there")
+            continue
         _, found, rest = rest.partition(place)
         if not found or prompt.count(place) > 1:
             raise ValueError(
-                f"must hold {', '.join(PROMPT_PLACES)} once each, in this order; {place} "
+                f"prompt: must hold {', '.join(places)} once each, in this order; {place} "
                 + ("comes twice" if prompt.count(place) > 1 else "is not where it should be")
             )
-    return prompt.strip()
 
 
 class VerifierRole(RoleSpec):
     """How the process reward model that scores steps is asked, wherever it runs."""
 
-    in_flight_tokens: Count
+    in_flight_tokens: Count | None = None
     """Upper bound of prompt tokens that the orchestrator keeps in flight (see `tts tune`)."""
+    in_flight_requests: Count | None = None
+    """Upper bound of critiques that it keeps in flight (format critique, in place of tokens)."""
     format: FormatName = "rlhflow"
     """How questions and steps are presented to the verifier (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
@@ -105,8 +127,16 @@ class VerifierRole(RoleSpec):
     {steps} and {step} (format prompted only)."""
     system_prompt: str | None = None
     """The text that the model reads before the question (format likelihood only)."""
-    labels: Labels = Labels()
-    """The two label tokens; the default is that of the format."""
+    labels: Labels = Field(default={}, validate_default=False)
+    """The labels, one token each, from the best to the worst, or with weights from 1 to 0; the
+    default is that of the format."""
+    criteria: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)] | None = None
+    """What the prompt asks about, one after the other, at its place {criterion}; the score is the
+    mean (formats prompted and graded)."""
+    critique: CritiqueSpec = CritiqueSpec()
+    """How critiques are written, and their verdicts read (format critique only)."""
+    same_as: Literal["generator"] | None = None
+    """The generator's own model judges: one engine has both roles."""
     reads_thinking: ReadsThinking = "none"
     """Whether it reads the generator's thinking as steps, or so many last tokens of each."""
 
@@ -115,19 +145,48 @@ class VerifierRole(RoleSpec):
         """The facts about its format."""
         return FORMATS[self.format]
 
+    @property
+    def own_labels(self) -> Mapping[str, float]:
+        """The labels of its format."""
+        return _spaced(list(self.facts.labels)) if self.facts.labels else {}
+
+    @property
+    def in_flight(self) -> int:
+        """The upper bound of what is in flight: critiques, or prompt tokens."""
+        return (self.in_flight_requests if self.facts.writes else self.in_flight_tokens) or 0
+
     @model_validator(mode="before")
     @classmethod
     def _labels_of_its_format(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "labels" not in data and isinstance(data.get("format"), str):
-            facts = FORMATS.get(data["format"])
-            if facts and facts.labels and facts.labels != ("+", "-"):
-                return data | {"labels": dict(zip(Labels.model_fields, facts.labels, strict=True))}
+        if isinstance(data, dict) and "labels" not in data:
+            facts = FORMATS.get(data.get("format", "rlhflow"))
+            if facts and facts.labels:
+                return data | {"labels": _spaced(list(facts.labels))}
         return data
+
+    @property
+    def prompt_places(self) -> Sequence[str]:
+        """What its prompt holds, in this order."""
+        question, steps, step, criterion = PROMPT_PLACES
+        if self.facts.writes and self.prompt and step not in self.prompt:
+            return question, steps  # which holds the last step, too
+        return (question, steps, step) + ((criterion,) if self.criteria else ())
+
+    def with_prompt(self, prompt: str) -> Self:
+        """The same with the text of its prompt file; raises ValueError for what cannot be one."""
+        update = {"prompt": prompt.strip(), "prompt_file": None}  # all there is to know then
+        return self.model_copy(update=update)._asks()
 
     @field_validator("prompt")
     @classmethod
-    def _asks(cls, prompt: str | None) -> str | None:
-        return prompt if prompt is None else checked_prompt(prompt)
+    def _stripped(cls, prompt: str | None) -> str | None:
+        return prompt and prompt.strip()  # as chat templates do
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        if self.prompt is not None:
+            _require_places(self.prompt, self.prompt_places)
+        return self
 
     @model_validator(mode="after")
     def _fields_of_its_format(self) -> Self:
@@ -139,7 +198,7 @@ class VerifierRole(RoleSpec):
                 )
             if not given and self.facts.needs == field:
                 raise ValueError(f"format is {self.format}, so {need}")
-        if self.facts.labels is None and self.labels != Labels():
+        if self.facts.labels is None and self.labels:
             raise ValueError(f"labels are given, but format {self.format} reads none; remove them")
         return self
 
@@ -152,12 +211,22 @@ class VerifierRole(RoleSpec):
         prompt = "a prompt is given" if self.prompt_file or self.prompt is not None else ""
         need = "prompt_file is required: the text that asks whether a step is right"
         yield "prompt", prompt, "one", f"{need} (docs/reference/verifiers.md)"
+        criteria = "criteria are given" if self.criteria is not None else ""
+        yield "criteria", criteria, "criteria", ""
+        if (critique := self.critique) != CritiqueSpec():
+            yield "critique", "critique is given", "critiques", ""
         system = "system_prompt is given" if self.system_prompt is not None else ""
         yield "system_prompt", system, "one", "system_prompt is required"
 
     @model_validator(mode="after")
     def _budget(self) -> Self:
-        if self.in_flight_tokens < self.max_seq_len:
+        wanted, other = ("in_flight_requests", "in_flight_tokens")[:: 1 if self.facts.writes else -1]
+        if getattr(self, other) is not None or getattr(self, wanted) is None:
+            raise ValueError(
+                f"{wanted} is required with format {self.format}"
+                + (f", in place of {other}" if getattr(self, other) is not None else "")
+            )
+        if self.in_flight_tokens is not None and self.in_flight_tokens < self.max_seq_len:
             raise ValueError(
                 f"in_flight_tokens is {self.in_flight_tokens} but max_seq_len is "
                 f"{self.max_seq_len}; the budget must let one full request through"
@@ -176,7 +245,7 @@ class VerifierFunction(Section):
     or (chains) for a batch (docs/start/your-own-models.md)."""
 
     # as VerifierRole has it: nothing but its own speed limits a function
-    in_flight_tokens: ClassVar[int] = 1 << 20
+    in_flight: ClassVar[int] = 1 << 20
     reads_thinking: ClassVar[ReadsThinking] = "none"
 
     @field_validator("function")
@@ -202,3 +271,17 @@ class VerifierSpec(VerifierRole, EngineSpec):
         if why := self.facts.not_compiled:
             raise ValueError(why)
         return self
+
+
+class SharedVerifier(VerifierRole):
+    """The generator's own compiled model, asked as a verifier as well."""
+
+    tokenizer_field: ClassVar[str] = "checkpoint"
+
+    checkpoint: FilePath
+    """The generator's, which the section does not name."""
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The folder of its tokenizer.json and chat template."""
+        return self.checkpoint

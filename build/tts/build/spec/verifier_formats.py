@@ -13,7 +13,7 @@ from typing import Literal
 
 HeadKind = Literal["labels", "classification", "value"]
 """How a verifier judges: by labels of its language head, or by a head (verifiers/head.py)."""
-FormatField = Literal["step_tag", "template", "prompt", "system_prompt"]
+FormatField = Literal["step_tag", "template", "prompt", "system_prompt", "criteria", "critique"]
 """Fields of section `verifier` that only some formats have."""
 _HEADS: tuple[HeadKind, ...] = ("classification", "value")
 READ_AT_LABELS = "a language head, read at the labels"
@@ -30,16 +30,16 @@ class FormatFacts:
     verifiers."""
     judges: tuple[HeadKind, ...] = ("labels",)
     """The heads that verifiers of this format may have."""
-    output: Literal["logits", "likelihood"] = "logits"
-    """What a score is made of: two logits of labels or of a head, or a step's likelihood."""
+    output: Literal["logits", "likelihood", "text"] = "logits"
+    """What a score is made of: logits of labels or of a head, a step's likelihood, or a text."""
     judged_by: str = READ_AT_LABELS
     """How a verifier without a head of its own judges, in words."""
     needs: FormatField | None = None
     """The field that a deployment must give."""
-    allows: FormatField | None = None
-    """The field that a deployment may give."""
-    labels: tuple[str, str] | None = ("+", "-")
-    """The labels unless the deployment names others, positive first; None: it reads none."""
+    allows: tuple[FormatField, ...] = ()
+    """The fields that a deployment may give."""
+    labels: tuple[str, ...] | None = ("+", "-")
+    """The labels unless the deployment names others, the best first; None: it reads none."""
     trained: bool = True
     """Whether the verifiers of this format were trained to judge, with these labels or a head."""
     published: str | None = None
@@ -49,7 +49,12 @@ class FormatFacts:
 
     def has(self, field: FormatField) -> bool:
         """Whether a deployment may give this field."""
-        return field in (self.needs, self.allows)
+        return field == self.needs or field in self.allows
+
+    @property
+    def writes(self) -> bool:
+        """Whether the verifier generates text, so that its engine is a whole language model."""
+        return self.output == "text"
 
 
 FORMATS: Mapping[str, FormatFacts] = {
@@ -61,7 +66,7 @@ FORMATS: Mapping[str, FormatFacts] = {
     "math-shepherd": FormatFacts(
         "plain text, a tag after each step",
         "running_text:math_shepherd",
-        allows="step_tag",
+        allows=("step_tag",),
         published="math-shepherd",
     ),
     "custom": FormatFacts(
@@ -88,14 +93,33 @@ FORMATS: Mapping[str, FormatFacts] = {
         "prompted:prompted",
         judged_by="a prompt: a language head, read at the labels",
         needs="prompt",
+        allows=("criteria",),
         labels=("Yes", "No"),
+        trained=False,
+    ),
+    "graded": FormatFacts(
+        "as prompted, but answered with one of several grades, A to T unless labels names others",
+        "prompted:prompted",
+        judged_by="a prompt: a language head, read at the labels",
+        needs="prompt",
+        allows=("criteria",),
+        labels=tuple("ABCDEFGHIJKLMNOPQRST"),
+        trained=False,
+    ),
+    "critique": FormatFacts(
+        "a language model that writes a critique of the last step, and a verdict",
+        "critique:critic",
+        output="text",
+        judged_by="a critique",
+        allows=("prompt", "critique"),
+        labels=None,
         trained=False,
     ),
     "likelihood": FormatFacts(
         "how likely a language model finds the last step",
         "likelihood:likelihood",
         output="likelihood",
-        allows="system_prompt",
+        allows=("system_prompt",),
         labels=None,
         trained=False,
         not_compiled="format likelihood needs the log-probabilities of a prompt, which no engine "

@@ -226,14 +226,14 @@ def _padded_vocabulary(inputs: EngineInputs) -> int:
 
 
 def _label_text(inputs: EngineInputs, spec: VerifierSpec) -> str:
-    names = (spec.labels.positive, spec.labels.negative)
+    names = tuple(spec.labels)
     if (spec.checkpoint / "tokenizer.json").is_file():
         ids: Sequence[int] = label_ids(inputs.tokenizer, spec.labels)
         return ", ".join(f"{name!r} is {id_}" for name, id_ in zip(names, ids, strict=True))
     known = known_model(spec.checkpoint)
     published = (known and known.label_token_ids) or {}
     if any(name not in published for name in names):
-        return f"{names[0]!r} and {names[1]!r}, to be looked up in the tokenizer"
+        return f"{', '.join(map(repr, names))}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
 
 

@@ -8,13 +8,14 @@ which asks about the last step). `FORMATS` in `tts.build.spec` names what makes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
-from ..spec import FORMATS, HeadKind, Labels, VerifierRole
+from ..spec import FORMATS, HeadKind, VerifierRole
 from ..tokenizer import Ids, Tokenizer
 from .head import HEAD_COLUMNS, HEADED
 
@@ -68,9 +69,12 @@ def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialo
     return dialogue
 
 
-def column_tokens(tokenizer: Tokenizer, spec: VerifierRole) -> tuple[int, int]:
-    """The ids of the labels, or 0 and 1 where no labels are read; raises CheckpointError."""
-    if spec.facts.output == "likelihood" or head_kind(tokenizer.checkpoint, spec) != "labels":
+def column_tokens(tokenizer: Tokenizer, spec: VerifierRole) -> tuple[int, ...]:
+    """The ids of the labels, the best first, or 0 and 1 where none are read.
+
+    Raises CheckpointError.
+    """
+    if not spec.labels or head_kind(tokenizer.checkpoint, spec) != "labels":
         return HEAD_COLUMNS
     return label_ids(tokenizer, spec.labels)
 
@@ -87,24 +91,21 @@ def head_kind(checkpoint: Path, spec: VerifierRole) -> HeadKind:
     return "labels"
 
 
-def label_ids(tokenizer: Tokenizer, labels: Labels) -> tuple[int, int]:
-    """Ids of the positive and the negative label; raises CheckpointError unless one token each."""
-    ids = []
-    for name, label in labels:
+def label_ids(tokenizer: Tokenizer, labels: Iterable[str]) -> tuple[int, ...]:
+    """Ids of the labels; raises CheckpointError unless each is a token, and one of its own."""
+    named: dict[int, str] = {}
+    for label in labels:
         tokens = tokenizer.encode(label)
         if len(tokens) != 1:
             raise CheckpointError(
-                f"verifier.labels.{name}: {label!r} is {len(tokens)} tokens ({tokens}) in the "
-                f"tokenizer of {tokenizer.checkpoint}; a label must be exactly one token.",
-                hint=f"Set verifier.labels.{name} in the deployment file to the label that this "
-                "verifier was trained with.",
+                f"verifier.labels: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
+                f"of {tokenizer.checkpoint}; a label must be exactly one token.",
+                hint="Set verifier.labels in the deployment file to labels of this verifier.",
             )
-        ids += tokens
-    positive, negative = ids
-    if positive == negative:
-        raise CheckpointError(
-            f"verifier.labels: {labels.positive!r}, {labels.negative!r} are the same token "
-            f"{positive} in the tokenizer of {tokenizer.checkpoint}; they must differ.",
-            hint="Set verifier.labels in the deployment file to the labels of this verifier.",
-        )
-    return positive, negative
+        if (other := named.setdefault(tokens[0], label)) != label:
+            raise CheckpointError(
+                f"verifier.labels: {other!r} and {label!r} are the same token {tokens[0]} in the "
+                f"tokenizer of {tokenizer.checkpoint}; they must differ.",
+                hint="Set verifier.labels in the deployment file to labels of this verifier.",
+            )
+    return tuple(named)

@@ -8,8 +8,9 @@ chat template as one user turn. Its places come in the order {question}, {steps}
 The text between {steps} and {step} is put between any two steps. So everything up to the last step
 extends what the path above it was asked with, and the engine's KV cache serves it; only the text
 behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded piece by
-piece, at each bar. The score is the softmax over the two labels' logits, as with a verifier that
-was trained on labels.
+piece, at each bar. The score is read from the labels' logits, as with a verifier that was trained
+on labels. Where the text behind {step} asks about several criteria, one after the other, there is
+one request for each, which all share the path.
 """
 
 from __future__ import annotations
@@ -43,11 +44,22 @@ class Prompted:
     """Between any two steps."""
     answer: str
     """The text after the last step: the question about it, up to where its answer begins."""
-    answer_ids: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]
+    """Its ids, for each criterion; a path is scored with the first."""
+
+    @property
+    def answer_ids(self) -> tuple[int, ...]:
+        """The ids after the last step."""
+        return self.answers[0]
 
     def decode(self, ids: Ids) -> str:
         """See VerifierDialogue."""
         return self.tokenizer.decode(ids.tolist())
+
+    def by_criterion(self, scored: Ids) -> list[Ids]:
+        """The dialogues that ask about the same path, one for each criterion."""
+        path = scored[: len(scored) - len(self.answer_ids)]
+        return [np.concatenate((path, np.asarray(ids, np.int32))) for ids in self.answers]
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
@@ -78,14 +90,14 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
         )
     label_ids(tokenizer, spec.labels)
     pieces: list[str] = []
-    content, label = spec.prompt, spec.labels.positive
-    for place, mark in zip(PROMPT_PLACES, _MARKS, strict=True):
+    content, (label, *_) = spec.prompt, spec.labels
+    for place, mark in zip(PROMPT_PLACES, _MARKS, strict=False):  # the criterion stays a place
         content = content.replace(place, mark)
     try:
         text = tokenizer.chat([{"role": "user", "content": content}], generation_prompt=True)
     except CheckpointError as error:
         raise CheckpointError(
-            f"{error.message} Verifier format prompted is made from it.",
+            f"{error.message} Verifier format {spec.format} is made from it.",
             hint="Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
         ) from error
     for mark in _MARKS:
@@ -93,7 +105,7 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
         if not found:
             raise CheckpointError(
                 f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, "
-                "so it cannot be used for verifier format prompted.",
+                f"so it cannot be used for verifier format {spec.format}.",
                 hint="Spell the chat out with verifier.format custom "
                 "(docs/reference/verifiers.md).",
             )
@@ -101,17 +113,19 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
     if thinks_first(tokenizer):
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} has the model think before it answers, "
-            "so verifier format prompted would read its labels where the thinking begins.",
+            f"so verifier format {spec.format} would read its labels where the thinking begins.",
             hint="Switch it off with verifier.chat_template_kwargs: {enable_thinking: false}."
             if "enable_thinking" in tokenizer.chat_variables
             else "Take another model, or spell the chat out with verifier.format custom.",
         )
     head, join, between = pieces
-    asked = tokenizer.encode_after(_ANY_WORD, text)
-    if tokenizer.encode_after(_ANY_WORD, text + label)[: len(asked)] != asked:
-        raise CheckpointError(
-            f"verifier.prompt: no answer can be read between {text[-40:]!r} and {label!r}: they "
-            f"share a token in the tokenizer of {tokenizer.checkpoint}.",
-            hint="Set verifier.labels to words that this model begins an answer with.",
-        )
-    return Prompted(tokenizer, head, join, between, text, tuple(asked))
+    answers = [text.replace(PROMPT_PLACES[-1], each) for each in spec.criteria or ("",)]
+    asked = [tokenizer.encode_after(_ANY_WORD, answer) for answer in answers]
+    for answer, ids in zip(answers, asked, strict=True):
+        if tokenizer.encode_after(_ANY_WORD, answer + label)[: len(ids)] != ids:
+            raise CheckpointError(
+                f"verifier.prompt: no answer can be read between {text[-40:]!r} and {label!r}: "
+                f"they share a token in the tokenizer of {tokenizer.checkpoint}.",
+                hint="Set verifier.labels to words that this model begins an answer with.",
+            )
+    return Prompted(tokenizer, head, join, between, answers[0], tuple(map(tuple, asked)))

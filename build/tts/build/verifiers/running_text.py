@@ -93,9 +93,9 @@ def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
             f"a dialogue but with {text!r} at its end; verifier format rlhflow needs them equal.",
             hint=hint,
         )
-    positive, _ = label_ids(tokenizer, spec.labels)
+    best, *_ = spec.labels
     return RunningText(
-        tokenizer, answer, turn, head, label=spec.labels.positive, label_ids=(positive,)
+        tokenizer, answer, turn, head, label=best, label_ids=label_ids(tokenizer, spec.labels)[:1]
     )
 
 
@@ -144,9 +144,10 @@ def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
             hint="Take {label} out of verifier.template.turn.",
         )
     if head == "labels":
-        positive, _ = label_ids(tokenizer, spec.labels)
+        best, *_ = spec.labels
+        ids = label_ids(tokenizer, spec.labels)[:1]
     if turn != template.turn:
-        form = replace(form, label=spec.labels.positive, label_ids=(positive,))
+        form = replace(form, label=best, label_ids=ids)
     return _checked(form, "verifier.template")
 
 

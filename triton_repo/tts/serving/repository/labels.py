@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tts.build.errors import CheckpointError
 from tts.build.inputs import EngineInputs
-from tts.build.spec import Labels, VerifierSpec
+from tts.build.spec import VerifierSpec
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import head_kind
 from tts.build.verifiers.head import HEAD_COLUMNS
 
 
 def label_token_ids(spec: VerifierSpec, verifier: EngineInputs) -> list[int]:
-    """Token ids of the labels, the positive one first.
+    """Token ids of the labels, the best first.
 
     Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
     published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
@@ -22,7 +22,7 @@ def label_token_ids(spec: VerifierSpec, verifier: EngineInputs) -> list[int]:
         return list(verifier.label_columns or ())
     if (verifier.is_here or verifier.is_published) and verifier.shape.head:
         return list(HEAD_COLUMNS)
-    return _published(spec, spec.labels)
+    return _published(spec)
 
 
 def label_biases(spec: VerifierSpec, verifier: EngineInputs) -> list[float]:
@@ -41,10 +41,10 @@ def label_biases(spec: VerifierSpec, verifier: EngineInputs) -> list[float]:
     return [float(value) for value in bias]
 
 
-def _published(spec: VerifierSpec, labels: Labels) -> list[int]:
+def _published(spec: VerifierSpec) -> list[int]:
     known = known_model(spec.checkpoint)
     ids = (known and (known.label_token_ids or known.answer_token_ids)) or {}
-    missing = [label for label in (labels.positive, labels.negative) if label not in ids]
+    missing = [label for label in spec.labels if label not in ids]
     if missing:
         raise CheckpointError(
             f"The token ids of the labels {' and '.join(map(repr, missing))} are not known: "
@@ -52,4 +52,4 @@ def _published(spec: VerifierSpec, labels: Labels) -> list[int]:
             + ("no verifier of that name is known." if not ids else "its published ones differ."),
             hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
         )
-    return [ids[labels.positive], ids[labels.negative]]
+    return [ids[label] for label in spec.labels]
