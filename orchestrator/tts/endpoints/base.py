@@ -185,6 +185,10 @@ class VerifierResult:
     """A verifier's result for a chain's last step: `score` is within [0, 1]."""
 
     score: float
+    tokens: int = 0
+    """Tokens that it generated."""
+    no_verdict: int = 0
+    """Critiques without a verdict."""
 
 
 class Verifier(Protocol):
