@@ -37,6 +37,7 @@ from tts.build.spec import (
     VerifierFunction,
     VerifierSpec,
 )
+from tts.build.spec.critique import CritiqueSpec
 from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import CalibrationSpec
 from tts.build.spec.thinking import ThinkingSpec

@@ -54,9 +54,9 @@ def cut(node, sent, done, kind="speculative", *, work="expand", why="pruned", pr
     return Cancelled(**request, kind=kind, work=work, why=why)
 
 
-def scoring(node, sent, done, *, problem="a", load=5, score=0.5, cached=False):
+def scoring(node, sent, done, *, problem="a", load=5, score=0.5, cached=False, **written):
     request = _request(node, sent, done, problem, load)
-    return StepScored(**request, score=score, cached=cached)
+    return StepScored(**request, score=score, cached=cached, **written)
 
 
 def started(problem, now, question=""):
@@ -109,7 +109,8 @@ def requests(draw):
             tokens = draw(st.integers(0, 200))
             return expansion(node, sent, done, kind, tokens=tokens, problem=problem)
         case "StepScored":
-            return scoring(node, sent, done, problem=problem, load=load)
+            tokens = draw(st.integers(0, 200))
+            return scoring(node, sent, done, problem=problem, load=load, tokens=tokens)
         case "Cancelled":
             work = draw(st.sampled_from(("expand", "score", "prefetch")))
             kind = "eager" if work == "prefetch" else kind

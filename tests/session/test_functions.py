@@ -15,7 +15,7 @@ from tts.build.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.functions import FunctionVerifier, name_of
 from tts.grading import extract_answer
-from tts.session import Session
+from tts.session import Run, Session
 from tts.session.functions import answer_form_of
 
 QUESTION = "Compute 2 + 2."
@@ -98,6 +98,19 @@ def test_an_async_reward_is_awaited_for_many_chains_at_a_time(opened):
     with opened(verifier=reward) as session:
         session.solve(QUESTION, n=4, seed=1)
     assert max(most) > 1
+
+
+def test_what_a_verifier_writes_is_counted_in_results_and_logs(opened, tmp_path):
+    with opened(verifier=Judge(VerifierResult(0.5, tokens=7, no_verdict=1))) as session:
+        (result,) = session.solve_many([QUESTION], n=4, out=tmp_path / "run")
+    calls = result.usage.verifier_calls
+    assert calls > 0
+    run = Run.load(tmp_path / "run")
+    for counts in (result.usage, run.summary):
+        assert (counts.verifier_calls, counts.critique_tokens) == (calls, 7 * calls)
+        assert counts.no_verdict == calls
+    written = [each.tokens for each in run.requests if each.engine == "verifier"]
+    assert written == [7] * calls
 
 
 def test_a_reward_needs_no_verifier_checkpoint(tiny_deployment, endpoints, tmp_path):
@@ -228,6 +241,8 @@ class Unshown:
         ({"verifier": Judge(0.5)}, r"Judge.score gave 0.5"),
         ({"verifier": Judge(VerifierResult([0.5]))}, "Judge.score gave "),
         ({"verifier": Judge(VerifierResult("0.5"))}, "Judge.score gave "),
+        ({"verifier": Judge(VerifierResult(0.5, tokens=-1))}, "Judge.score gave "),
+        ({"verifier": Judge(VerifierResult(0.5, no_verdict=0.5))}, "Judge.score gave "),
         ({"verifier": lambda question, steps: Unshown()}, "gave a Unshown that cannot be shown"),
     ],
 )

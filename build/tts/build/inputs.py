@@ -93,7 +93,7 @@ class EngineInputs:
         return (critic if spec.facts.writes else verifier_dialogue)(self.tokenizer, spec)
 
     @cached_property
-    def label_columns(self) -> tuple[int, int] | None:
+    def label_columns(self) -> tuple[int, ...] | None:
         """The tokens of a verifier's logit columns; None for a generator."""
         spec = self.role_spec
         return column_tokens(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None

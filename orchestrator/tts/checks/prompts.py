@@ -11,6 +11,7 @@ from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role
 from tts.build.tokenizer import EOS_FILES, Tokenizer
+from tts.build.verifiers.critique import Critic
 from tts.prompting.chat import generator_prompt
 from tts.prompting.stop_words import count_stop_words
 
@@ -195,10 +196,13 @@ def empty_dialogue(verifier: EngineInputs) -> int | None:
     """Tokens of a dialogue without any text, or None; then `tokenizers` reports why."""
     if tokenizer_of(verifier):
         with suppress(CheckpointError):
-            dialogue = verifier.dialogue
-            if isinstance(dialogue, Critic):
-                return len(dialogue.prompt("", ()))
-            return len(dialogue.first("", "")) if dialogue else None
+            match verifier.dialogue:
+                case Critic() as critic:
+                    return len(critic.prompt("", ()))
+                case None:
+                    return None
+                case dialogue:
+                    return len(dialogue.first("", ""))
     return None
 
 

@@ -64,7 +64,7 @@ def requests(inputs: Inputs) -> Iterator[Finding]:
 def verifier_tokens(inputs: Inputs) -> Iterator[Finding]:
     """Verifier tokens on the wire: at least an engine step, at most what the engine runs."""
     spec = inputs.deployment.verifier
-    if not isinstance(spec, VerifierSpec):
+    if not isinstance(spec, VerifierSpec) or spec.in_flight_tokens is None:
         return
     where, replicas = "verifier.in_flight_tokens", len(spec.placement.replicas)
     least = spec.max_num_tokens * replicas

@@ -102,11 +102,10 @@ class Dispatcher:
             if done > sent:
                 area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
                 if not isinstance(job.work, Prefetch):
-                    tokens = reply.tokens if job.generates else 0
-                    self._scheduler.learn(job, area / (done - sent), tokens, done - sent)
+                    self._scheduler.learn(job, area / (done - sent), reply.tokens, done - sent)
             try:
-                answer, tokens = _answer(job.work, reply)
-                self._record(ended(done, answer, tokens))
+                answer, tokens, no_verdict = _answer(job.work, reply)
+                self._record(ended(done, answer, tokens, no_verdict))
             except Exception as failure:  # not what a verifier may answer
                 error = failure
         self._on_end(job, error or answer)
@@ -175,11 +174,15 @@ def _require_log_probs(new: NewTokens) -> None:
         )
 
 
-def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int]:
-    """A reply as the search takes it, and the tokens that were generated for it."""
+def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int, int]:
+    """A reply as the search takes it, the tokens that were generated for it, and how many of its
+    critiques have no verdict.
+    """
     if isinstance(work, Expand):
-        return reply.thoughts, reply.tokens
-    return (quantise(reply.score) if isinstance(work, Score) else None), 0
+        return reply.thoughts, reply.tokens, 0
+    if isinstance(work, Score):
+        return quantise(reply.score), reply.tokens, reply.no_verdict
+    return None, 0, 0
 
 
 class IdleWatch:

@@ -46,7 +46,9 @@ class EndedRequest:
     done: float
     answer: JobAnswer = None
     tokens: int = 0
-    """Generated tokens."""
+    """Tokens that its engine generated."""
+    no_verdict: int = 0
+    """The verifier's critiques without a verdict."""
     cancelled: CancelReason | None = None
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from tts.build.verifiers.prompted import Prompted
 
 from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 
+T = TypeVar("T")
 UNDECIDED = 0.5
 """The score of a chain whose critiques have no verdict."""
 ATTEMPTS = 2
@@ -53,9 +56,7 @@ class WritingVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         samples = range(self.spec.critique.samples)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._sample(call, number)) for number in samples]
-        written = [task.result() for task in tasks]
+        written = await together(self._sample(call, number) for number in samples)
         verdicts = [each.verdict for each in written if each.verdict is not None]
         return VerifierResult(
             sum(verdicts) / len(verdicts) if verdicts else UNDECIDED,
@@ -63,6 +64,26 @@ class WritingVerifier:
             no_verdict=len(written) - len(verdicts),
             critique=self.critic.tokenizer.decode(written[0].ids),
         )
+
+    async def _write(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
+        """A critique, and how many tokens were generated for it."""
+        spec, thinking = self.spec.critique, self.critic.thinking
+        room = min(spec.max_tokens, self.spec.max_seq_len - len(prompt))
+        ids: list[int] = []
+        if thinking and thinking.budget is not None:
+            least = min(thinking.budget - len(thinking.closing_ids), room)
+            call = GenerateCall(prompt, least, seed, spec.temperature, spec.top_p, False)
+            ids = await self.generator.generate(replace(call, stop_words=thinking.stop_words))
+            if thinking.end(ids) is None:
+                if len(ids) < least:
+                    return ids, len(ids)  # it ended inside its thinking
+                ids += thinking.closing_ids
+        written = np.concatenate((prompt, np.asarray(ids, np.int32)))
+        closed = len(ids)
+        if room > closed:
+            call = GenerateCall(written, room - closed, seed, spec.temperature, spec.top_p, False)
+            ids = ids + await self.generator.generate(call)
+        return ids, len(ids)
 
     async def _sample(self, call: ScoreCall, number: int) -> _Critique:
         tokens = 0
@@ -74,3 +95,37 @@ class WritingVerifier:
             if verdict is not None:
                 break
         return _Critique(ids, verdict, tokens)
+
+    async def _verdict(self, call: ScoreCall, ids: list[int]) -> float | None:
+        """What a critique says."""
+        return self.critic.verdict(self.critic.tokenizer.decode(ids), len(call.steps))
+
+
+@dataclass(frozen=True)
+class CriteriaVerifier:
+    """Asks a verifier about one criterion after the other; the score is their mean."""
+
+    verifier: Verifier
+    dialogue: Prompted
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier."""
+        asked = self.dialogue.by_criterion(call.input_ids)
+        results = await together(self.verifier.score(replace(call, input_ids=ids)) for ids in asked)
+        return VerifierResult(sum(each.score for each in results) / len(results))
+
+
+def seed_of(prompt: Ids, number: int) -> int:
+    """The seed of a prompt's critique with this number."""
+    digest = hashlib.blake2b(prompt.tobytes(), digest_size=8, key=number.to_bytes(8, "big"))
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What all of these give; where one fails the others are cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -383,13 +383,15 @@ class CheckedVerifier:
         wanted = "(call) of tts.endpoints.base.Verifier", "question, steps"
         result = await _coming(self._name, self._inner.score(call), *wanted)
         number = _number(getattr(result, "score", None))
-        if not 0.0 <= number <= 1.0:
+        counts = [getattr(result, name, 0) for name in ("tokens", "no_verdict")]
+        if not 0.0 <= number <= 1.0 or any(not _is_id(count) or count < 0 for count in counts):
             raise FunctionError(
                 f"{self._name} gave {described(result)}; it must return a VerifierResult whose "
-                "score is a number within [0, 1].",
+                "score is a number within [0, 1], and whose counts are whole numbers.",
                 hint="A method score(question, steps) may return the number itself.",
             )
-        return VerifierResult(number)
+        tokens, missing = map(int, counts)
+        return VerifierResult(number, tokens, missing, str(getattr(result, "critique", "")))
 
 
 def text_function(generator: object) -> TextFunction | None:

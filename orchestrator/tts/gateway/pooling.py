@@ -72,10 +72,10 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
         )
     models = service.session.models
     characters = sum(len(message.text) for message in request.messages)
-    if asked := models.dialogue or models.critic:
+    if reads := models.dialogue or models.critic:
         context = service.deployment.verifier_model.max_seq_len
         shown = [each.text for each in request.messages if each.plain()["role"] != "system"]
-        require_length(asked.tokenizer, context, *shown)
+        require_length(reads.tokenizer, context, *shown)
     await filter_messages(service.filters, request.messages)
     problem = problem_of(asked)
     steps = steps_of(said.text, service.deployment.generator.step_delimiter)

@@ -137,9 +137,8 @@ class Context:
         if (known := self._verifier.get(node)) is not None:
             return known
         if critic := self.models.critic:
-            ids = critic.prompt(self.problem.full_question, self._chain(node))
-            self._verifier[node] = ids
-            return ids
+            asked = critic.prompt(self.problem.full_question, self._chain(node))
+            return self._verifier.setdefault(node, asked)
         verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
         ids = self._dialogues.get((parent, step))
         if ids is None:

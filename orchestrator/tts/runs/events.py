@@ -117,6 +117,10 @@ class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     sent: LoggedSeconds = 0.0
     done: LoggedSeconds = 0.0
     prompt_tokens: LoggedCount = 0
+    tokens: LoggedCount = 0
+    """Tokens that the verifier generated."""
+    no_verdict: LoggedCount = 0
+    """How many of its critiques have no verdict."""
     in_flight: InFlight = (0, 0)
     server: str = ""
     """See `RequestEnded`."""

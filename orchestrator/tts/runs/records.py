@@ -111,7 +111,7 @@ class EngineRequest:
     done: float
     prompt_tokens: int
     tokens: int | None
-    """Generated tokens, 0 on the verifier; None if it was cancelled."""
+    """Generated tokens; None if it was cancelled."""
     in_flight: tuple[int, int]
     """Requests on the generator and the verifier when it was sent, itself included."""
     cancelled: str | None = None

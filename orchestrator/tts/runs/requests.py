@@ -31,7 +31,7 @@ def request_of(event: Event, began: float) -> EngineRequest | None:
         case Prefetched():
             engine, kind, tokens = event.engine, "prefetch", 0
         case StepScored(cached=False):
-            engine, kind, tokens = "verifier", event.kind or "main", 0
+            engine, kind, tokens = "verifier", event.kind or "main", event.tokens
         case Cancelled():
             engine = "verifier" if event.work == "score" else "generator"
             kind, tokens = "prefetch" if event.work == "prefetch" else event.kind, None

@@ -78,6 +78,10 @@ class WorkCounts:
     """Answered requests to the verifier."""
     verifier_tokens: int = 0
     """Prompt tokens of these requests."""
+    critique_tokens: int = 0
+    """Tokens that the verifier generated."""
+    no_verdict: int = 0
+    """The verifier's critiques without a verdict."""
     cached_scores: int = 0
     """Scores without a request: an equal step had been scored before, or was being scored."""
 
@@ -93,6 +97,8 @@ class WorkCounts:
             else:
                 self.verifier_calls += 1
                 self.verifier_tokens += event.prompt_tokens
+                self.critique_tokens += event.tokens
+                self.no_verdict += event.no_verdict
 
     @property
     def cache_hit_rate(self) -> float | None:

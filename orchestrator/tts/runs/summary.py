@@ -124,6 +124,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores that needed no request."""
     verifier_tokens: LoggedCount
     """Prompt tokens of the requests to the verifier."""
+    critique_tokens: LoggedCount = 0
+    """Tokens of all answers of the verifier; missing where it wrote none."""
+    no_verdict: LoggedCount = 0
+    """Its critiques without a verdict; missing where there are none."""
     mean_in_flight: MeanInFlight
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
@@ -229,6 +233,8 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "verifier_calls": work.verifier_calls,
             "verifier_cached": work.cached_scores,
             "verifier_tokens": work.verifier_tokens,
+            "critique_tokens": work.critique_tokens,
+            "no_verdict": work.no_verdict,
             **_engine_use(measures),
             "strategy": config.strategy,
             "schedule": config.schedule,

@@ -168,6 +168,12 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
         )
     if isinstance(request.answer, float):
         return events.StepScored(
-            node=work.node, kind=kind, score=request.answer, cached=False, **common
+            node=work.node,
+            kind=kind,
+            score=request.answer,
+            cached=False,
+            tokens=request.tokens,
+            no_verdict=request.no_verdict,
+            **common,
         )
     return events.Prefetched(**common)

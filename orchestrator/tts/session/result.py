@@ -30,6 +30,10 @@ class Usage:
     """Generated tokens that are part of a completion."""
     verifier_tokens: int = 0
     """Tokens of the chains that the verifier scored, prompts included."""
+    critique_tokens: int = 0
+    """Tokens that the verifier generated."""
+    no_verdict: int = 0
+    """The verifier's critiques without a verdict."""
     cached_scores: int = 0
     """Scores without a request of their own, because an equal path had been scored."""
     seconds: float = 0.0
@@ -45,6 +49,8 @@ class Usage:
             work.thinking_tokens,
             completion_tokens,
             work.verifier_tokens,
+            work.critique_tokens,
+            work.no_verdict,
             work.cached_scores,
             seconds,
         )

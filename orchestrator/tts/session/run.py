@@ -124,7 +124,7 @@ async def execute(
         complete(run)
         return
     policy, servers = plan.policy, len(engines.replicas)
-    limits = policy.generator_requests * servers, policy.verifier_tokens * servers
+    limits = policy.generator_requests * servers, policy.verifier_limit * servers
     with RunLog(folder, limits) as log:
         progress.began = True
         async with (

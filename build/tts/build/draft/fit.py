@@ -118,7 +118,7 @@ def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> Engin
         update["kv_cache"] = spec.kv_cache.model_copy(update={"tokens": tokens})
         if isinstance(spec, GeneratorSpec):
             update["in_flight_requests"] = batch
-        if isinstance(spec, VerifierSpec):
+        if isinstance(spec, VerifierSpec) and spec.in_flight_tokens:
             update["in_flight_tokens"] = min(spec.in_flight_tokens, batch * spec.max_seq_len)
     return spec.model_copy(update=update)
 

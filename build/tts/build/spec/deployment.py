@@ -173,7 +173,8 @@ class Deployment(Section):
         if "same_as" not in verifier:
             return data
         shared = {name: generator[name] for name in _SHARED if name in generator}
-        if other := [name for name in _SHARED if verifier.get(name, shared.get(name)) != shared.get(name)]:
+        given = {name: verifier[name] for name in _SHARED if name in verifier}
+        if other := [name for name in given if given[name] != shared.get(name)]:
             raise ValueError(
                 f"verifier.same_as is {verifier['same_as']!r:.50}, so verifier.{other[0]} is the "
                 "generator's: remove it"

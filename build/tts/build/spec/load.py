@@ -15,7 +15,6 @@ from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of
-from .engine import EngineSpec
 from .role import RoleSpec
 from .verifier import SharedVerifier, VerifierFunction
 
@@ -194,7 +193,6 @@ def _shown(value: object) -> str:
         return text
     cut = text[:MOST_SHOWN]
     return f"{cut.rpartition(' ')[0] or cut}..."
-
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:

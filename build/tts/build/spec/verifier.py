@@ -175,7 +175,9 @@ class VerifierRole(RoleSpec):
     def with_prompt(self, prompt: str) -> Self:
         """The same with the text of its prompt file; raises ValueError for what cannot be one."""
         update = {"prompt": prompt.strip(), "prompt_file": None}  # all there is to know then
-        return self.model_copy(update=update)._asks()
+        asked = self.model_copy(update=update)
+        _require_places(asked.prompt or "", asked.prompt_places)
+        return asked
 
     @field_validator("prompt")
     @classmethod
@@ -213,14 +215,16 @@ class VerifierRole(RoleSpec):
         yield "prompt", prompt, "one", f"{need} (docs/reference/verifiers.md)"
         criteria = "criteria are given" if self.criteria is not None else ""
         yield "criteria", criteria, "criteria", ""
-        if (critique := self.critique) != CritiqueSpec():
-            yield "critique", "critique is given", "critiques", ""
+        critique = "critique is given" if self.critique != CritiqueSpec() else ""
+        yield "critique", critique, "critiques", ""
         system = "system_prompt is given" if self.system_prompt is not None else ""
         yield "system_prompt", system, "one", "system_prompt is required"
 
     @model_validator(mode="after")
     def _budget(self) -> Self:
-        wanted, other = ("in_flight_requests", "in_flight_tokens")[:: 1 if self.facts.writes else -1]
+        wanted, other = "in_flight_tokens", "in_flight_requests"
+        if self.facts.writes:
+            wanted, other = other, wanted
         if getattr(self, other) is not None or getattr(self, wanted) is None:
             raise ValueError(
                 f"{wanted} is required with format {self.format}"

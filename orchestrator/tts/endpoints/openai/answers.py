@@ -7,6 +7,8 @@ an answer would come again, so the request is not repeated.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any, cast
 
 from tts.build.errors import EndpointError
@@ -97,8 +99,8 @@ def log_of(value: object) -> float:
     return math.log(min(given, 1.0)) if given > 0 else LEAST
 
 
-def share(first: float, second: float) -> float:
-    """exp(first) / (exp(first) + exp(second)), without overflow."""
-    difference = second - first
-    small = math.exp(-abs(difference))
-    return (small if difference > 0 else 1.0) / (1 + small)
+def mean_weight(log_probs: Sequence[float], weights: Sequence[float]) -> float:
+    """The mean of the weights under the softmax over the log-probabilities of their labels."""
+    most = max(log_probs)
+    shares = [math.exp(each - most) for each in log_probs]
+    return math.fsum(map(operator.mul, shares, weights)) / math.fsum(shares)

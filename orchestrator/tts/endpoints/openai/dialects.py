@@ -72,12 +72,16 @@ class Piece:
     """How many tokens the output has by now, where the server says so."""
 
 
+Labels = Sequence[int]
+"""Token ids."""
+
+
 @dataclass(frozen=True)
 class LabelReading:
-    """How the probabilities of two labels after a prompt are read."""
+    """How the probabilities of labels after a prompt are read."""
 
     by: LabelsBy
-    body: Callable[[str, list[int], tuple[int, int]], Body]
+    body: Callable[[str, list[int], Labels], Body]
     read: Callable[[Any], LogProbs]
 
 
@@ -260,16 +264,16 @@ def _one_token(model: str, ids: list[int]) -> Body:
     return {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "seed": 0}
 
 
-def _vllm_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+def _vllm_labels(model: str, ids: list[int], labels: Labels) -> Body:
     # of an older version, which knows no logprob_token_ids, the likeliest tokens
     named = {"logprob_token_ids": list(labels), "return_tokens_as_token_ids": True}
     return _one_token(model, ids) | {"logprobs": MOST_TOP} | named
 
 
-def _biased_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+def _biased_labels(model: str, ids: list[int], labels: Labels) -> Body:
     # whether log-probabilities are those before the bias or after it, their difference is the same
     bias = {"logit_bias": {str(label): _BIAS for label in labels}}
-    return _one_token(model, ids) | {"logprobs": 5} | bias
+    return _one_token(model, ids) | {"logprobs": max(5, len(labels))} | bias
 
 
 def _vllm_prompt_body(model: str, ids: list[int]) -> Body:
@@ -353,7 +357,7 @@ def _by_id(row: object) -> LogProbs:
 _ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
 
 
-def _sglang_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+def _sglang_labels(model: str, ids: list[int], labels: Labels) -> Body:
     asked = {"return_logprob": True, "token_ids_logprob": list(labels)}
     return _sglang_body(ids, _ONE_DRAW) | asked
 
@@ -442,7 +446,7 @@ def _llama_piece(answer: Any) -> Piece:
     )
 
 
-def _llama_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+def _llama_labels(model: str, ids: list[int], labels: Labels) -> Body:
     return {
         "model": model,
         "prompt": ids,
@@ -522,13 +526,9 @@ TRTLLM = Dialect(
 DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
 
 
-def label_score(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str]) -> float | None:
-    """The first label's share of both labels' probability; None if one of them is not there."""
-    values = [found.get(label, found.get(text)) for label, text in zip(labels, texts, strict=True)]
-    positive, negative = values
-    if positive is None or negative is None:
-        return None
-    return answers.share(positive, negative)
+def log_probs_of(found: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:
+    """What was found of each label, by its id or its text; None where it is not there."""
+    return [found.get(label, found.get(text)) for label, text in zip(labels, texts, strict=True)]
 
 
 def require_ids(piece: Piece, vocabulary: int) -> list[int]:

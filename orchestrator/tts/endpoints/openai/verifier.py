@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,7 +18,7 @@ from tts.build.verifiers.likelihood import last_step
 
 from ..base import ScoreCall, VerifierResult
 from . import answers
-from .dialects import LogProbs, label_score
+from .dialects import log_probs_of
 from .server import OpenAIServer
 
 
@@ -70,13 +70,12 @@ class OpenAIVerifier:
                 hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve give them.",
             )
         labels = label_ids(self._tokenizer, spec.labels)
-        positive, negative = (self._tokenizer.token_texts[label] for label in labels)
-        return partial(self._label_share, labels, (positive, negative))
+        return partial(self._graded, labels, tuple(spec.labels.values()))
 
-    async def _label_share(
-        self, labels: tuple[int, int], texts: tuple[str, str], ids: list[int]
+    async def _graded(
+        self, labels: Sequence[int], weights: Sequence[float], ids: list[int]
     ) -> float:
-        """The first label's share of the probability of both after the dialogue.
+        """The mean of the labels' weights under their probabilities after the dialogue.
 
         Where an answer leaves a label out, those of a prompt tell its own.
         """
@@ -84,15 +83,23 @@ class OpenAIVerifier:
         assert reading is not None  # the capabilities say so
         body = reading.body(known.model, ids, labels)
         found = reading.read(await self._http.post(self._server.dialect.path, body))
-        score = label_score(found, labels, texts)
-        if score is not None:
-            return score
-        if not known.prompt_log_probs:
-            raise RequestRefused(_not_among(found, labels, texts), _OTHER_SERVERS)
-        first, second = await asyncio.gather(*(self._prompt([*ids, label]) for label in labels))
-        assert first[-1] is not None
-        assert second[-1] is not None
-        return answers.share(first[-1], second[-1])
+        texts = [self._tokenizer.token_texts[label] for label in labels]
+        log_probs = log_probs_of(found, labels, texts)
+        if None in log_probs:
+            if not known.prompt_log_probs:
+                missing = [
+                    text for text, each in zip(texts, log_probs, strict=True) if each is None
+                ]
+                least = math.exp(min(found.values(), default=0.0))
+                raise RequestRefused(
+                    f"The server gives the {len(found)} likeliest tokens alone, and not among "
+                    f"them: label {' and '.join(map(repr, missing))}. All that follows is a "
+                    f"probability of at most {least:.1g}.",
+                    _OTHER_SERVERS,
+                )
+            prompts = await asyncio.gather(*(self._prompt([*ids, label]) for label in labels))
+            log_probs = [prompt[-1] for prompt in prompts]
+        return answers.mean_weight([each for each in log_probs if each is not None], weights)
 
     async def _likelihood(self, vocabulary: int, ids: list[int]) -> float:
         """The geometric mean of the probabilities of the last step's tokens."""
@@ -122,18 +129,6 @@ _OTHER_SERVERS = (
 )
 
 
-def _not_among(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str]) -> str:
-    """That labels are missing, and what follows of them."""
-    pairs = zip(labels, texts, strict=True)
-    missing = [text for label, text in pairs if label not in found and text not in found]
-    least = math.exp(min(found.values(), default=0.0))
-    return (
-        f"The server gives the {len(found)} likeliest tokens alone, and not among them: label "
-        f"{' and '.join(map(repr, missing))}. All that follows is a probability of at most "
-        f"{least:.1g}."
-    )
-
-
 def head_score(answer: object) -> float:
     """The probability of a right step, from the logits at the last place that was scored."""
     rows = answers.array(answers.mapping(answer).get("data"), "the scores of one dialogue")
@@ -147,7 +142,7 @@ def head_score(answer: object) -> float:
         )
     row = [answers.number(each, "a logit") for each in answers.array(places[-1], "logits")]
     if len(row) == 1:
-        return answers.share(row[0], 0.0)
+        return answers.mean_weight((row[0], 0.0), (1.0, 0.0))
     if len(row) == 2:  # of the published heads the second class is a right step
-        return answers.share(row[1], row[0])
+        return answers.mean_weight((row[1], row[0]), (1.0, 0.0))
     raise answers.bad("one or two logits", row)

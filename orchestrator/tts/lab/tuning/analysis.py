@@ -164,7 +164,7 @@ def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deploym
         present, least = spec.generator.in_flight_requests, 1
         most = spec.compiled_pair()[0].max_batch_size
     else:
-        present, least = spec.verifier.in_flight_tokens, spec.verifier_model.max_seq_len
+        present, least = spec.verifier.in_flight, spec.verifier_model.max_seq_len
         most = _two_digits(full_batch)
     value = _two_digits(found.high) if found.high else most
     if value < most:
