@@ -73,8 +73,7 @@ def describe_engine(inputs: EngineInputs, logits: int | None = None) -> EngineCo
         role=inputs.role,
         architecture=model.architecture,
         vocab_size=model.vocab_size,
-        output_vocab_size=logits
-        or (model.vocab_size if inputs.is_language_model else len(labels)),
+        output_vocab_size=logits or (model.vocab_size if inputs.is_language_model else len(labels)),
         label_token_ids=tuple(labels) or None,
         label_weights=tuple(labels.values()) or None,
         eos_token_ids=inputs.tokenizer.eos_ids,

@@ -29,8 +29,8 @@ def export_model(
 
     With `score` the output is the two logits of a score, alone or behind those of the vocabulary;
     the embedding keeps the whole vocabulary. Of a checkpoint with a head of its own it is the
-    head's two columns (see head_layers). Weights are mapped from the checkpoint, so it must stay in place until the
-    model is saved.
+    head's two columns (see head_layers). Weights are mapped from the checkpoint, so it must stay in
+    place until the model is saved.
     """
     return Transformer(checkpoint, precision, score).model()
 

@@ -107,6 +107,9 @@ _CLOSED = -1e30  # of a column: no temperature raises it, and it is finite
 _LEAST = 1e-37  # the logarithm of a sum of probabilities stays finite
 
 
+SCORE_LOGITS = 2
+
+
 @dataclass(frozen=True)
 class ScoreColumns:
     """The two logits that a score is the softmax of: logsumexp(z + log w), logsumexp(z + log(1-w)).
@@ -127,7 +130,7 @@ class ScoreColumns:
 
     @property
     def are_rows(self) -> bool:
-        """Whether the rows' own logits are these two."""
+        """Whether the label rows' own logits are these two."""
         return self.weights == (1.0, 0.0)
 
 
@@ -218,7 +221,9 @@ class Transformer:
             return self._graded(logits, score) if score else logits
         hidden = ops.gather(hidden, self.sampled, self._int(0))
         logits = ops.matmul(hidden, self._head(), False, True)
-        graded = self._graded(ops.gather(logits, self._ints(*score.token_ids), self._int(-1)), score)
+        graded = self._graded(
+            ops.gather(logits, self._ints(*score.token_ids), self._int(-1)), score
+        )
         closed = self._float(_CLOSED)
         written = ops.select(self.is_scored, closed, logits)
         return ops.concat([written, ops.select(self.is_scored, graded, closed)], -1)
@@ -231,7 +236,9 @@ class Transformer:
         largest = ops.reduce_max(logits, self._ints(-1), True)
         shares = ops.exp(ops.subtract(logits, largest))
         good = np.array(score.weights, np.float32)
-        parts = ops.multiply(ops.unsqueeze(shares, self._ints(-2)), constant(np.stack([good, 1 - good])))
+        parts = ops.multiply(
+            ops.unsqueeze(shares, self._ints(-2)), constant(np.stack([good, 1 - good]))
+        )
         sums = ops.maximum(ops.reduce_sum(parts, self._ints(-1), False), self._float(_LEAST))
         return ops.add(largest, ops.log(sums))
 
