@@ -19,7 +19,6 @@ from tests.endpoints.openai.stand_in import (
 
 from tts.build.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints.base import Shaping
-from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import TRTLLM, log_probs_of
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
