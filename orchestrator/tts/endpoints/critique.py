@@ -98,7 +98,7 @@ class WritingVerifier:
 
     async def _verdict(self, call: ScoreCall, ids: list[int]) -> float | None:
         """What a critique says."""
-        return self.critic.verdict(self.critic.tokenizer.decode(ids), len(call.steps))
+        return self.critic.verdict(self.critic.tokenizer.spelled(ids))
 
 
 @dataclass(frozen=True)

@@ -249,8 +249,7 @@ def test_labels_are_read_where_the_published_code_reads_them(load, preset, criti
     for label, weight in zip(
         ("Yes", "No") if preset == "genprm" else (" Yes", " No"), (1.0, 0.0), strict=True
     ):
-        (token,) = tokenizer.encode(label)
-        assert made.asks.labels[token] == weight
+        assert made.asks.labels[label] == weight
         assert made.verdict(asked + label) == weight, "where the engine writes the label"
     assert made.stop_words == (tuple(tokenizer.encode(made.asks.after)),)
 
@@ -295,13 +294,19 @@ def test_what_cannot_be_meant_is_refused(fields, message):
         (CHATML, None, {"thinking": {"budget_tokens": 90}}, "verifier.critique.thinking has"),
         (THINKING, None, {"thinking": {"budget_tokens": 1}}, "verifier.critique.thinking.budget"),
         ("Hello", None, {}, "does not carry a message"),
+        (
+            CHATML,
+            None,
+            {"verdict": {"after": "\n", "probability": True, "labels": {"\n\n": 1, " No": 0}}},
+            "shares a token",
+        ),
         (CHATML, None, {"verdict": {"expression": "("}}, "RE2 does not read"),
         (CHATML, None, {"verdict": {"expression": "right"}}, "has 0 groups"),
         (
             CHATML,
             None,
             {"verdict": {"after": "a", "probability": True, "labels": {"maybe so": 1, "no": 0}}},
-            "not one token of its own",
+            "must be exactly one token",
         ),
     ],
 )

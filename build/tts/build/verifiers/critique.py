@@ -24,6 +24,7 @@ from ..spec.critique_presets import PRESETS, Preset
 from ..spec.thinking import ThinkingSpec
 from ..thinking import Thinking, thinking_of
 from ..tokenizer import Ids, Tokenizer, end_of
+from .dialogue import label_ids
 from .verdict import Reader, reader
 
 _PLACE = re.compile(r"\{(question|steps|step|number)\}")
@@ -42,9 +43,9 @@ class Asked:
     """What is written behind it, up to the label."""
     otherwise: str
     """What is written behind a critique without it."""
-    labels: Mapping[int, float]
-    """The labels' token ids with their weights: the score is the weights' mean under the softmax
-    over their logits."""
+    labels: Mapping[str, float]
+    """The labels, one token each, with their weights: the score is the weights' mean under the
+    softmax over their logits."""
 
 
 @dataclass(frozen=True)
@@ -191,19 +192,17 @@ def _form(spec: VerifierRole) -> Preset:
 
 
 def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> Asked:
-    after, then = verdict.after or "", form.then if form else ""
+    after, then, labels = verdict.after or "", form.then if form else "", verdict.labels or {}
+    label_ids(tokenizer, labels, "verifier.critique.verdict.labels")
     before = _ANY_WORD + after + then
-    labels: dict[int, float] = {}
-    for label, weight in (verdict.labels or {}).items():
-        start, both = tokenizer.encode(before), tokenizer.encode(before + label)
-        if len(both) != len(start) + 1 or both[:-1] != start or both[-1] in labels:
+    for label in labels:
+        if tokenizer.encode(before + label) != tokenizer.encode(before) + tokenizer.encode(label):
             raise CheckpointError(
-                f"verifier.critique.verdict.labels: {label!r} behind {(after + then)[-40:]!r} is "
-                f"not one token of its own in the tokenizer of {tokenizer.checkpoint}.",
-                hint='Labels are read with the space in front of them, such as " Yes"; or leave '
-                "probability out, and the written word is read.",
+                f"verifier.critique.verdict: label {label!r} shares a token with the text in front "
+                f"of it, {(after + then)[-40:]!r}, in the tokenizer of {tokenizer.checkpoint}.",
+                hint='A label has the space in front of it, such as " Yes"; or leave probability '
+                "out, and the written word is read.",
             )
-        labels[both[-1]] = weight
     otherwise = form.otherwise if form and form.otherwise else f"\n{after}"
     return Asked(after, then, otherwise, labels)
 
