@@ -270,6 +270,22 @@ def test_labels_are_read_where_the_published_code_reads_them(load, preset, criti
     assert made.stop_words == (tuple(tokenizer.encode(made.asks.after)),)
 
 
+@given(data=st.data())
+def test_labels_are_asked_for_behind_whatever_is_written(load, data):
+    made = critic(load(THINKING), spec(preset="thinkprm"))
+    tokens = st.integers(0, made.tokenizer.vocab_size - 1)
+    pieces = st.sampled_from(["</think>", SOLUTION, "Is the solution", " correct?!", "é", " Yes"])
+    written = data.draw(st.lists(st.one_of(tokens, pieces), max_size=30))
+    ids = []
+    for each in written:
+        ids += [each] if isinstance(each, int) else made.tokenizer.encode(each)
+    asked = made.ask(ids)
+    _, closed, said = made.tokenizer.spelled(asked).partition("</think>")
+    assert (closed, said[-len(SOLUTION) :], said.count(SOLUTION)) == ("</think>", SOLUTION, 1)
+    before = made.thinking.end(ids) or len(ids)
+    assert asked[:before] == ids[:before], "what is thought stays as it is"
+
+
 def test_presets_sample_as_published_unless_told_otherwise():
     assert (CritiqueSpec().preset, CritiqueSpec().samples) == (None, 1)
     for name, preset in PRESETS.items():
