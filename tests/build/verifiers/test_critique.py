@@ -265,7 +265,8 @@ def test_labels_are_read_where_the_published_code_reads_them(load, preset, criti
     for label, weight in zip(
         ("Yes", "No") if preset == "genprm" else (" Yes", " No"), (1.0, 0.0), strict=True
     ):
-        assert made.asks.labels[label] == weight
+        (token,) = tokenizer.encode(label)
+        assert made.asks.labels[token] == weight
         assert made.verdict(asked + label) == weight, "where the engine writes the label"
     assert made.stop_words == (tuple(tokenizer.encode(made.asks.after)),)
 

@@ -44,9 +44,9 @@ class Asked:
     """What is written behind it, up to the label."""
     otherwise: str
     """What is written behind a critique without it."""
-    labels: Mapping[str, float]
-    """The labels, one token each, with their weights: the score is the weights' mean under the
-    softmax over their logits."""
+    labels: Mapping[int, float]
+    """The labels' token ids with their weights: the score is the weights' mean under the softmax
+    over their logits."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _form(spec: VerifierRole) -> Preset:
 
 def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> Asked:
     after, then, labels = verdict.after or "", form.then if form else "", verdict.labels or {}
-    label_ids(tokenizer, labels, "verifier.critique.verdict.labels")
+    tokens = label_ids(tokenizer, labels, "verifier.critique.verdict.labels")
     before = _ANY_WORD + after + then
     for label in labels:
         if tokenizer.encode(before + label) != tokenizer.encode(before) + tokenizer.encode(label):
@@ -203,7 +203,7 @@ def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> A
                 "out, and the written word is read.",
             )
     otherwise = form.otherwise if form and form.otherwise else f"\n{after}"
-    return Asked(after, then, otherwise, labels)
+    return Asked(after, then, otherwise, dict(zip(tokens, labels.values(), strict=True)))
 
 
 def _filled(template: str, **values: str) -> str:
