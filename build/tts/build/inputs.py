@@ -15,7 +15,7 @@ from .tensorrt.model_shape import known_model, shape_of
 from .tokenizer import Tokenizer
 from .verifiers.critique import Critic, critic
 from .verifiers.dialogue import VerifierDialogue, column_tokens, verifier_dialogue
-from .verifiers.head import VALUE_HEAD
+from .verifiers.head import HEAD_WEIGHTS, VALUE_HEAD
 from .weights import Weights
 
 
@@ -93,10 +93,32 @@ class EngineInputs:
         return (critic if spec.facts.writes else verifier_dialogue)(self.tokenizer, spec)
 
     @cached_property
-    def label_columns(self) -> tuple[int, ...] | None:
-        """The tokens of a verifier's logit columns; None for a generator."""
+    def judge(self) -> EngineInputs | None:
+        """The verifier that the engine is: this, or the one that shares it; None for neither."""
+        if self.role == "generator" and self.deployment.shares_engine:
+            return EngineInputs(self.deployment, "verifier")
+        return self if isinstance(self.role_spec, VerifierRole) else None
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the engine gives the logits of all tokens: it writes, if only critiques."""
         spec = self.role_spec
-        return column_tokens(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None
+        return not isinstance(spec, VerifierRole) or spec.facts.writes
+
+    @cached_property
+    def label_weights(self) -> dict[int, float]:
+        """The tokens that a score is read at, with their weights; empty where there are none.
+
+        Tokens 0 and 1 are the columns of a head.
+        """
+        if self.judge is None:
+            return {}
+        spec = self.judge.role_spec
+        assert isinstance(spec, VerifierRole)
+        if spec.facts.writes:
+            return {}
+        tokens = column_tokens(self.judge.tokenizer, spec)
+        return dict(zip(tokens, spec.labels.values() or HEAD_WEIGHTS, strict=True))
 
     def has_changed(self) -> bool:
         """Whether a file of the checkpoint is another than before anything was opened."""

@@ -22,6 +22,8 @@ from ..spec import HeadKind
 
 HEAD_COLUMNS = (0, 1)
 """The columns of a head's logits, right first, then wrong: they stand for no tokens."""
+HEAD_WEIGHTS = (1.0, 0.0)
+"""How much the probability of each counts in a score."""
 
 
 @dataclass(frozen=True)

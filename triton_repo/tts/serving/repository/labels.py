@@ -19,7 +19,7 @@ def label_token_ids(spec: VerifierSpec, verifier: EngineInputs) -> list[int]:
     """
     if (spec.checkpoint / "tokenizer.json").is_file():
         _ = verifier.dialogue
-        return list(verifier.label_columns or ())
+        return list(verifier.label_weights)
     if (verifier.is_here or verifier.is_published) and verifier.shape.head:
         return list(HEAD_COLUMNS)
     return _published(spec)
