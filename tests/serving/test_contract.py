@@ -86,6 +86,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
     assert set(second.output_map) == {"score", "label_logits"}
     # nothing but the token ids of the published verifier: its checkpoint is not here
     assert configs["prm_score"].parameters["label_ids"].string_value == "10,12"
+    assert configs["prm_score"].parameters["label_weights"].string_value == "1.0,0.0"
     assert list((folder / "generator" / "1").iterdir()) == []
 
 
@@ -121,7 +122,7 @@ def test_label_ids_are_those_of_the_tokenizer_if_there_is_one(tensorrt: Make, tm
 def test_unknown_labels_are_an_error(tensorrt: Make):
     with pytest.raises(CheckpointError, match=r"'\+' and '-' are not known: /models/mine has no"):
         render_repository(tensorrt(checkpoint=Path("/models/mine")))
-    labels = {"labels": {"positive": "yes", "negative": "-"}}
+    labels = {"labels": ["yes", "-"]}
     with pytest.raises(CheckpointError, match=r"'yes' are not known.*published ones differ"):
         render_repository(tensorrt(verifier=labels))
 

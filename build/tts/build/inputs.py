@@ -113,10 +113,10 @@ class EngineInputs:
         """
         if self.judge is None:
             return {}
-        spec = self.judge.role_spec
+        spec, asked_in = self.judge.role_spec, self.judge.dialogue
         assert isinstance(spec, VerifierRole)
-        if spec.facts.writes:
-            return {}
+        if isinstance(asked_in, Critic):
+            return dict(asked_in.asks.labels) if asked_in.asks else {}
         tokens = column_tokens(self.judge.tokenizer, spec)
         return dict(zip(tokens, spec.labels.values() or HEAD_WEIGHTS, strict=True))
 
