@@ -17,8 +17,8 @@ def label_weights(verifier: EngineInputs) -> dict[int, float]:
     """Token ids of the labels with their weights, the best first.
 
     The ids are those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of
-    the published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
-    make the labels or the dialogue. Columns that stand for no tokens are the first two.
+    the published model of its name. Raises CheckpointError if it is neither, or if its tokenizer
+    cannot make the labels or the dialogue. Columns that stand for no tokens are the first two.
     """
     if (verifier.folder / "tokenizer.json").is_file():
         _ = verifier.dialogue
