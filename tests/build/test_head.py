@@ -106,7 +106,7 @@ def test_a_head_is_exported_in_every_precision_in_the_planned_size(
     result = verify_engine(tmp_path, checkpoint, precision)
     assert result.export_error < 1e-4
     assert result.largest_logit > 0.1
-    planned = engine_memory(checkpoint.config, pair.verifier, "verifier").file
+    planned = engine_memory(checkpoint.config, pair.verifier).file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 

@@ -10,7 +10,15 @@ from functools import cached_property
 from .checkpoint import CHECKPOINT_FILES, Checkpoint, open_checkpoint
 from .errors import CheckpointError
 from .model_config import ModelConfig
-from .spec import READ_AT_LABELS, Deployment, EngineSpec, Role, VerifierRole, VerifierSpec
+from .spec import (
+    READ_AT_LABELS,
+    Deployment,
+    EngineSpec,
+    Role,
+    RoleSpec,
+    VerifierRole,
+    VerifierSpec,
+)
 from .tensorrt.model_shape import known_model, shape_of
 from .tokenizer import Tokenizer
 from .verifiers.critique import Critic, critic
@@ -198,8 +206,8 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     return model
 
 
-def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
+def judged_by(model: ModelConfig, spec: RoleSpec) -> str:
     """What a verifier of this shape judges with, in words."""
     if model.head:
         return model.head.text
-    return spec.facts.judged_by if isinstance(spec, VerifierSpec) else READ_AT_LABELS
+    return spec.facts.judged_by if isinstance(spec, VerifierRole) else READ_AT_LABELS
