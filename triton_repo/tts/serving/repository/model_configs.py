@@ -63,11 +63,14 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
 
 
 def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
-    """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
-    deployment = inputs.deployment
+    """An engine behind a Python model of ours: `generator`, or `prm`.
+
+    A verifier that writes has the generator's tensors, scores among them.
+    """
+    deployment, writes = inputs.deployment, inputs.engines[role].is_language_model
     name = wire.GENERATOR if role == "generator" else wire.PRM
-    config = _engine(name, "python", deployment.engines()[role])
-    if role == "generator":
+    config = _engine(name, "python", deployment.engines()[role], decoupled=writes)
+    if writes:
         _declare(config, wire.INPUTS, wire.OUTPUTS)
         for tensor, kind in wire.HOST_INPUTS.items():
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
@@ -78,7 +81,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
     opening = opening_of(
         deployment,
         role,
-        decoupled=role == "generator",
+        decoupled=writes,
         statistics_s=STATISTICS_S,
         iteration_log=iteration_logs(deployment)[role] if iteration_log else None,
         inputs=inputs,
@@ -91,7 +94,8 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     """An engine of TensorRT-LLM's C++ backend, with all tensors of NVIDIA's own model."""
     deployment = inputs.deployment
     spec = deployment.engines()[role]
-    config = _engine(_logits_model(role), "tensorrtllm", spec)
+    decoupled = role == "generator"
+    config = _engine(_logits_model(role), "tensorrtllm", spec, decoupled=decoupled)
     _declare(config, *({each.name for each in side} for side in _SIDES))
     grammars = grammar_tokenizer_file(deployment) if role == "generator" else None
     _set(
@@ -171,11 +175,11 @@ def _ensemble(deployment: Deployment) -> TritonConfig:
     return config
 
 
-def _engine(name: str, backend: str, spec: EngineSpec) -> TritonConfig:
+def _engine(name: str, backend: str, spec: EngineSpec, *, decoupled: bool) -> TritonConfig:
     config = model_config_pb2.ModelConfig(
         name=name, backend=backend, max_batch_size=spec.max_batch_size
     )
-    config.model_transaction_policy.decoupled = name == wire.GENERATOR
+    config.model_transaction_policy.decoupled = decoupled
     # Requests are batched in flight, inside the engine. Triton's batcher only hands over together
     # what arrived together; it never waits.
     config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
