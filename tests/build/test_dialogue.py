@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from tts.build import paths
 from tts.build.errors import CheckpointError
-from tts.build.spec import Labels, Template, VerifierSpec
+from tts.build.spec import Template, VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
 from tts.build.verifiers.lines import Lines
@@ -22,6 +22,7 @@ CHAT = (
     "{{ bos_token }}{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] + '</s>' }}"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+LABELS = {"+": 1.0, "-": 0.0}
 SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
 QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<extra_0>"]
 QWEN_CHAT = (
@@ -118,7 +119,7 @@ def tokenizer(request, load):
 def spec(**fields):
     """A verifier's format, without an engine."""
     return VerifierSpec.model_construct(
-        **({"labels": Labels(), "step_tag": None, "template": None, "head": None} | fields)
+        **({"labels": LABELS, "step_tag": None, "template": None, "head": None} | fields)
     )
 
 
@@ -253,17 +254,16 @@ def test_a_score_is_not_read_inside_a_token(load, kind):
 
 
 @pytest.mark.parametrize("form", ["rlhflow", "math-shepherd", "custom"])
-@pytest.mark.parametrize("name", ["positive", "negative"])
-def test_labels_are_one_token_each(load, form, name):
-    labels = Labels.model_validate({name: "good"})
+@pytest.mark.parametrize("labels", [{"good": 1, "-": 0}, {"+": 1, "good": 0}])
+def test_labels_are_one_token_each(load, form, labels):
     template = Template(head="{question} ", answer=" ки", turn="\n")
-    with pytest.raises(CheckpointError, match=rf"verifier\.labels\.{name}: 'good' is \d tokens"):
+    with pytest.raises(CheckpointError, match=r"verifier\.labels: 'good' is \d tokens"):
         verifier_dialogue(load("gpt"), spec(format=form, labels=labels, template=template))
 
 
 def test_label_ids(load):
     tokenizer = load("sentencepiece")
-    ids = label_ids(tokenizer, Labels())
+    ids = label_ids(tokenizer, LABELS)
     assert [tokenizer.token_texts[token] for token in ids] == [" +", " -"]
 
 

@@ -52,7 +52,7 @@ def spec(**changes):
 
 
 def asked(tokenizer, prompt=PROMPT):
-    labels = {"positive": "+", "negative": "-"}
+    labels = ["+", "-"]
     return verifier_dialogue(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
 
 
@@ -122,7 +122,7 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
         "positive": "Yes",
         "negative": "No",
     }
-    assert dict(spec().labels) == {"positive": "+", "negative": "-"}
+    assert spec().labels == {"+": 1, "-": 0}
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path):
 
 
 def test_answers_without_quotes_are_explained(tmp_path):
-    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels={"positive": True})
-    with pytest.raises(ConfigError, match=r"labels\.positive = True: .* put it in quotes"):
+    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels=[True, "No"])
+    with pytest.raises(ConfigError, match=r"labels.* = True: .* put it in quotes"):
         load_deployment(file)
 
 
@@ -197,7 +197,7 @@ def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer):
     ],
 )
 def test_checkpoints_that_cannot_be_asked_are_refused(tmp_path, form, template, problem):
-    prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
+    prompt = {"prompt": PROMPT, "labels": ["+", "-"]}
     changes = {"format": form} | (prompt if form == "prompted" else {})
     with pytest.raises(CheckpointError, match=problem):
         verifier_dialogue(speaking(tmp_path, template), by_url(tmp_path, **changes))
@@ -293,7 +293,7 @@ def test_a_system_prompt_comes_before_the_question(tokenizer, tmp_path):
 
 def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer):
     assert column_tokens(tokenizer, by_url(format="likelihood")) == (0, 1)
-    labels = {"positive": "+", "negative": "-"}
+    labels = ["+", "-"]
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
 

@@ -121,7 +121,7 @@ def test_label_ids_are_those_of_the_tokenizer_if_there_is_one(tensorrt: Make, tm
 def test_unknown_labels_are_an_error(tensorrt: Make):
     with pytest.raises(CheckpointError, match=r"'\+' and '-' are not known: /models/mine has no"):
         render_repository(tensorrt(checkpoint=Path("/models/mine")))
-    labels = {"labels": {"positive": "yes", "negative": "-"}}
+    labels = {"labels": ["yes", "-"]}
     with pytest.raises(CheckpointError, match=r"'yes' are not known.*published ones differ"):
         render_repository(tensorrt(verifier=labels))
 

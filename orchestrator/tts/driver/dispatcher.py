@@ -104,8 +104,8 @@ class Dispatcher:
                 if not isinstance(job.work, Prefetch):
                     self._scheduler.learn(job, area / (done - sent), reply.tokens, done - sent)
             try:
-                answer, tokens, no_verdict = _answer(job.work, reply)
-                self._record(ended(done, answer, tokens, no_verdict))
+                answer = _answer(job.work, reply)
+                self._record(ended(done, answer, **_counts(reply)))
             except Exception as failure:  # not what a verifier may answer
                 error = failure
         self._on_end(job, error or answer)
@@ -174,15 +174,17 @@ def _require_log_probs(new: NewTokens) -> None:
         )
 
 
-def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int, int]:
-    """A reply as the search takes it, the tokens that were generated for it, and how many of its
-    critiques have no verdict.
-    """
+def _answer(work: Expand | Score | Prefetch, reply: Any) -> JobAnswer:
+    """A reply as the search takes it."""
     if isinstance(work, Expand):
-        return reply.thoughts, reply.tokens, 0
-    if isinstance(work, Score):
-        return quantise(reply.score), reply.tokens, reply.no_verdict
-    return None, 0, 0
+        return reply.thoughts  # type: ignore[no-any-return]
+    return quantise(reply.score) if isinstance(work, Score) else None
+
+
+def _counts(reply: Any) -> dict[str, Any]:
+    """What a request took, and what a verifier wrote."""
+    names = ("tokens", "no_verdict", "critique")
+    return {name: getattr(reply, name) for name in names if hasattr(reply, name)}
 
 
 class IdleWatch:

@@ -49,6 +49,8 @@ class EndedRequest:
     """Tokens that its engine generated."""
     no_verdict: int = 0
     """The verifier's critiques without a verdict."""
+    critique: str = ""
+    """What the verifier wrote, the first of several critiques."""
     cancelled: CancelReason | None = None
 
 

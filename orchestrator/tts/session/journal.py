@@ -174,6 +174,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
             cached=False,
             tokens=request.tokens,
             no_verdict=request.no_verdict,
+            critique=request.critique,
             **common,
         )
     return events.Prefetched(**common)

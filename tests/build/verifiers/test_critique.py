@@ -1,7 +1,9 @@
 """Verifiers that write: their prompts beside the published ones, and what their critiques say."""
 
 import hashlib
+import itertools
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -124,3 +126,194 @@ def test_presets_ask_as_the_published_code_does(load, count):
         assert asked.text(QUESTION, steps) == text, name
         ids = asked.prompt(QUESTION, steps)
         assert (str(ids.dtype), ids.tolist()) == ("int32", tokenizer.encode(text))
+
+
+def test_a_prompt_of_ones_own_holds_all_steps_or_the_last_one_apart(load):
+    tokenizer, verdict = load(CHATML), {"json_field": "ok"}
+    for prompt, content in {
+        "Q {question}\n{steps}\nNow {step}": "Q {step}?\na\n\n{question}\nNow c",
+        "Q {question}\n{steps}": "Q {step}?\na\n\n{question}\n\nc",
+    }.items():
+        asked = critic(tokenizer, spec(prompt, verdict=verdict))
+        text = turn("user", content) + "<|im_start|>assistant\n"
+        assert asked.text("{step}?", ("a", "{question}", "c")) == text
+        assert asked.verdict('So: {"ok": true}') == 1.0
+
+
+def test_numbers_of_the_generator_give_way_to_those_of_a_preset(load):
+    steps = ("## Step 1: A cat has 4 legs.", "## Step 2: So 12.")
+    text = critic(load(CHATML), spec(preset="thinkprm")).text(QUESTION, steps)
+    assert "[Solution]\n\nStep 1: A cat has 4 legs.\nStep 2: So 12.\n\nReview" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "critique", "score"),
+    [
+        # the judge's own
+        (None, "It adds up.\nVerdict: right", 1.0),
+        (None, "I took Verdict: right at first.\n**Verdict:** **Wrong**.", 0.0),
+        (None, "verdict: RIGHT.\n\nThat is my verdict. Good luck!", 1.0),
+        (None, "Verdict: rightly so", None),
+        (None, "The step is right.", None),
+        ({"after": "Score", "scale": (1, 5)}, "Score: 4/5", 0.75),
+        ({"after": "Score", "scale": (5, 1)}, "Score = 4", 0.25),
+        ({"after": "Score"}, "Score: -1", None),
+        ({"after": "Score"}, "Score: 1e999", None),
+        ({"after": "Score"}, "Score: nan", None),
+        ({"after": "Grade", "labels": {"A": 1, "B": 0.5, "C": 0}}, "Grade: (b)", 0.5),
+        ({"after": "Grade", "labels": {"A": 1, "B": 0.5, "C": 0}}, "Grade: 1", None),
+        ({"expression": r"\\boxed\{(\w+)\}"}, r"\boxed{correct} \boxed{incorrect}", 0.0),
+        ({"expression": r"(?i)score: (\d+)", "scale": (0, 10)}, "Score: 3. score: 7", 0.7),
+        ({"expression": r"ok(\w)?"}, "ok1 ok", None),
+        ({"json_field": "ok"}, '{"ok": false} or {"ok": true}, {"other": 1}', 1.0),
+        ({"json_field": "ok"}, '{"ok": 0.25, "parts": {"ok": 0.9}}', 0.25),
+        ({"json_field": "ok"}, '```json\n{"all": [{"ok": "yes"}]}\n```', 1.0),
+        ({"json_field": "ok"}, '{"ok": {"ok": 1}} {"ok": NaN} {"ok": 1', None),
+        ({"json_field": "ok"}, '{"ok": 1e999}', None),
+        ({"json_field": "ok"}, '{"ok": ' + "9" * 5000 + "}", None),
+        ({"json_field": "ok"}, '{"ok": null}', None),
+        ({"json_field": "ok"}, r'In \frac{1}{2}: {"why": "\\frac{1}{2}", "ok": 1}', 1.0),
+        ({"json_field": "ok"}, '{"a":' * 4000, None),
+    ],
+    ids=itertools.count(),
+)
+def test_a_verdict_is_the_last_one_or_none(load, verdict, critique, score):
+    given = {"verdict": verdict} if verdict else {}
+    asked = critic(load(CHATML), spec("{question} {steps}" if verdict else None, **given))
+    assert asked.verdict(critique) == score
+    assert asked.verdict("x" * 1_000_000 + " " + critique) == score
+
+
+WAYS = [
+    {"after": "verdict", "scale": (0, 10)},
+    {"after": "a"},
+    {"json_field": "ok", "scale": (0, 10)},
+    {"expression": r"(?s)v(.*?)t|(?:x)"},
+    {"expression": r"(\S+)", "scale": (-5, 5)},
+]
+PIECES = [
+    *'{}[]":,.-+ \n\\',
+    *("verdict", "Verdict:", "right", "wrong", '{"ok":', '"ok"', "true", "NaN", "1e999", "-5", "7"),
+    *("9" * 400, '{"ok":' * 300, "\\boxed{", "</think>", "\ud800", "é", "\x00", "ß", "²", "x"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@given(
+    critique=st.one_of(
+        st.text(st.characters(), max_size=200),  # lone surrogates, too
+        st.lists(st.sampled_from(PIECES), max_size=40).map("".join),
+    )
+)
+def test_whatever_is_written_is_a_score_or_no_verdict(way, critique):
+    score = reader(VerdictSpec.model_validate(way))(critique)
+    assert score is None or 0 <= score <= 1
+
+
+def test_a_verdict_counts_behind_the_thinking_only(load):
+    asked = critic(load(THINKING), spec(thinking={"budget_tokens": 200}))
+    assert asked.text(QUESTION, STEPS).endswith("<|im_start|>assistant\n<think>\n")
+    assert (asked.thinking.budget, asked.thinking.opened) == (200, True)
+    assert asked.verdict("Verdict: right</think>\nHm.") is None
+    assert asked.verdict("Verdict: right") is None
+    assert asked.verdict("Verdict: right</think>\nVerdict: wrong") == 0.0
+
+
+STEP, SOLUTION = "Is the step correct (Yes/No)?", "Is the solution correct?"
+JUDGED = "</analyze>\n<output>\n**Judgement**: $\\boxed{"
+
+
+@pytest.mark.parametrize(
+    ("preset", "critique", "asked"),
+    [
+        ("r-prm", f"Fine.\n{STEP} Yes, it is", f"Fine.\n{STEP}"),
+        ("r-prm", "Fine.", f"Fine.\nBased on your analysis. {STEP}"),
+        ("genprm", "Fine.\n</analyze>\n<verify>\n", f"Fine.\n{JUDGED}"),
+        ("genprm", "Fine", f"Fine{JUDGED}"),
+        (
+            "thinkprm",
+            f"{SOLUTION} Hm.\n</think>\n{SOLUTION} No",
+            f"{SOLUTION} Hm.\n</think>\n{SOLUTION}",
+        ),
+        ("thinkprm", "Hm", f"Hm\n</think>\n{SOLUTION}"),
+        ("thinkprm", "Hm</think>So", f"Hm</think>So\n{SOLUTION}"),
+    ],
+)
+def test_labels_are_read_where_the_published_code_reads_them(load, preset, critique, asked):
+    made = critic(load(THINKING if preset == "thinkprm" else CHATML), spec(preset=preset))
+    tokenizer = made.tokenizer
+    ids = tokenizer.encode(critique)
+    assert tokenizer.spelled(made.ask(ids)) == asked
+    assert made.ask(ids)[0] == ids[0], "what has been written stays"
+    assert made.verdict(asked) is None
+    for label, weight in zip(
+        ("Yes", "No") if preset == "genprm" else (" Yes", " No"), (1.0, 0.0), strict=True
+    ):
+        (token,) = tokenizer.encode(label)
+        assert made.asks.labels[token] == weight
+        assert made.verdict(asked + label) == weight, "where the engine writes the label"
+    assert made.stop_words == (tuple(tokenizer.encode(made.asks.after)),)
+
+
+def test_presets_sample_as_published_unless_told_otherwise():
+    assert (CritiqueSpec().preset, CritiqueSpec().samples) == (None, 1)
+    for name, preset in PRESETS.items():
+        made = CritiqueSpec(preset=name)
+        assert (made.max_tokens, made.temperature, made.top_p) == (
+            preset.max_tokens,
+            preset.temperature,
+            preset.top_p,
+        )
+    assert CritiqueSpec(preset="r-prm", max_tokens=7).max_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"preset": "thinkprm", "samples": 4}, "all are equal"),
+        ({"preset": ["judge"]}, "preset"),
+        ({"verdict": {}}, "one of expression"),
+        ({"verdict": {"after": "a", "json_field": "b"}}, "one of expression"),
+        ({"verdict": {"after": "a", "probability": True}}, "needs after and labels"),
+        ({"verdict": {"after": "a", "labels": {"A": 1, "B": 1}}}, "different weights"),
+        ({"verdict": {"after": "a", "scale": [2, 2]}}, "must differ"),
+        ({"verdict": {"after": "a", "scale": [0, 9], "labels": {"A": 1, "B": 0}}}, "one of them"),
+        ({"thinking": {"steps": "paragraphs"}}, "is not cut"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(fields, message):
+    with pytest.raises(ValidationError, match=message):
+        CritiqueSpec.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt", "fields", "message"),
+    [
+        (CHATML, "{question} {steps}", {}, "without verifier.critique.verdict"),
+        (CHATML, "{question} {steps}", {"preset": "judge"}, "and so is"),
+        (CHATML, None, {"preset": "genprm", "thinking": {"budget_tokens": 90}}, "at once"),
+        (CHATML, None, {"thinking": {"budget_tokens": 90}}, "verifier.critique.thinking has"),
+        (THINKING, None, {"thinking": {"budget_tokens": 1}}, "verifier.critique.thinking.budget"),
+        ("Hello", None, {}, "does not carry a message"),
+        (CHATML, None, {"verdict": {"expression": "("}}, "RE2 does not read"),
+        (CHATML, None, {"verdict": {"expression": "right"}}, "has 0 groups"),
+        (
+            CHATML,
+            None,
+            {"verdict": {"after": "a", "probability": True, "labels": {"maybe so": 1, "no": 0}}},
+            "not one token of its own",
+        ),
+    ],
+)
+def test_what_a_model_cannot_be_asked_is_refused_before_it_is(
+    load, template, prompt, fields, message
+):
+    with pytest.raises((ConfigError, CheckpointError), match=message):
+        critic(load(template), spec(prompt, **fields))
+
+
+def test_without_re2_an_expression_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(ConfigError, match="not installed") as refused:
+        reader(VerdictSpec(expression="(a)"))
+    assert "google-re2" in refused.value.hint

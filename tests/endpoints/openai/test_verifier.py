@@ -17,7 +17,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
 from tts.build.verifiers.likelihood import last_step
 from tts.endpoints.base import ScoreCall
-from tts.endpoints.openai.answers import share
+from tts.endpoints.openai.answers import mean_weight
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier, head_score
 
@@ -46,7 +46,7 @@ async def test_a_score_is_the_share_of_the_positive_label(kind):
     score, (body,) = await scored(StandIn(kind), spec)
     labels = label_ids(TOKENIZER, spec.labels)
     assert body["prompt"] == IDS
-    assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
+    assert score == pytest.approx(mean_weight([log_prob(IDS, each) for each in labels], (1, 0)))
 
 
 class OlderVllm(StandIn):
@@ -63,7 +63,7 @@ async def test_labels_that_are_not_among_the_likeliest_are_appended_and_asked_fo
     spec = section()
     labels = label_ids(TOKENIZER, spec.labels)
     score, bodies = await scored(OlderVllm(), spec)
-    assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
+    assert score == pytest.approx(mean_weight([log_prob(IDS, each) for each in labels], (1, 0)))
     assert sorted(body["prompt"][-1] for body in bodies[1:]) == sorted(labels)
 
 

@@ -123,10 +123,12 @@ class Critic:
         cut = end_of(self.asks.after, ids, spelled)
         if cut is None:
             return [*thought, *ids, *self._written(self.asks.otherwise + self.asks.then)]
-        if spelled(ids[:cut]).endswith(self.asks.after):
-            return [*thought, *ids[:cut], *self._written(self.asks.then)]
-        said, _, _ = spelled(ids[:cut]).partition(self.asks.after)
-        return [*thought, *self._written(said + self.asks.after + self.asks.then)]
+        said, _, beyond = spelled(ids[:cut]).partition(self.asks.after)
+        text = said + self.asks.after + self.asks.then
+        kept = ids[: cut - bool(beyond)]  # a token may hold more than the end of `after`
+        if not text.startswith(spelled(kept)):
+            kept = []
+        return [*thought, *kept, *self._written(text.removeprefix(spelled(kept)))]
 
     def _written(self, text: str) -> list[int]:
         return self.tokenizer.encode_after(_ANY_WORD, text) if text else []
