@@ -75,4 +75,5 @@ def _limits(spec: EngineSpec, engine: EngineConfig) -> EngineLimits:
         chunked_context=spec.chunked_context,
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
+        writes=engine.output_vocab_size >= engine.vocab_size,
     )

@@ -64,11 +64,13 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
 
 
 def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
-    """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
-    deployment = inputs.deployment
-    name = wire.GENERATOR if role == "generator" else wire.PRM
-    config = _engine(name, "python", deployment.engines()[role])
-    if role == "generator":
+    """An engine behind a Python model of ours: `generator`, or `prm`.
+
+    A verifier that writes has the generator's tensors, scores among them.
+    """
+    deployment, spec = inputs.deployment, inputs.engines[role].spec
+    config = _engine(wire.GENERATOR if role == "generator" else wire.PRM, "python", spec)
+    if spec.writes:
         _declare(config, wire.INPUTS, wire.OUTPUTS)
         for tensor, kind in wire.HOST_INPUTS.items():
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
@@ -79,7 +81,7 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
     opening = opening_of(
         deployment,
         role,
-        decoupled=role == "generator",
+        decoupled=spec.writes,
         statistics_s=STATISTICS_S,
         iteration_log=iteration_logs(deployment)[role] if iteration_log else None,
         inputs=inputs,
