@@ -46,7 +46,7 @@ def leave_engines(deployment: Deployment) -> None:
         folder.mkdir(parents=True)
         config: dict[str, Any] = {"version": contract.TENSORRT_LLM}
         for name, value in expected_engine(
-            role, spec, shape_of(spec.checkpoint, "tensorrt")
+            spec, shape_of(spec.checkpoint, "tensorrt")
         ).items():
             place = config
             *parents, last = contract.engine_fields()[name].path.split(".")

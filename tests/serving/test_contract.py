@@ -86,6 +86,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
     assert set(second.output_map) == {"score", "label_logits"}
     # nothing but the token ids of the published verifier: its checkpoint is not here
     assert configs["prm_score"].parameters["label_ids"].string_value == "10,12"
+    assert configs["prm_score"].parameters["label_weights"].string_value == "1.0,0.0"
     assert list((folder / "generator" / "1").iterdir()) == []
 
 

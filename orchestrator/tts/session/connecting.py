@@ -11,10 +11,11 @@ from tts.build import paths
 from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.manifest import is_only_described
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierRole
 from tts.checks.requirements import require_gpu
 from tts.endpoints.base import Connection
 from tts.endpoints.triton import TritonConnection
+from tts.engines import wire
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
@@ -166,12 +167,16 @@ def triton_connection(
 ) -> TritonConnection:
     """The connection to a server of a deployment, with all abilities of its target."""
     rows, host = most_rows(deployment), deployment.target == "openvino"
+    verifier, shares = deployment.verifier, deployment.shares_engine
+    writes = shares or (isinstance(verifier, VerifierRole) and verifier.facts.writes)
     return TritonConnection(
         address,
         comes_back,
         most_rows=rows,
         host=host,
         answer_timeout_s=deployment.answer_timeout_s,
+        verifier_model=wire.GENERATOR if host and shares else wire.PRM,
+        verifier_writes=host and writes,
     )
 
 

@@ -65,7 +65,7 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
         settings["head"] = model.head.kind
     if is_calibrated(spec):
         settings["calibration"] = place.calibration.model_dump(mode="json")
-    flags = build_values(role, spec, model)
+    flags = build_values(spec, model)
     return settings | {flag.removeprefix("--"): value or "enable" for flag, value in flags.items()}
 
 
@@ -155,7 +155,7 @@ def make_engine(
             converted = True
         _empty(work.engine)
         run(compilation)
-        require_as_asked(work.engine, expected_engine(plan.role, plan.spec, model))
+        require_as_asked(work.engine, expected_engine(plan.spec, model))
         for file in work.engine.iterdir():
             file.rename(folder / file.name)
         if work.new_timings.is_file():

@@ -222,6 +222,7 @@ class LLM:
             chunked_context=kwargs["enable_chunked_prefill"],
             kv_reuse=cache["enable_block_reuse"],
             labels=len(self._labels),
+            writes=not self._labels,
         )
         self._host = EngineHost(folder, config, limits)
 
