@@ -11,8 +11,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verifiers.m
 
 
 def row(name, facts):
-    field = facts.needs or facts.allows
-    own = f"`{field}`" + (" (required)" if facts.needs else "") if field else ""
+    needed = [f"`{facts.needs}` (required)"] if facts.needs else []
+    own = ", ".join(needed + [f"`{field}`" for field in facts.allows])
     labels = " / ".join(facts.labels) if facts.labels else "none"
     engines = "by URL" if facts.not_compiled else "compiled, by URL"
     return (
