@@ -105,7 +105,7 @@ def _common(deployment: Deployment) -> dict[str, Any]:
         "ports": manifest_ports(deployment.server),
         "probe": PROBE,
         "replicas": max(len(e.placement.replicas) for e in deployment.engines().values()),
-        "waiting": max(1, deployment.compiled_pair()[0].max_batch_size // 4),
+        "waiting": max(1, deployment.engines()["generator"].max_batch_size // 4),
         DIGEST: deployment_digest(deployment),
     }
 
