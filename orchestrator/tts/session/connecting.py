@@ -218,6 +218,6 @@ def _require_served(address: str, deployment: Deployment) -> None:
             "leave it out.",
         )
     try:
-        probe.probe(address, roles=deployment.engines())
+        probe.probe(address)
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error

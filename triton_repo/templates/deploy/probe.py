@@ -1,7 +1,7 @@
 """Whether the models of a server really answer: one token generated, one text scored.
 
 "Ready" means little to Triton: a model whose process died stays ready while every request fails.
-Run inside the container, which has Python but not this toolkit: `python3 probe.py HTTP_PORT`.
+Run inside the container, which has Python but not this toolkit: `python3 probe.py PORT MODEL...`.
 """
 
 import json
@@ -33,7 +33,7 @@ def ask(url, request=None):
 
 if __name__ == "__main__":
     models = f"http://127.0.0.1:{int(sys.argv[1])}/v2/models"
-    for model in sys.argv[2:] or ("generator", "prm"):
+    for model in sys.argv[2:]:
         inputs = ask(f"{models}/{model}/config")["input"]
         scores = any(each["name"] == LOGITS and not each["optional"] for each in inputs)
         ask(f"{models}/{model}/generate", ONE_TOKEN | ({LOGITS: True} if scores else {}))
