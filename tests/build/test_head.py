@@ -125,7 +125,7 @@ def test_a_build_says_which_head_it_found(published, deployment, architecture, k
 
 
 PROCESS, VALUE = PUBLISHED
-OTHER_LABELS = {"positive": "w7", "negative": "w8"}
+OTHER_LABELS = ["w7", "w8"]
 SHOWN = TEMPLATE | {"turn": "{label} w8"}
 
 
