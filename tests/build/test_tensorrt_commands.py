@@ -14,7 +14,7 @@ from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Gpu, TensorRTSpec
+from tts.build.spec import CritiqueSpec, Deployment, Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps
 from tts.build.tensorrt.engine_memory import ranks_of
@@ -141,6 +141,16 @@ def test_roles_are_tuned_for_decoding_and_for_prefill():
         "--use_fp8_context_fmha": "enable",
         "--gemm_plugin": "disable",
     }
+    writes = {"format": "critique", "in_flight_requests": 8, "in_flight_tokens": None}
+    verdict = {"after": "Verdict:", "probability": True, "labels": {"+": 1.0, "-": 0.0}}
+    critic = deployment.verifier.model_copy(update=writes)
+    assert build_values(critic, model()) == generator
+    read = critic.model_copy(update={"critique": CritiqueSpec(verdict=verdict)})
+    shared = deployment.model_dump(exclude_unset=True) | {
+        "verifier": {"same_as": "generator", "in_flight_tokens": 8192}
+    }
+    for judges in (read, Deployment.model_validate(shared).generator):
+        assert build_values(judges, model()) == generator | {"--gather_generation_logits": ""}
     int8 = build_values(make(precision="int8").generator, model())
     assert int8 == generator | {"--use_fused_mlp": "disable"}
 
