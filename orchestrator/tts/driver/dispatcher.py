@@ -14,7 +14,7 @@ from tts.build.spec import Role
 from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
 from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import ConfidenceWatch, Expand, Score, Stop, quantise
+from tts.search import ConfidenceWatch, Expand, Score, Scored, Stop, quantise
 
 from .problem_run import ProblemRun
 from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
@@ -182,7 +182,8 @@ def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int
     if isinstance(work, Expand):
         return reply.thoughts, reply.tokens, 0
     if isinstance(work, Score):
-        return quantise(reply.score), reply.tokens, reply.no_verdict
+        scored = Scored(work.node, quantise(reply.score), reply.tokens)
+        return scored, reply.tokens, reply.no_verdict
     return None, 0, 0
 
 

@@ -57,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Limits of one problem; a search that reaches one ends with the best answer so far."""
 
     budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Generated tokens that its tree may hold. Exact: see `tts.search.budget`."""
+    """Generated tokens of both models that its tree may take. Exact: see `tts.search.budget`."""
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds from the start of its search. Its result therefore depends on timing."""
 
