@@ -83,7 +83,11 @@ class Dispatcher:
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
         area = self._loads[engine].update(sent, in_flight[engine])
-        ended = partial(EndedRequest, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
+        ended = partial(
+            EndedRequest,
+            *(run.problem_id, job.work, kind, job.tokens, in_flight, sent),
+            reused=job.reused,
+        )
         reply: Any = None
         error: Exception | None = None
         try:

@@ -227,13 +227,14 @@ class ProblemRun:
         if not self.context.can_be_scored(node):
             self._tell_scored(Scored(node, 0.0))  # ranks below every chain that can be
             return
-        key = self.context.score_key(node)
+        key, reused = self.context.score_key(node), self.context.read(node)
         if known := self._scores.get(key) or self._resumed.scores.get(node):
             self._tell_scored(replace(self._lock(key, known), node=node))
         elif pending := self._pending.get(key):
             pending.nodes.append(node)
         else:
             job = self._job(work, self.context.score_tokens(node), kind)
+            job.reused = reused
             self._pending[key] = _Pending(job, [node])
             self._admit(job)
 

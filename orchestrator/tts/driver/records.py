@@ -50,6 +50,8 @@ class EndedRequest:
     no_verdict: int = 0
     """The verifier's critiques without a verdict."""
     cancelled: CancelReason | None = None
+    reused: int = 0
+    """Tokens of a score's prompt that one of the same problem before it began with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
     """Of ids, questions and references; of a shard, those of the whole. Resolved."""
+    model_parameters: dict[str, int] = {}
+    """Parameters by role that a token is multiplied with, of the models whose shape is known. They
+    decide nothing of the outcome. Resolved."""
 
     @property
     def keeps_problems(self) -> bool:
@@ -147,7 +150,7 @@ FIELDS = RunConfig.__struct_fields__
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
-CIRCUMSTANCES = ("server", "remotes", "command")
+CIRCUMSTANCES = ("server", "remotes", "command", "model_parameters")
 """Fields that decide nothing of the outcome: a run may go on elsewhere, by another command."""
 
 

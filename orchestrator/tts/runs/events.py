@@ -121,6 +121,8 @@ class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     """Tokens that the verifier generated."""
     no_verdict: LoggedCount = 0
     """How many of its critiques have no verdict."""
+    reused: LoggedCount = 0
+    """Tokens of the prompt that one of the problem before it began with."""
     in_flight: InFlight = (0, 0)
     server: str = ""
     """See `RequestEnded`."""

@@ -174,6 +174,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
             cached=False,
             tokens=request.tokens,
             no_verdict=request.no_verdict,
+            reused=request.reused,
             **common,
         )
     return events.Prefetched(**common)
