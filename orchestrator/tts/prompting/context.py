@@ -25,6 +25,8 @@ class Context:
     models: Models
     problem: Problem
     prompt: Ids
+    dialogue: Ids
+    """The verifier's before any step; empty for one that takes text."""
     _generator: dict[NodePath, Ids] = field(default_factory=dict)
     _texts: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
@@ -41,6 +43,8 @@ class Context:
     """
     _thought: set[NodePath] = field(default_factory=set)
     """Nodes of thinking."""
+    _read: set[bytes] = field(default_factory=set)
+    """The dialogues that the verifier reads, and those above them, by key."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
@@ -61,7 +65,7 @@ class Context:
                     f"max_seq_len is {limit}; nothing would be left to generate.",
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
-        context = cls(models, problem, prompt)
+        context = cls(models, problem, prompt, NO_IDS if dialogue is None else dialogue)
         context._generator[()] = prompt
         if models.thinking:
             context._thinking[()] = 0
@@ -161,6 +165,23 @@ class Context:
         """Tokens that a request for the score of `node` takes of the verifier's budget."""
         return len(self._generator[node] if self.models.takes_text else self.verifier_ids(node))
 
+    def read(self, node: NodePath) -> int:
+        """Note that the verifier reads the dialogue of `node`; how many tokens it need not compute.
+
+        It has read them before: in the dialogue of a node above or an equal one, or, as all share
+        the question, in any.
+        """
+        if self.models.dialogue is None:
+            return 0
+        above, new = node, []
+        while above and (key := self.score_key(above)) not in self._read:
+            new.append(key)
+            above = above[:-1]
+        begun = self.verifier_ids(above) if above else self.dialogue
+        reused = _common(self.verifier_ids(node), begun) if self._read else 0
+        self._read.update(new)
+        return reused
+
     def can_be_scored(self, node: NodePath) -> bool:
         """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
         if node in self._unanswered:
@@ -180,6 +201,13 @@ class Context:
             known = (*self._chain(node[:-1]), *own)
             self._steps[node] = known
         return known
+
+
+def _common(one: Ids, other: Ids) -> int:
+    """How many tokens both begin with."""
+    length = min(len(one), len(other))
+    differing = np.flatnonzero(one[:length] != other[:length])
+    return int(differing[0]) if len(differing) else length
 
 
 def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:

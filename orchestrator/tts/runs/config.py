@@ -57,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Limits of one problem; a search that reaches one ends with the best answer so far."""
 
     budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Generated tokens that its tree may hold. Exact: see `tts.search.budget`."""
+    """Generated tokens of both models that its tree may take. Exact: see `tts.search.budget`."""
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds from the start of its search. Its result therefore depends on timing."""
 
@@ -127,6 +127,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
     """Of ids, questions and references; of a shard, those of the whole. Resolved."""
+    model_parameters: dict[str, int] = {}
+    """Parameters by role that a token is multiplied with, of the models whose shape is known. They
+    decide nothing of the outcome. Resolved."""
 
     @property
     def keeps_problems(self) -> bool:
@@ -147,7 +150,7 @@ FIELDS = RunConfig.__struct_fields__
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
-CIRCUMSTANCES = ("server", "remotes", "command")
+CIRCUMSTANCES = ("server", "remotes", "command", "model_parameters")
 """Fields that decide nothing of the outcome: a run may go on elsewhere, by another command."""
 
 

@@ -123,6 +123,8 @@ class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     """How many of its critiques have no verdict."""
     critique: str = ""
     """What the verifier wrote, the first of several critiques."""
+    reused: LoggedCount = 0
+    """Tokens of the prompt that one of the problem before it began with."""
     in_flight: InFlight = (0, 0)
     server: str = ""
     """See `RequestEnded`."""

@@ -116,6 +116,19 @@ def _throughput() -> Iterator[Measure]:
         lambda measures: measures.generated_tokens,
     )
     yield Measure(
+        "critique_tokens",
+        "tokens",
+        "Tokens of all verifier answers: of critiques, 0 where it gives labels or a head.",
+        lambda measures: measures.run.work.critique_tokens,
+    )
+    yield Measure(
+        "compute",
+        "FLOPs",
+        "Σ over both models of 2 N · tokens, for solved problems: see [Compute](#compute).",
+        lambda measures: measures.compute,
+        "Kaplan et al. 2020 (arXiv 2001.08361)",
+    )
+    yield Measure(
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
@@ -201,7 +214,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "Mean prompt and generated tokens of an answered request, whatever part of the prompt the "
         "prefix cache serves."
         if generates
-        else "Mean prompt tokens of an answered request.",
+        else "Mean prompt and generated tokens of an answered request, likewise.",
         lambda measures: rounded(_mean(measures.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
@@ -276,6 +289,12 @@ def _speculation() -> Iterator[Measure]:
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
         lambda measures: measures.unclosed,
+    )
+    yield Measure(
+        "no_verdict",
+        "critiques",
+        "Critiques of the verifier from which no verdict can be read.",
+        lambda measures: measures.run.work.no_verdict,
     )
     yield Measure(
         "lost_tokens",

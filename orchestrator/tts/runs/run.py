@@ -71,7 +71,7 @@ class Run:
     @cached_property
     def totals(self) -> Measures:
         """What its log adds up to, as far as it goes; raises RunError."""
-        return Measures.of(read_events(self.folder), self.config.vote)
+        return Measures.of(read_events(self.folder), self.config.vote, self.config.model_parameters)
 
     @property
     def accuracy(self) -> float | None:
