@@ -24,7 +24,7 @@ _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
-_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking"}
+_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking", "criteria", "critique"}
 """Further ones, which are recorded where they are not the defaults."""
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
@@ -135,6 +135,15 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def keeps_problems(self) -> bool:
         """Whether the run folder holds the problems, as no dataset does."""
         return self.dataset == PROBLEMS
+
+    @property
+    def critiques(self) -> int:
+        """How many critiques a score takes; 0 of a verifier that writes none."""
+        verifier = self.prompting.get("verifier", {})
+        if verifier.get("format") != "critique":
+            return 0
+        samples: int = verifier.get("critique", {}).get("samples", 1)
+        return samples
 
     def to_json(self) -> Json:
         """The content of run.json, in its order."""

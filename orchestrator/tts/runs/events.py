@@ -45,7 +45,7 @@ class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     time: str
     version: int
     limits: InFlight | None = None
-    """Limits in flight: requests on the generator, prompt tokens on the verifier."""
+    """Limits in flight: requests on the generator, prompt tokens or critiques on the verifier."""
     made_with: dict[str, str] = {}
     """Versions and machine (`log.surroundings`); empty where a repair has put the event in."""
     files: dict[str, str] = {}

@@ -163,12 +163,19 @@ class LoadOverTime:
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(self, vote: str = "", model_parameters: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        vote: str = "",
+        model_parameters: Mapping[str, int] | None = None,
+        critiques: int = 0,
+    ) -> None:
         """`vote` is the rule that chooses the run's answers; without one none of them is right.
 
-        `model_parameters` are those of run.json; without them no compute is known.
+        `model_parameters` are those of run.json; without them no compute is known. `critiques` is
+        how many a score takes.
         """
         self.vote = vote
+        self.critiques = critiques
         self.model_parameters = model_parameters or {}
         self.run = RunState()
         """The run itself, which this folds."""
@@ -181,7 +188,8 @@ class Measures:
             engine: defaultdict(float) for engine in ENGINES
         }
         self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
-        """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
+        """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
+        critiques of each score."""
         self.calibration = ScoreCalibration()
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
@@ -195,9 +203,10 @@ class Measures:
         events: Iterable[AnyEvent],
         vote: str = "",
         model_parameters: Mapping[str, int] | None = None,
+        critiques: int = 0,
     ) -> Self:
         """The measures of a whole log."""
-        measures = cls(vote, model_parameters)
+        measures = cls(vote, model_parameters, critiques)
         for event in events:
             measures.add(event)
         return measures
@@ -223,7 +232,8 @@ class Measures:
 
     def _add_request(self, request: EngineRequest) -> None:
         self.requests[request.engine].add(request)
-        self.in_flight[request.engine].add(request.sent, request.done, request.load)
+        load = self.critiques if request.engine == "verifier" and self.critiques else request.load
+        self.in_flight[request.engine].add(request.sent, request.done, load)
         if request.kind == "speculative" and request.engine == "generator":
             self.speculation.add(request)
 

@@ -222,10 +222,10 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "requests" if generates else "prompt tokens",
         f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
         f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
-        "requests included.",
+        f"requests included.{'' if generates else ' Of a verifier that writes: critiques.'}",
         lambda measures: rounded(measures.mean_in_flight(engine), 3),
     )
-    limit = "in_flight_requests" if generates else "in_flight_tokens"
+    limit = "in_flight_requests" if generates else "in_flight_tokens` or `in_flight_requests"
     beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
     yield Measure(
         f"{engine}_batch_utilization",

@@ -219,7 +219,9 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    measures = Measures.of(events, model_parameters=config.model_parameters)
+    measures = Measures.of(
+        events, model_parameters=config.model_parameters, critiques=config.critiques
+    )
     work, rule, judged = measures.run.work, config.vote, measures.judged()
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
