@@ -53,7 +53,7 @@ def verifier(**fields):
         ),
         (
             verifier(labels=["good", "bad"]),  # both <unk>
-            "'good', 'bad' are the same token 0",
+            "'good' and 'bad' are the same token 0",
         ),
         ({"vocab": 1}, "ids up to 128, but the model's vocab_size is 128"),
         ({"eos_token_id": [2, 128]}, "eos_token_id 128 is outside"),

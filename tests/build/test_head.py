@@ -125,7 +125,7 @@ def test_a_build_says_which_head_it_found(published, deployment, architecture, k
 
 
 PROCESS, VALUE = PUBLISHED
-OTHER_LABELS = {"positive": "w7", "negative": "w8"}
+OTHER_LABELS = ["w7", "w8"]
 SHOWN = TEMPLATE | {"turn": "{label} w8"}
 
 
@@ -304,7 +304,8 @@ def test_the_score_model_takes_the_softmax_of_logits_and_biases(monkeypatch, bia
     monkeypatch.setitem(sys.modules, backend.__name__, backend)
     file = paths.templates_dir() / "common" / "prm_score" / "1" / "model.py"
     model = runpy.run_path(str(file))["TritonPythonModel"]()
-    parameters = {"label_ids": {"string_value": "3,1"}}
+    given = {"label_ids": "3,1", "label_weights": "1,0"}
+    parameters = {name: {"string_value": text} for name, text in given.items()}
     if bias:
         parameters["label_biases"] = {"string_value": bias}
     model.initialize({"model_config": json.dumps({"parameters": parameters})})

@@ -123,7 +123,7 @@ WRONG = [
     ({"generator.chunked_context": False}, ["max_num_tokens (256)", "max_seq_len (320)"]),
     ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
-    ({"verifier.labels": ["-", "-"]}, ["verifier.labels: '-' stands twice"]),
+    ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),
     ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
     # what a verifier's format asks for
     ({"verifier.step_tag": "ки"}, ["verifier: step_tag is 'ки', but format is rlhflow"]),

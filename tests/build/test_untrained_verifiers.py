@@ -118,10 +118,10 @@ def test_a_prompt_is_one_turn_of_the_chat(tokenizer):
 
 
 def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
-    assert dict(spec(format="prompted", prompt=PROMPT).labels) == {
-        "positive": "Yes",
-        "negative": "No",
-    }
+    assert spec(format="prompted", prompt=PROMPT).labels == {"Yes": 1, "No": 0}
+    grades = spec(format="graded", prompt=PROMPT).labels
+    assert list(grades) == list("ABCDEFGHIJKLMNOPQRST")
+    assert sum(grades.values()) == pytest.approx(10)
     assert spec().labels == {"+": 1, "-": 0}
 
 
@@ -129,11 +129,18 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
     ("changes", "message"),
     [
         ({"format": "prompted"}, "so prompt_file is required"),
-        ({"format": "rlhflow", "prompt": PROMPT}, "only format prompted has one"),
+        ({"format": "rlhflow", "prompt": PROMPT}, "only format prompted, graded, critique has one"),
         ({"format": "custom", "prompt_file": "x"}, "template is required"),
         ({"format": "prompted", "prompt": "{question} {step}"}, r"\{steps\} is not where"),
         ({"format": "prompted", "prompt": "{question} {step} {steps}"}, r"\{step\} is not where"),
         ({"format": "prompted", "prompt": PROMPT + "{step}"}, r"\{step\} comes twice"),
+        ({"format": "graded", "prompt": PROMPT, "criteria": ["x"]}, r"\{criterion\} is not where"),
+        ({"format": "graded", "prompt": PROMPT + "{criterion}"}, r"must not hold \{criterion\}"),
+        ({"format": "critique"}, "in_flight_requests is required with format critique"),
+        (
+            {"in_flight_requests": 8},
+            "in place of in_flight_requests",
+        ),
         ({"format": "rlhflow", "system_prompt": "x"}, "only format likelihood has one"),
         ({"format": "likelihood"}, "serve the model with vLLM or SGLang, and give verifier.url"),
     ],
@@ -170,7 +177,7 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"prompt_file: .*judge.txt: No such file"):
         load_deployment(file)
     (tmp_path / "judge.txt").write_text("Is {step} right?")
-    with pytest.raises(ConfigError, match=r"judge.txt: must hold .*\{question\} is not where"):
+    with pytest.raises(ConfigError, match=r"judge.txt: .* must hold .*\{question\} is not where"):
         load_deployment(file)
     file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt", prompt=PROMPT)
     with pytest.raises(ConfigError, match="are both given"):

@@ -75,7 +75,7 @@ def test_the_verifier_is_asked_as_the_ensemble_of_other_targets_is(
     assert [each.model_transaction_policy.decoupled for each in configs.values()] == [
         name == wire.GENERATOR for name in configs
     ]
-    ensemble, ours = model_configs._ensemble(make()), configs[wire.PRM]
+    ensemble, ours = model_configs._ensemble(make(), "verifier", 2), configs[wire.PRM]
     assert tensors(ours.input) == tensors(ensemble.input)
     assert not any(tensor.optional for tensor in ours.input)
     rows = of_wire(wire.ROW_OUTPUTS, [1])

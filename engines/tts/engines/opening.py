@@ -60,7 +60,7 @@ def llm_opening_of(deployment: Deployment, role: Role) -> OpenLlm:
         _limits(spec, engine),
         llm_arguments(spec),
         devices=spec.placement.replicas[0],
-        labels=engine.label_token_ids or (),
+        labels=dict(zip(engine.label_token_ids or (), engine.label_weights or (), strict=True)),
     )
 
 

@@ -86,17 +86,20 @@ class TritonConnection:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         verifier_model: str = wire.PRM,
         verifier_writes: bool = False,
+        scorer: str | None = None,
     ) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
         `comes_back` says whether a server that is gone is being started again (see `retried`).
         `most_rows` is how many rows a request may have; TensorRT-LLM takes one. `host`: the models
         are those of our engine host (target openvino), which can do more than TensorRT-LLM.
-        `verifier_writes`: the model that is the verifier has the generator's tensors.
+        `verifier_writes`: the model that is the verifier has the generator's tensors. `scorer` is
+        the model that makes scores of its logits; None: itself does.
         """
         self.host = host
         self._models: dict[Role, str] = {"generator": wire.GENERATOR, "verifier": verifier_model}
         self._verifier_writes = verifier_writes
+        self._scorer = scorer
         self.address = address
         self.patience_s = PATIENCE_S
         """How long a request is sent again; less where another server can take it."""
@@ -187,8 +190,9 @@ class TritonConnection:
 
     def verifier(self) -> TritonVerifier:
         """See endpoints.Connection."""
-        template = score_template(self._models["verifier"], writes=self._verifier_writes)
-        return TritonVerifier(self, template)
+        model = self._scorer or self._models["verifier"]
+        writes = self._verifier_writes and not self._scorer
+        return TritonVerifier(self, score_template(model, writes=writes))
 
     async def reset_prefix_caches(self) -> bool:
         """Leave the engines of target openvino as they were when the server was ready.
@@ -214,9 +218,9 @@ class TritonConnection:
     async def _score_once(self, row: RequestRow) -> float:
         if self._verifier_writes:
             start = partial(self._start, row, scores=True)
-            logits = (await self._sample_once(row.template.model, start)).log_probs
+            given = (await self._sample_once(row.template.model, start)).log_probs
             try:
-                return first_probability(logits)
+                return given[0] if self._scorer else first_probability(given)
             except RequestError as error:
                 raise EndpointError(f"Model {row.template.model}: {error.message}.") from None
         if not self._by_rows:
@@ -267,7 +271,8 @@ class TritonConnection:
         return answer
 
     def _start(self, row: RequestRow, *, scores: bool = False) -> Sample:
-        streams = self._whole.streams(row.template.model, scores=scores)
+        stopped = self._models["verifier"] if scores else row.template.model
+        streams = self._whole.streams(stopped, scores=scores)
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
     async def _sample_once(

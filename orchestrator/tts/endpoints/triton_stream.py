@@ -120,7 +120,7 @@ class Sample:
         """Where it was sent, and its number there."""
         self._ids: list[int] = []
         self._log_probs: list[float] = []
-        """Of a score, which is one token, its two logits."""
+        """Of a score, which is one token, its two logits, or the score itself."""
         self.final = False
         """Whether it has ended, or is wanted no more."""
         self._failure: Exception | None = None
@@ -356,6 +356,8 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
                 length = int.from_bytes(raw, "little")
             case "output_log_probs" | "generation_logits":
                 log_probs = raw
+            case "score":
+                log_probs, length = raw, 0
     if whole and length is None:
         raise EndpointError(f"The answer of model {answer.model_name} holds no output.")
     found: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()

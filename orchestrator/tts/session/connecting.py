@@ -168,15 +168,19 @@ def triton_connection(
     """The connection to a server of a deployment, with all abilities of its target."""
     rows, host = most_rows(deployment), deployment.target == "openvino"
     verifier, shares = deployment.verifier, deployment.shares_engine
-    writes = shares or (isinstance(verifier, VerifierRole) and verifier.facts.writes)
+    asked = verifier if isinstance(verifier, VerifierRole) else None
+    writes = shares or (asked is not None and asked.facts.writes)
+    ensemble = not host and writes and asked is not None and asked.reads_logits
+    own = wire.PRM_ENGINE if ensemble else wire.PRM
     return TritonConnection(
         address,
         comes_back,
         most_rows=rows,
         host=host,
         answer_timeout_s=deployment.answer_timeout_s,
-        verifier_model=wire.GENERATOR if host and shares else wire.PRM,
-        verifier_writes=host and writes,
+        verifier_model=wire.GENERATOR if shares else own,
+        verifier_writes=writes,
+        scorer=wire.PRM if ensemble else None,
     )
 
 
@@ -214,6 +218,6 @@ def _require_served(address: str, deployment: Deployment) -> None:
             "leave it out.",
         )
     try:
-        probe.probe(address, roles=deployment.engines())
+        probe.probe(address)
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error

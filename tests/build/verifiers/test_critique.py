@@ -22,6 +22,13 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+R1 = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}"
+    "{% elif m.role == 'user' %}<|User|>{{ m.content }}"
+    "{% else %}<|Assistant|>{{ m.content + eos_token }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|Assistant|><think>\n{% endif %}"
+)
+"""As the template of the R1 distillations that ThinkPRM and GenPRM are made of."""
 THINKING = CHATML.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
 QUESTION = "How many legs have 3 cats? {step}"
 STEPS = ("A cat has 4 legs.", "So 3 * 4 = 12.", "The answer is \\boxed{12}.")
@@ -46,7 +53,7 @@ def load(tokenizer_folder, tmp_path_factory):
                     {"id": at, "content": word, "special": special, **flags}
                 )
             (folder / "tokenizer.json").write_text(json.dumps(data))
-            config = {"eos_token": "<|im_end|>", "chat_template": template}
+            config = {"bos_token": "<|bos|>", "eos_token": "<|im_end|>", "chat_template": template}
             (folder / "tokenizer_config.json").write_text(json.dumps(config))
             made[template] = Tokenizer(folder)
         return made[template]
@@ -61,13 +68,21 @@ def spec(prompt=None, **critique):
     )
 
 
-def turn(role, content):
-    return f"<|im_start|>{role}\n{content}<|im_end|>\n"
+def chat(template, *turns, answers=True):
+    """What a template makes of a conversation, in Python: its turns are (role, content)."""
+    if template == CHATML:
+        text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns)
+        return text + "<|im_start|>assistant\n" * answers
+    text = "<|bos|>"
+    for role, content in turns:
+        begin = {"system": "", "user": "<|User|>", "assistant": "<|Assistant|>"}[role]
+        text += begin + content + "<|im_end|>" * (role == "assistant")
+    return text + "<|Assistant|><think>\n" * answers
 
 
-def thinkprm(question, steps):
+def thinkprm(template, question, steps):
     """utils/helper.py and ThinkPRM.process_example of mukhal/ThinkPRM."""
-    template = (
+    asked = (
         "You are given a math problem and a proposed step-by-step solution:\n\n[Math Problem]\n\n"
         "{problem}\n\n[Solution]\n\n{solution}\n\n{_instruction}"
     )
@@ -76,53 +91,54 @@ def thinkprm(question, steps):
         "correct. If the solution is incomplete, only verify the provided steps."
     )
     solution = "".join(f"Step {at}: {step}\n" for at, step in enumerate(steps, 1)).strip()
-    content = template.replace("{_instruction}", instruction).replace("{solution}", solution)
-    return turn("user", content.replace("{problem}", question)) + "<|im_start|>assistant\n"
+    asked = asked.replace("{_instruction}", instruction).replace("{solution}", solution)
+    return chat(template, ("user", asked.replace("{problem}", question)))
 
 
-def genprm(question, steps):
+def genprm(template, question, steps):
     """build_prompt and GenPRM.inference of RyanLiu112/GenPRM, with short replies before the last.
 
-    The end of the last turn is cut off, as they do.
+    They cut off the end of the last turn.
     """
     system = (
         "You are a math teacher. Your task is to review and critique the paragraphs in solution "
         "step by step."
     )
-    first, *later = [f"Question: {question}\n\n{steps[0]}", *steps[1:]]
-    text = turn("system", system) + turn("user", first)
-    for step in later:
-        text += turn("assistant", "<output>\n**Judgement**: $\\boxed{Yes}$\n</output>\n")
-        text += turn("user", step)
+    turns = [("system", system), ("user", f"Question: {question}\n\n{steps[0]}")]
+    for step in steps[1:]:
+        reply = "<output>\n**Judgement**: $\\boxed{Yes}$\n</output>\n"
+        turns += [("assistant", reply), ("user", step)]
     start = "<analyze>\nLet's analyze the Paragraph {cur_step} step by step: "
-    return text.removesuffix("<|im_end|>\n") + start.format(cur_step=len(steps))
+    text = chat(template, *turns, answers=False).removesuffix("<|im_end|>\n")
+    return text + start.format(cur_step=len(steps))
 
 
 R_PRM_BLOB = "a1f983e07a773cf78cadf0158a75eda1db2f278d"
 """Git's name of src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt in NJUNLP/R-PRM."""
 
 
-def r_prm(question, steps):
+def r_prm(template, question, steps):
     """The chat of GenPRM-evaluate-new3-qwen.txt of NJUNLP/R-PRM, filled by evaluate-PRM-CoT.py."""
-    template = PRESETS["r-prm"].user
+    asked = PRESETS["r-prm"].user
     for place in ("question", "steps", "step"):
-        template = template.replace(f"{{{place}}}", "{}")
-    data = template.encode()
+        asked = asked.replace(f"{{{place}}}", "{}")
+    data = asked.encode()
     assert hashlib.sha1(b"blob %d\0%s" % (len(data), data)).hexdigest() == R_PRM_BLOB
     *before, now = [f"Step {at}: {step}" for at, step in enumerate(steps, 1)]
     previous = "\n".join(before) or (
         "Since the Now Step is the first step, there are no Previous Steps."
     )
-    asked = turn("user", template.format(question, previous, now))
-    return turn("system", "You are a helpful assistant.") + asked + "<|im_start|>assistant\n"
+    system = ("system", "You are a helpful assistant.")
+    return chat(template, system, ("user", asked.format(question, previous, now)))
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_presets_ask_as_the_published_code_does(load, count):
-    tokenizer, steps = load(CHATML), STEPS[:count]
+@pytest.mark.parametrize("template", [CHATML, R1], ids=["ChatML", "R1"])
+def test_presets_ask_as_the_published_code_does(load, template, count):
+    tokenizer, steps = load(template), STEPS[:count]
     for name, published in {"thinkprm": thinkprm, "genprm": genprm, "r-prm": r_prm}.items():
         asked = critic(tokenizer, spec(preset=name))
-        text = published(QUESTION, steps)
+        text = published(template, QUESTION, steps)
         assert asked.text(QUESTION, steps) == text, name
         ids = asked.prompt(QUESTION, steps)
         assert (str(ids.dtype), ids.tolist()) == ("int32", tokenizer.encode(text))
@@ -135,7 +151,7 @@ def test_a_prompt_of_ones_own_holds_all_steps_or_the_last_one_apart(load):
         "Q {question}\n{steps}": "Q {step}?\na\n\n{question}\n\nc",
     }.items():
         asked = critic(tokenizer, spec(prompt, verdict=verdict))
-        text = turn("user", content) + "<|im_start|>assistant\n"
+        text = chat(CHATML, ("user", content))
         assert asked.text("{step}?", ("a", "{question}", "c")) == text
         assert asked.verdict('So: {"ok": true}') == 1.0
 
@@ -255,6 +271,22 @@ def test_labels_are_read_where_the_published_code_reads_them(load, preset, criti
     assert made.stop_words == (tuple(tokenizer.encode(made.asks.after)),)
 
 
+@given(data=st.data())
+def test_labels_are_asked_for_behind_whatever_is_written(load, data):
+    made = critic(load(THINKING), spec(preset="thinkprm"))
+    tokens = st.integers(0, made.tokenizer.vocab_size - 1)
+    pieces = st.sampled_from(["</think>", SOLUTION, "Is the solution", " correct?!", "é", " Yes"])
+    written = data.draw(st.lists(st.one_of(tokens, pieces), max_size=30))
+    ids = []
+    for each in written:
+        ids += [each] if isinstance(each, int) else made.tokenizer.encode(each)
+    asked = made.ask(ids)
+    _, closed, said = made.tokenizer.spelled(asked).partition("</think>")
+    assert (closed, said[-len(SOLUTION) :], said.count(SOLUTION)) == ("</think>", SOLUTION, 1)
+    before = made.thinking.end(ids) or len(ids)
+    assert asked[:before] == ids[:before], "what is thought stays as it is"
+
+
 def test_presets_sample_as_published_unless_told_otherwise():
     assert (CritiqueSpec().preset, CritiqueSpec().samples) == (None, 1)
     for name, preset in PRESETS.items():
@@ -295,13 +327,19 @@ def test_what_cannot_be_meant_is_refused(fields, message):
         (CHATML, None, {"thinking": {"budget_tokens": 90}}, "verifier.critique.thinking has"),
         (THINKING, None, {"thinking": {"budget_tokens": 1}}, "verifier.critique.thinking.budget"),
         ("Hello", None, {}, "does not carry a message"),
+        (
+            CHATML,
+            None,
+            {"verdict": {"after": "\n", "probability": True, "labels": {"\n\n": 1, " No": 0}}},
+            "shares a token",
+        ),
         (CHATML, None, {"verdict": {"expression": "("}}, "RE2 does not read"),
         (CHATML, None, {"verdict": {"expression": "right"}}, "has 0 groups"),
         (
             CHATML,
             None,
             {"verdict": {"after": "a", "probability": True, "labels": {"maybe so": 1, "no": 0}}},
-            "not one token of its own",
+            "must be exactly one token",
         ),
     ],
 )

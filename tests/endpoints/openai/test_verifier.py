@@ -26,7 +26,8 @@ IDS = [30, 31, 32]
 
 def section(checkpoint="demo-verifier", **fields):
     folder = ROOT / "engines" / "checkpoints" / checkpoint
-    return VerifierSpec.model_construct(checkpoint=folder, **fields)
+    labels = {"+": 1.0, "-": 0.0}
+    return VerifierSpec.model_construct(checkpoint=folder, **{"labels": labels} | fields)
 
 
 async def scored(stand_in, spec, ids=IDS, failures=()):

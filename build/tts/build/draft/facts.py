@@ -92,7 +92,7 @@ class Choices:
     why_format: str = ""
     """Why this one, as a sentence."""
     prompt: str = ""
-    """The text of format prompted."""
+    """The text of formats prompted and graded."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""
 

@@ -70,6 +70,13 @@ class CritiqueSpec(Section):
     thinking: ThinkingSpec = ThinkingSpec()
     """How the verifier thinks before it writes, if its chat template says so."""
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether its verdict is read from the probabilities of labels, not from the text."""
+        if self.verdict:
+            return self.verdict.probability
+        return bool(PRESETS[self.preset or "judge"].verdict.get("probability"))
+
     @model_validator(mode="before")
     @classmethod
     def _as_its_preset(cls, data: Any) -> Any:

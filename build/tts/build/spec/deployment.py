@@ -182,6 +182,12 @@ class Deployment(Section):
         return {**data, "verifier": {**verifier, **shared}}
 
     @model_validator(mode="after")
+    def _shared_engine(self) -> Self:
+        if isinstance(self.verifier, SharedVerifier) and isinstance(self.generator, GeneratorSpec):
+            self.generator._judges = self.verifier.reads_logits
+        return self
+
+    @model_validator(mode="after")
     def _paragraphs_are_read(self) -> Self:
         if self.generator.thinking.steps == "paragraphs" and self.verifier.reads_thinking == "none":
             raise ValueError(

@@ -146,6 +146,11 @@ class VerifierRole(RoleSpec):
         return FORMATS[self.format]
 
     @property
+    def reads_logits(self) -> bool:
+        """Whether its scores are made of logits, those behind a critique included."""
+        return self.critique.reads_labels if self.facts.writes else True
+
+    @property
     def own_labels(self) -> Mapping[str, float]:
         """The labels of its format."""
         return _spaced(list(self.facts.labels)) if self.facts.labels else {}
@@ -269,6 +274,16 @@ class VerifierFunction(Section):
 
 class VerifierSpec(VerifierRole, EngineSpec):
     """The process reward model that scores steps, compiled."""
+
+    @property
+    def writes(self) -> bool:
+        """See EngineSpec."""
+        return self.facts.writes
+
+    @property
+    def judges(self) -> bool:
+        """See EngineSpec."""
+        return self.reads_logits
 
     @model_validator(mode="after")
     def _can_be_compiled(self) -> Self:

@@ -98,7 +98,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         trained=False,
     ),
     "graded": FormatFacts(
-        "as prompted, but answered with one of several grades, A to T unless labels names others",
+        "as prompted, answered with a grade",
         "prompted:prompted",
         judged_by="a prompt: a language head, read at the labels",
         needs="prompt",

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..model_config import ModelConfig
-from ..spec import EngineSpec, Precision, TensorRTEngine, VerifierSpec
+from ..spec import EngineSpec, Precision, TensorRTEngine
 from .commands import splits_embedding
 from .gpus import GIB
 
@@ -197,7 +197,7 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
     padded_vocabulary = _share(shape.vocab_size, tp) * tp
     rows = padded_vocabulary // tp if splits_embedding(spec) else shape.vocab_size
     embedding = 2 * rows * shape.hidden_size
-    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if isinstance(spec, VerifierSpec) else 0)
+    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if spec.judges else 0)
     logits = int(kept * 4 * spec.max_batch_size * padded_vocabulary)
     activations = 2 * spec.max_num_tokens * _width(shape, placement)
     if last:

@@ -91,21 +91,23 @@ def head_kind(checkpoint: Path, spec: VerifierRole) -> HeadKind:
     return "labels"
 
 
-def label_ids(tokenizer: Tokenizer, labels: Iterable[str]) -> tuple[int, ...]:
+def label_ids(
+    tokenizer: Tokenizer, labels: Iterable[str], field: str = "verifier.labels"
+) -> tuple[int, ...]:
     """Ids of the labels; raises CheckpointError unless each is a token, and one of its own."""
     named: dict[int, str] = {}
     for label in labels:
         tokens = tokenizer.encode(label)
         if len(tokens) != 1:
             raise CheckpointError(
-                f"verifier.labels: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
+                f"{field}: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
                 f"of {tokenizer.checkpoint}; a label must be exactly one token.",
-                hint="Set verifier.labels in the deployment file to labels of this verifier.",
+                hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
         if (other := named.setdefault(tokens[0], label)) != label:
             raise CheckpointError(
-                f"verifier.labels: {other!r} and {label!r} are the same token {tokens[0]} in the "
+                f"{field}: {other!r} and {label!r} are the same token {tokens[0]} in the "
                 f"tokenizer of {tokenizer.checkpoint}; they must differ.",
-                hint="Set verifier.labels in the deployment file to labels of this verifier.",
+                hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
     return tuple(named)

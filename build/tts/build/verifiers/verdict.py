@@ -106,19 +106,16 @@ def _by_expression(expression: str) -> Callable[[str], str | None]:
 
 
 def _by_field(name: str) -> Callable[[str], Any]:
-    found: list[Any] = []
-
-    def note(value: dict[str, Any]) -> dict[str, Any]:
-        if name in value:
-            found.append(value[name])
-        return value
-
-    decoder = json.JSONDecoder(
-        object_hook=note, parse_int=float, parse_constant=lambda constant: None
-    )
-
     def find(text: str) -> Any:
-        found.clear()
+        found: list[Any] = []
+
+        def note(value: dict[str, Any]) -> None:
+            if name in value:
+                found.append(value[name])
+
+        decoder = json.JSONDecoder(
+            object_hook=note, parse_int=float, parse_constant=lambda constant: None
+        )
         end = in_vain = 0
         while in_vain < _IN_VAIN and (begins := _OBJECT.search(text, end)):
             try:
