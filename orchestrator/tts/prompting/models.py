@@ -122,6 +122,11 @@ class Models:
             raise RuntimeError("this verifier takes text: it has no dialogue in token ids")
         return self.dialogue
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the verifier reads the answer as one text."""
+        return self.deployment.verifier_model.reads_whole
+
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:

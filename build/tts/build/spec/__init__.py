@@ -43,7 +43,7 @@ from .verifier import (
     VerifierRole,
     VerifierSpec,
 )
-from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
+from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind, Scores
 
 __all__ = [
     "ANSWER_TIMEOUT_S",
@@ -70,6 +70,7 @@ __all__ = [
     "RemoteVerifier",
     "Role",
     "RoleSpec",
+    "Scores",
     "ServerSpec",
     "Target",
     "Template",
