@@ -243,6 +243,7 @@ def for_a_gpu(pair, target):
     ("platform", "architecture", "reason"),
     [
         ("tensorrt", "Qwen2ForProcessRewardModel", "no place for the ReLU between two layers"),
+        ("tensorrt", "Qwen2ForRewardModel", "no place for the ReLU between two layers"),
         ("llmapi", "Qwen2ForPrmModel", "loads the checkpoint as it is, and knows no such head"),
     ],
 )
