@@ -110,12 +110,13 @@ class Context:
     def give_own_turn(self, node: NodePath) -> None:
         """Make a step without text a turn of the verifier's dialogue, where it would add nothing.
 
-        A node that was never generated becomes such a step.
+        A node that was never generated becomes such a step. One text of all steps has no turns.
         """
         self.add(node, Thought((), "", Stop.STEP))
-        if self.models.dialogue:
+        if self.models.dialogue and not self.models.reads_whole:
             above = self.verifier_ids(node[:-1])
-            self._verifier[node] = self.models.verifier.add_turn(above, "")
+            number = self._number(node[:-1]) + 1
+            self._verifier[node] = self.models.verifier.add_turn(above, "", number)
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
@@ -146,11 +147,12 @@ class Context:
         verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
         ids = self._dialogues.get((parent, step))
         if ids is None:
-            ids = (
-                verifier.extend(self.verifier_ids(parent), step)
-                if parent and parent not in self._unread
-                else verifier.first(self.problem.full_question, step)
-            )
+            if self.models.reads_whole:
+                ids = verifier.first(self.problem.full_question, self._answer(node))
+            elif parent and parent not in self._unread:
+                ids = verifier.extend(self.verifier_ids(parent), step, self._number(node))
+            else:
+                ids = verifier.first(self.problem.full_question, step)
             self._dialogues[parent, step] = ids
         self._verifier[node] = ids
         return ids
@@ -195,6 +197,14 @@ class Context:
         ids = NO_IDS if self.models.takes_text else self.verifier_ids(node)
         return ScoreCall(ids, self.problem.full_question, self._chain(node))
 
+    def _answer(self, node: NodePath) -> str:
+        """What the verifier reads down to `node`, as one text."""
+        return "".join(self._texts[node[:end]] for end in range(1, len(node) + 1)).strip()
+
+    def _number(self, node: NodePath) -> int:
+        """How many steps that say something the verifier reads down to `node`."""
+        return sum(map(bool, self._chain(node)))
+
     def _chain(self, node: NodePath) -> tuple[str, ...]:
         if (known := self._steps.get(node)) is None:
             own = () if node in self._unread else (self._texts[node].strip(),)
@@ -222,10 +232,14 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
         return [ScoreCall(NO_IDS, question, chain) for chain in chains]
     if critic := models.critic:
         dialogues = [critic.prompt(question, chain) for chain in chains]
+    elif models.reads_whole:
+        answers = (models.step_delimiter.join(filter(None, chain)) for chain in chains)
+        dialogues = [models.verifier.first(question, answer) for answer in answers]
     else:
         dialogues = [models.verifier.first(question, said[0])]
-        for step in said[1:]:
-            dialogues.append(models.verifier.extend(dialogues[-1], step))
+        for chain in chains[1:]:
+            number = sum(map(bool, chain))
+            dialogues.append(models.verifier.extend(dialogues[-1], chain[-1], number))
     context = models.deployment.verifier_model.max_seq_len
     if (over := len(dialogues[-1]) - (context - 1)) > 0:  # one token is the engine's answer
         raise DatasetError(

@@ -27,7 +27,7 @@ from tts.runs.config import RemoteEngine, RunConfig, prompting_of
 from tts.scheduling import Policy
 from tts.search import SearchConfig
 from tts.serving.repository.digest import deployment_digest
-from tts.strategies.parameters import check_blocks
+from tts.strategies.parameters import check_blocks, require_scores
 
 from .function_files import Loaded
 from .functions import AnswerFunction, EqualFunction
@@ -59,6 +59,11 @@ class Plan:
     """Called with each step that is written or scored."""
     on_server: Callable[[str], None] | None = None
     """Called with the server that a problem goes to; again when it moves to another."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a search over steps whose verifier scores whole answers alone."""
+        if self.strategy.config and "verifier" not in {*self.endpoints, *self.loaded}:
+            require_scores(self.strategy.name, self.strategy.config, self.deployment)
 
     @property
     def verifier(self) -> Any | None:
