@@ -17,8 +17,9 @@ def row(name, facts):
     if facts.labels and len(facts.labels) > 4:
         labels = f"{facts.labels[0]} to {facts.labels[-1]}"
     engines = "by URL" if facts.not_compiled else "compiled, by URL"
+    judges = "a critique" if facts.writes else ", ".join(facts.judges)
     return (
-        f"| `{name}` | {facts.meaning} | {'a critique' if facts.writes else ', '.join(facts.judges)} | {own} "
+        f"| `{name}` | {facts.meaning} | {judges} | {own} "
         f"| {labels if 'labels' in facts.judges else ''} | {engines} |"
     )
 

@@ -65,7 +65,7 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     *("generator.chat_template_kwargs", "verifier.chat_template_kwargs"),
     "verifier.reads_thinking",
     *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
-    *("verifier.prompt", "verifier.template"),
+    *("verifier.prompt", "verifier.template", "verifier.criteria"),
     *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds
 }
 

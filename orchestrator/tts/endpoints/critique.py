@@ -12,11 +12,8 @@ cancelling a score ends its requests in the middle.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,9 +22,8 @@ from tts.build.tokenizer import Ids
 from tts.build.verifiers.critique import Critic
 from tts.build.verifiers.prompted import Prompted
 
-from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
+from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult, together
 
-T = TypeVar("T")
 UNDECIDED = 0.5
 """The score of a chain whose critiques have no verdict."""
 ATTEMPTS = 2
@@ -132,13 +128,3 @@ def seed_of(prompt: Ids, number: int) -> int:
     """The seed of a prompt's critique with this number."""
     digest = hashlib.blake2b(prompt.tobytes(), digest_size=8, key=number.to_bytes(8, "big"))
     return int.from_bytes(digest.digest(), "big") >> 1
-
-
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all of these give; where one fails the others are cancelled."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
