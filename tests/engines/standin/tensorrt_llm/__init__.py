@@ -224,7 +224,7 @@ class LLM:
             chunked_context=kwargs["enable_chunked_prefill"],
             kv_reuse=cache["enable_block_reuse"],
             labels=len(self._labels),
-            writes=not self._labels,
+            writes=config.output_vocab_size >= config.vocab_size,
         )
         self._host = EngineHost(folder, config, limits)
 
