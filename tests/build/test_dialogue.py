@@ -146,6 +146,22 @@ def instructions(tokenizer):
     return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
 
 
+def numbered(tokenizer):
+    """The steps of Babelscape's models: each with its number in front and a marker behind."""
+    return custom(
+        tokenizer,
+        "Problem: {question}\nSteps:\nStep 1: ",
+        f"\n{tag_of(tokenizer)}",
+        "\nStep {number}: ",
+    )
+
+
+def apart(tokenizer):
+    """The steps of TRL's PRMTrainer, each encoded by itself."""
+    template = Template(head="{question}", answer="\n", turn="", apart=True)
+    return verifier_dialogue(tokenizer, spec(format="custom", template=template))
+
+
 def skywork(tokenizer):
     """The lines of Skywork's models, also for tokenizers that have no newline as one token."""
     ends = tokenizer.encode("\n")
@@ -154,13 +170,13 @@ def skywork(tokenizer):
     return verifier_dialogue(tokenizer, spec(format="skywork-o1-prm", head="value"))
 
 
-FORMATS = [rlhflow, math_shepherd, instructions, skywork]
+FORMATS = [rlhflow, math_shepherd, instructions, numbered, apart, skywork]
 
 
 def dialogue(form, question, steps):
     ids = form.first(question, steps[0])
-    for step in steps[1:]:
-        ids = form.extend(ids, step)
+    for number, step in enumerate(steps[1:], start=2):
+        ids = form.extend(ids, step, number)
     return ids
 
 
@@ -224,6 +240,28 @@ def test_a_custom_dialogue_is_one_text(tokenizer, question, steps):
     ids = dialogue(instructions(tokenizer), question, steps).tolist()
     asked = "".join(f"\nStep: {step}\nRight?" for step in steps)
     assert ids == tokenizer.encode(f"Question: {question}{asked}")
+
+
+@settings(max_examples=amount(15, 60), deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=12))
+def test_steps_may_be_numbered(tokenizer, question, steps):
+    """The prompt of the card of Babelscape/Llama-3.1-8B-PRM800k-r."""
+    ids = dialogue(numbered(tokenizer), question, steps).tolist()
+    tag = tag_of(tokenizer)
+    lines = (f"Step {number}: {step}\n{tag}" for number, step in enumerate(steps, start=1))
+    assert ids == tokenizer.encode(f"Problem: {question}\nSteps:\n" + "\n".join(lines))
+
+
+@settings(max_examples=amount(15, 60), deadline=None)
+@given(question=texts, answer=texts)
+def test_a_chat_of_the_answer_is_the_chat_template(load, question, answer):
+    for kind in ("demo-verifier", "tiny", "gpt"):
+        tokenizer = load(kind)
+        form = verifier_dialogue(tokenizer, spec(format="chat", head="value"))
+        roles = zip(("user", "assistant"), (question, answer), strict=True)
+        messages = [{"role": role, "content": content} for role, content in roles]
+        whole = tokenizer.encode(tokenizer.chat(messages, generation_prompt=False))
+        assert form.first(question, answer).tolist() == whole
 
 
 @settings(max_examples=amount(15, 60), deadline=None)

@@ -180,7 +180,7 @@ def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel
         folder,
         shape.max_position_embeddings if shape else None,
         "" if here else repository,
-        shape.head.kind if shape and shape.head else "labels",
+        *((shape.head.kind, shape.head.scores) if shape and shape.head else ()),
     )
 
 
@@ -244,6 +244,8 @@ def _formats(
         yield trained, f"{verifier.name} was trained with it."
     if (head := _head(verifier, said)) != "labels":
         guess = "The checkpoint has a head of its own and does not say its format: check it."
+        if isinstance(verifier, CompiledModel) and verifier.scores == "answers":
+            yield "chat", guess
         yield _BY_HEAD[head], guess
         yield "custom", guess
     own = verifier.name == choices.generator.name

@@ -14,7 +14,7 @@ from tts.build.spec import Role
 from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
 from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import ConfidenceWatch, Expand, Score, Stop, quantise
+from tts.search import ConfidenceWatch, Expand, Score, Scored, Stop, quantise
 
 from .problem_run import ProblemRun
 from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
@@ -83,7 +83,11 @@ class Dispatcher:
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
         area = self._loads[engine].update(sent, in_flight[engine])
-        ended = partial(EndedRequest, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
+        ended = partial(
+            EndedRequest,
+            *(run.problem_id, job.work, kind, job.tokens, in_flight, sent),
+            reused=job.reused,
+        )
         reply: Any = None
         error: Exception | None = None
         try:
@@ -178,7 +182,9 @@ def _answer(work: Expand | Score | Prefetch, reply: Any) -> JobAnswer:
     """A reply as the search takes it."""
     if isinstance(work, Expand):
         return reply.thoughts  # type: ignore[no-any-return]
-    return quantise(reply.score) if isinstance(work, Score) else None
+    if isinstance(work, Score):
+        return Scored(work.node, quantise(reply.score), reply.tokens)
+    return None
 
 
 def _counts(reply: Any) -> dict[str, Any]:

@@ -137,6 +137,11 @@ class Models:
         """How many critiques a score takes; 0: the verifier writes none."""
         return self.deployment.verifier_model.critique.samples if self.critic else 0
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the verifier reads the answer as one text."""
+        return self.deployment.verifier_model.reads_whole
+
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:

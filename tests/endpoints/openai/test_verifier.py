@@ -125,6 +125,13 @@ def test_a_head_without_a_place_says_what_to_tell_the_server():
     assert "step_tag_id" in str(caught.value)
 
 
+def test_a_classifier_of_sequences_that_vllm_served_scores_by_its_one_row():
+    """Random weights, whose logit transformers gives as 0.69123012."""
+    score = head_score(head(0.6912310719490051))
+    assert score == pytest.approx(1 / (1 + math.exp(-0.69123012)), abs=1e-6)
+    assert head_score(head(0.0, 1.0)) == pytest.approx(1 / (1 + math.exp(-1)))
+
+
 def test_a_head_that_vllm_served_scores_as_its_activation_says():
     """Of demo-classification, without and with its activation, after two steps."""
     logits = head([0.17334206402301788, -0.09484371542930603], [0.2202692926, 0.07051263004541397])

@@ -21,7 +21,7 @@ from .critique import CritiqueSpec
 from .engine import EngineSpec
 from .role import RoleSpec
 from .section import Count, FilePath, Section
-from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind
+from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind, Scores
 
 if TYPE_CHECKING:
     FormatName = str
@@ -60,15 +60,18 @@ class Template(Section):
     """The dialogue of a verifier of format custom; the texts are sent verbatim.
 
     It reads: head, first step, answer, turn, second step, answer, ... ; a step's score is read
-    right after its `answer`.
+    right after its `answer`. Without `turn` it reads: head, all steps as one text, answer.
     """
 
     head: str
     """Everything before the first step; {question} stands for the question."""
     answer: str
     """The text after a step, up to where its score is read."""
-    turn: str
-    """What follows up to the next step; {label} in front stands for the positive label."""
+    turn: str | None = None
+    """What follows up to the next step; {label} in front stands for the positive label, {number}
+    for the next step's number. Unset: the steps are one text, and `answer` follows the last one."""
+    apart: bool = False
+    """Whether each text and each step is encoded by itself, as TRL's PRMTrainer does."""
 
     @field_validator("head")
     @classmethod
@@ -79,12 +82,12 @@ class Template(Section):
 
     @field_validator("head", "answer", "turn")
     @classmethod
-    def _places(cls, text: str, info: ValidationInfo) -> str:
-        allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
-        for place in ("{question}", "{label}", "{step}"):
-            if place != allowed and place in text:
+    def _places(cls, text: str | None, info: ValidationInfo) -> str | None:
+        allowed = {"head": ("{question}",), "turn": ("{label}", "{number}")}
+        for place in ("{question}", "{label}", "{number}", "{step}"):
+            if text and place in text and place not in allowed.get(info.field_name or "", ()):
                 raise ValueError(f"must not hold {place}")
-        if "{label}" in text.removeprefix("{label}"):
+        if text and "{label}" in text.removeprefix("{label}"):
             raise ValueError("may hold {label} once, at its very beginning")
         return text
 
@@ -116,6 +119,9 @@ class VerifierRole(RoleSpec):
     """How questions and steps are presented to the verifier (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
     """What the verifier judges with; unset: recognised from its config.json."""
+    scores: Scores | None = None
+    """What it scores: every step, or whole answers alone, so that searches over steps are refused;
+    unset: what its head was trained for."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None
@@ -159,6 +165,11 @@ class VerifierRole(RoleSpec):
     def in_flight(self) -> int:
         """The upper bound of what is in flight: critiques, or prompt tokens."""
         return (self.in_flight_requests if self.facts.writes else self.in_flight_tokens) or 0
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether it reads the answer as one text, up to its last step, and not step by step."""
+        return self.facts.whole or (self.template is not None and self.template.turn is None)
 
     @model_validator(mode="before")
     @classmethod

@@ -24,6 +24,7 @@ Exact and estimated parts:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -143,6 +144,17 @@ def parameters(shape: ModelConfig) -> Parameters:
         embedding=matrix,
         tied=shape.tie_word_embeddings,
     )
+
+
+def parameters_per_token(shape: ModelConfig) -> int:
+    """Parameters that one token is multiplied with: of a mixture of experts, those it is sent to.
+
+    All but the embedding, of which it takes a row; a head of a verifier's own stands in the place
+    of the language head.
+    """
+    counted = parameters(shape)
+    own = shape.head.tensors(shape.hidden_size).values() if shape.head else None
+    return counted.active + (counted.head if own is None else sum(map(math.prod, own)))
 
 
 def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:

@@ -121,8 +121,8 @@ class OpenAIVerifier:
 
     async def _head(self, ids: list[int]) -> float:
         """What a head says of the dialogue's last place: vLLM's /pooling."""
-        asked = {"model": self._server.known.model, "input": [ids], "task": "token_classify"}
-        return head_score(await self._http.post("/pooling", asked | {"use_activation": False}))
+        asked = {"model": self._server.known.model, "input": [ids], "use_activation": False}
+        return head_score(await self._http.post("/pooling", asked))
 
     async def _prompt(self, ids: list[int]) -> list[float | None]:
         """The log-probabilities of a prompt's tokens, None for the first."""
@@ -143,6 +143,8 @@ def head_score(answer: object) -> float:
     rows = answers.array(answers.mapping(answer).get("data"), "the scores of one dialogue")
     about = answers.mapping(answers.only(rows, "the scores of one dialogue"))
     places = answers.array(about.get("data"), "scores of a head")
+    if places and not isinstance(places[0], list):
+        places = [places]  # a classifier of sequences has one row, of its last token
     if not places:
         raise EndpointError(
             "The server scored no place of the dialogue: it looks for a token that ends a step.",
