@@ -174,10 +174,13 @@ class VerifierRole(RoleSpec):
     @model_validator(mode="before")
     @classmethod
     def _labels_of_its_format(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "labels" not in data:
-            facts = FORMATS.get(data.get("format", "rlhflow"))
-            if facts and facts.labels:
-                return data | {"labels": _spaced(list(facts.labels))}
+        if not isinstance(data, dict):
+            return data
+        facts = FORMATS.get(data.get("format", "rlhflow"))
+        if facts and facts.labels and "labels" not in data:
+            return data | {"labels": _spaced(list(facts.labels))}
+        if facts and not facts.labels and data.get("labels") == {}:  # as it is written back
+            return {name: value for name, value in data.items() if name != "labels"}
         return data
 
     @property
