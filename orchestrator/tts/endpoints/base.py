@@ -8,7 +8,7 @@ that another server, or a later attempt, may answer it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -178,6 +178,10 @@ class ScoreCall:
     input_ids: npt.NDArray[np.int32]
     question: str = ""
     steps: tuple[str, ...] = ()
+    text: str = ""
+    """The chain as it was written, white space included: what a program judges."""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What else the problem has (`Problem.extra`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,10 @@ class VerifierResult:
     """A verifier's result for a chain's last step: `score` is within [0, 1]."""
 
     score: float
+    tokens: int = 0
+    """Tokens that it generated."""
+    no_verdict: int = 0
+    """Critiques without a verdict."""
 
 
 class Verifier(Protocol):

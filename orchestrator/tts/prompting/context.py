@@ -152,7 +152,7 @@ class Context:
         """The key of a node's score: nodes with the same key have the same score."""
         if self.models.dialogue:
             return self.verifier_ids(node).tobytes()
-        return "\0".join(self._chain(node)).encode()
+        return "\0".join((*self._chain(node), self._said(node))).encode()
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens that a request for the score of `node` takes of the verifier's budget."""
@@ -169,7 +169,21 @@ class Context:
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
         ids = self.verifier_ids(node) if self.models.dialogue else NO_IDS
-        return ScoreCall(ids, self.problem.full_question, self._chain(node))
+        return ScoreCall(
+            ids,
+            self.problem.full_question,
+            self._chain(node),
+            self._said(node),
+            self.problem.extra,
+        )
+
+    def _said(self, node: NodePath) -> str:
+        """The text of the chain that ends in a node, as it was written."""
+        parts = []
+        while node:
+            parts.append(self._texts[node])
+            node = node[:-1]
+        return "".join(reversed(parts))
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
         if (known := self._steps.get(node)) is None:
@@ -189,7 +203,11 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
     chains = [said[:length] for length in range(1, len(said) + 1)]
     dialogue = models.dialogue
     if dialogue is None or not said:
-        return [ScoreCall(NO_IDS, question, chain) for chain in chains]
+        delimiter = models.step_delimiter
+        return [
+            ScoreCall(NO_IDS, question, chain, delimiter.join(steps[: len(chain)]))
+            for chain in chains
+        ]
     dialogues = [dialogue.first(question, said[0])]
     for step in said[1:]:
         dialogues.append(dialogue.extend(dialogues[-1], step))

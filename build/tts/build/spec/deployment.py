@@ -12,6 +12,7 @@ from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 
 from .engine import EngineSpec, Precision
+from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
@@ -83,17 +84,18 @@ Remote = TypeVar("Remote", bound=RemoteSpec)
 
 
 def _section(
-    compiled: type[Compiled], remote: type[Remote], function: type[VerifierFunction] | None = None
+    compiled: type[Compiled], remote: type[Remote], **text: type[TextVerifier]
 ) -> WrapValidator:
-    """A section is remote if it has `url`, or has a `function`: its mistakes are explained as those
-    of one kind.
+    """A section is remote if it has `url`, or of the kind whose field it has, a `function` or a
+    `command`: its mistakes are explained as those of one kind.
     """
 
-    def read(value: object, _: object) -> Compiled | Remote | VerifierFunction:
-        if isinstance(value, (compiled, remote)) or (function and isinstance(value, function)):
+    def read(value: Any, _: object) -> Any:
+        if isinstance(value, (compiled, remote, *text.values())):
             return value
-        if function and isinstance(value, dict) and "function" in value:
-            return function.model_validate(value)
+        for field, kind in text.items():
+            if isinstance(value, dict) and field in value:
+                return kind.model_validate(value)
         is_remote = isinstance(value, dict) and "url" in value
         return remote.model_validate(value) if is_remote else compiled.model_validate(value)
 
@@ -110,10 +112,12 @@ class Deployment(Section):
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
     """The model that writes steps."""
     verifier: Annotated[
-        VerifierSpec | RemoteVerifier | VerifierFunction,
-        _section(VerifierSpec, RemoteVerifier, VerifierFunction),
+        VerifierSpec | RemoteVerifier | VerifierFunction | VerifierCommand,
+        _section(VerifierSpec, RemoteVerifier, function=VerifierFunction, command=VerifierCommand),
     ]
-    """The process reward model that scores steps; or a Python function that does."""
+    """The process reward model that scores steps; or a Python function or a program that does."""
+    execution: ExecutionSpec = ExecutionSpec()
+    """How programs run that execute what the generator wrote."""
     server: ServerSpec = ServerSpec()
     """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
@@ -173,7 +177,7 @@ class Deployment(Section):
         elif not engines:
             raise ValueError(f"no engine is compiled, so target must be openai, not {target}")
         elif target != "openvino" and len(engines) == 1:
-            other = "an engine with a url" if self.remotes() else "a function"
+            other = "an engine with a url" if self.remotes() else "a function or a command"
             raise ValueError(
                 f"target is {target}: beside {other} one can be compiled for target openvino only, "
                 "so far; serve it by itself, and give its url"
@@ -207,7 +211,7 @@ class Deployment(Section):
 
     def roles(self) -> dict[Role, RoleSpec]:
         """What the orchestrator needs of the models by role, generator first."""
-        if isinstance(self.verifier, VerifierFunction):
+        if isinstance(self.verifier, TextVerifier):
             return {"generator": self.generator}
         return {"generator": self.generator, "verifier": self.verifier}
 
@@ -217,10 +221,10 @@ class Deployment(Section):
 
     @property
     def verifier_model(self) -> VerifierSpec | RemoteVerifier:
-        """The verifier where it is a model; raises ConfigError where it is a function."""
-        if isinstance(self.verifier, VerifierFunction):
+        """The verifier where it is a model; raises ConfigError where it is none."""
+        if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
-                f"Deployment {self.name!r}: the verifier is {self.verifier.function}, and this "
+                f"Deployment {self.name!r}: the verifier is {self.verifier.named}, and this "
                 "needs one that is a model."
             )
         return self.verifier
@@ -228,7 +232,7 @@ class Deployment(Section):
     def compiled_pair(self) -> tuple[GeneratorSpec, VerifierSpec]:
         """Both engines for what has to know their weights, pools and batches.
 
-        Raises ConfigError if one of them runs on a server of its own, or is a function.
+        Raises ConfigError if one of them runs on a server of its own, or is no model.
         """
         generator, verifier = self.generator, self.verifier
         if isinstance(generator, GeneratorSpec) and isinstance(verifier, VerifierSpec):
@@ -236,8 +240,8 @@ class Deployment(Section):
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
         ]
-        if isinstance(verifier, VerifierFunction):
-            others.append(f"the verifier is {verifier.function}")
+        if isinstance(verifier, TextVerifier):
+            others.append(f"the verifier is {verifier.named}")
         elsewhere = " and ".join(others)
         raise ConfigError(
             f"Deployment {self.name!r}: {elsewhere}, and this needs engines whose weights, memory "

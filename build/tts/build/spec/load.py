@@ -16,6 +16,7 @@ from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import Deployment
 from .engine import EngineSpec
+from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .remote import RemoteSpec
 from .verifier import VerifierFunction, checked_prompt
 
@@ -88,7 +89,7 @@ def bundled_deployments() -> list[str]:
 def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
     """The deployment with the text of its verifier's prompt file."""
     verifier = deployment.verifier
-    if isinstance(verifier, VerifierFunction) or verifier.prompt_file is None:
+    if isinstance(verifier, TextVerifier) or verifier.prompt_file is None:
         return deployment
     if verifier.prompt is not None:
         raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
@@ -114,8 +115,10 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
 
-    update: dict[str, EngineSpec | RemoteSpec | VerifierFunction] = {}
-    if isinstance(deployment.verifier, VerifierFunction):
+    update: dict[str, EngineSpec | RemoteSpec | TextVerifier | ExecutionSpec] = {
+        "execution": deployment.execution.below(base)
+    }
+    if isinstance(deployment.verifier, VerifierFunction | VerifierCommand):
         update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
         checkpoint = absolute(engine.checkpoint, "checkpoint")
@@ -194,8 +197,8 @@ def _shown(value: object) -> str:
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
-_KINDS = (EngineSpec, VerifierFunction, RemoteSpec)
-"""What a section is: with neither, with `function`, with `url`."""
+_KINDS = {"function": VerifierFunction, "command": VerifierCommand, "url": RemoteSpec}
+"""What a section is by the field that it has; without any of them, an EngineSpec."""
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
@@ -216,7 +219,7 @@ def models_at(
             models = [each for field in fields for each in _models_in(field.annotation)]
         data = data.get(part) if isinstance(data, dict) else None
         given = data if isinstance(data, dict) else {}
-        kind = _KINDS[("function" in given) - ("url" in given)]
+        kind = next((kind for field, kind in _KINDS.items() if field in given), EngineSpec)
         models = [each for each in models if issubclass(each, kind)] or models
     return models
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ..input_files import require_path
 from .engine import EngineSpec
+from .execution import TextVerifier
 from .role import RoleSpec
 from .section import Count, FilePath, Section
 from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind
@@ -168,16 +169,17 @@ class VerifierRole(RoleSpec):
 _FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-class VerifierFunction(Section):
+class VerifierFunction(TextVerifier):
     """A Python function that scores steps in the program's own process: no model, and no engine."""
 
     function: str
     """FILE.py:NAME, relative to the deployment file: (question, steps) -> score of the last step,
     or (chains) for a batch (docs/start/your-own-models.md)."""
 
-    # as VerifierRole has it: nothing but its own speed limits a function
-    in_flight_tokens: ClassVar[int] = 1 << 20
-    reads_thinking: ClassVar[ReadsThinking] = "none"
+    @property
+    def named(self) -> str:
+        """FILE.py:NAME."""
+        return self.function
 
     @field_validator("function")
     @classmethod
