@@ -31,8 +31,8 @@ from . import inside
 MAX_OUTPUT_BYTES = 1 << 16
 _KEPT_ERRORS = 2000  # bytes at the end of the standard error
 _CHUNK_BYTES = 65536
-_END_S = 2.0  # for the parent of a program without a namespace to end all that it started
-_PROBE_S = 20.0
+_END_S = 5.0  # for the parent of a program to end all of it, before it is killed itself
+_PROBE_S = 60.0
 _INSIDE = (Path(__file__).parent / "inside.py").read_text(encoding="utf-8")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
@@ -150,21 +150,11 @@ class Sandbox:
         program, *others = self.resolved(command)
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
-        with self._folder() as folder:
-            try:
-                done = subprocess.run(
-                    self._line(seen),
-                    env=self._environment(folder),
-                    cwd=folder,
-                    capture_output=True,
-                    text=True,
-                    timeout=_PROBE_S,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise ConfigError(f"No program can be run in the sandbox: {error}.") from error
-        if done.returncode:
+        ended = asyncio.run(self.run(seen, b""))
+        if ended.failure:
             raise ConfigError(
-                f"{done.stderr.strip():.300} cannot be run or read in the sandbox.",
+                f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read in "
+                "the sandbox.",
                 hint="Name the folders that it needs in execution.reads.",
             )
 
@@ -188,19 +178,22 @@ class Sandbox:
                 return await self._run(command, given, folder)
 
     async def _run(self, command: Sequence[str], given: bytes, folder: str) -> Ended:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._line(command),
+        theirs, ours = os.pipe()
+        # half started, it could not be cancelled: asyncio would wait for it for ever
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *self._line(command, theirs),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment(folder),
                 cwd=folder,
                 start_new_session=True,  # out of reach of the terminal's Ctrl-C
+                pass_fds=(theirs,),
             )
-        except OSError as error:
-            return Ended(b"", str(error), failure=Failure.NOT_STARTED)
+        )
         try:
+            process = await asyncio.shield(starting)
             async with asyncio.timeout(self._spec.wall_s):
                 output, errors = await _exchange(process, given)
                 status = await process.wait()
@@ -208,23 +201,17 @@ class Sandbox:
             return Ended(b"", failure=Failure.TIME)
         except OverflowError:
             return Ended(b"", failure=Failure.OUTPUT)
+        except OSError as error:
+            return Ended(b"", str(error), failure=Failure.NOT_STARTED)
         finally:
-            if process.returncode is None:
-                await self._end(process)
+            os.close(ours)
+            if not starting.done():
+                await asyncio.wait([starting])
+            os.close(theirs)
+            if starting.exception() is None:
+                await _end(starting.result())
         failure = _FAILURES.get(status, Failure.STATUS) if status else None
         return Ended(output, errors.decode(errors="replace"), status, failure)
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """End a program, and all that it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            # a process namespace ends with bubblewrap; else the program's parent ends all of it
-            process.send_signal(signal.SIGKILL if self._isolated else signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_END_S):
-                await process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[str]:
@@ -241,7 +228,7 @@ class Sandbox:
         temporary = {"HOME": home, "TMPDIR": home}
         return {"PATH": _path(), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", **temporary, **kept}
 
-    def _line(self, command: Sequence[str]) -> list[str]:
+    def _line(self, command: Sequence[str], lifeline: int) -> list[str]:
         spec = self._spec
         limits = {
             "cpu_s": spec.cpu_s,
@@ -249,6 +236,7 @@ class Sandbox:
             "file_bytes": spec.files_mb << 20,
             "processes": spec.processes,
             "namespace": self._isolated,
+            "lifeline": lifeline,
         }
         line = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits), *command]
         if not self._isolated:
@@ -279,6 +267,20 @@ def _beside_python() -> str:
 def _path() -> str:
     """Where programs are looked for: first of all beside this Python."""
     return os.pathsep.join([_beside_python(), os.environ.get("PATH", os.defpath)])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Wait until a program that is not wanted any more has ended, with all that it started."""
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        # of pipes that are still open; there is no other way to them
+        process._transport.close()  # type: ignore[attr-defined]
 
 
 async def _exchange(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
