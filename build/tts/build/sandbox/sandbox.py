@@ -153,8 +153,8 @@ class Sandbox:
         ended = asyncio.run(self.run(seen, b""))
         if ended.failure:
             raise ConfigError(
-                f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read in "
-                "the sandbox.",
+                f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
+                "in the sandbox.",
                 hint="Name the folders that it needs in execution.reads.",
             )
 

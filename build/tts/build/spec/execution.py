@@ -71,6 +71,8 @@ class VerifierCommand(TextVerifier):
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
     """The program and its arguments, without a shell; `python` is the one that runs `tts`. Files
     are relative to the deployment file."""
+    scores: Literal["steps", "answers"] = "answers"
+    """What it scores: whole answers alone, as tests do, or a chain after each step."""
 
     @field_validator("command")
     @classmethod
