@@ -65,7 +65,9 @@ def test_mistakes_are_explained_as_those_of_a_function(file, section, complaint)
 
 def test_beside_it_only_a_cpu_compiles(file):
     file.write_text(file.read_text().replace("target: openvino", "target: tensorrt"))
-    with pytest.raises(ConfigError, match="beside a function one can be compiled for target openv"):
+    with pytest.raises(
+        ConfigError, match="beside a function or a command one can be compiled for target openv"
+    ):
         load_deployment(file)
 
 

@@ -129,8 +129,8 @@ def test_an_answer_that_is_no_text_is_refused(session, strategy):
 
 
 def test_with_an_equality_of_ones_own_only_the_same_characters_are_known_to_be_equal():
-    own = answer_form_of(extract_answer, lambda answer, other: True)
-    usual = answer_form_of(extract_answer, None)
+    own = answer_form_of(extract_answer, by_text=True)
+    usual = answer_form_of(extract_answer, by_text=False)
     assert own(r"\boxed{4}") != own(r"\boxed{4.0}")
     assert usual(r"\boxed{1{,}000}") == usual(r"\boxed{1000}")
     assert own("no answer") is usual("no answer") is None

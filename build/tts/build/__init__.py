@@ -15,6 +15,7 @@
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template | rendering a chat template, in a process with limits |
+| sandbox/ | programs that execute what a model wrote |
 | worker_process | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |

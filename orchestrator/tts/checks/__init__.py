@@ -60,6 +60,7 @@ BEFORE_BUILD: Sequence[Check] = (
     placement.memory,
     placement.machine_memory,
     model_pair.function,
+    model_pair.command,
     searches.requests,
     searches.verifier_tokens,
     prompts.tokenizers,

@@ -21,6 +21,7 @@ from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.resolve import with_made_folders
+from tts.build.sandbox import HOW_TO_INSTALL, find_bubblewrap
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
@@ -40,6 +41,7 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
         _python(),
         _cpu(),
         _memory(),
+        _sandbox(),
         *(_compiled() if deployment is None or deployment.engines() else ()),
         *_storage(),
         *_gpus(),
@@ -79,6 +81,14 @@ def _memory() -> Observation:
     if free < MINIMUM_FREE_BYTES:
         return Observation("memory", "note", found, "The demo needs about 2 GiB.")
     return Observation("memory", "ok", found)
+
+
+def _sandbox() -> Observation:
+    found = find_bubblewrap()
+    if found.path:
+        return Observation("sandbox", "ok", f"{found.said}, for code that a model writes")
+    said = f"{found.said}: code that a model writes is not executed"
+    return Observation("sandbox", "note", said, HOW_TO_INSTALL)
 
 
 def _openvino() -> Observation:

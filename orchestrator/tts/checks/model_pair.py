@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tts.build.errors import CheckpointError
+from tts.build.errors import CheckpointError, ConfigError
 from tts.build.findings import Finding
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs, Inputs
-from tts.build.spec import FORMATS, VerifierFunction, VerifierRole
+from tts.build.sandbox import Sandbox
+from tts.build.spec import FORMATS, TextVerifier, VerifierCommand, VerifierFunction, VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
@@ -72,9 +73,35 @@ def function(inputs: Inputs) -> Iterator[Finding]:
         )
 
 
+def command(inputs: Inputs) -> Iterator[Finding]:
+    """A command that scores can be run, and in a sandbox; nothing of it is executed."""
+    deployment = inputs.deployment
+    spec = deployment.verifier
+    if not isinstance(spec, VerifierCommand):
+        return
+    sandbox = Sandbox(deployment.execution, spec.files)
+    try:
+        sandbox.require(spec.command)
+    except ConfigError as error:
+        yield Finding(
+            f"cannot be run: {error.message}",
+            "verifier.command",
+            "every search would end with this error",
+            error.hint or "",
+        )
+    if deployment.execution.sandbox != "bubblewrap":
+        yield Finding(
+            f"is {deployment.execution.sandbox}",
+            "execution.sandbox",
+            "what the model writes may read and change your files, and use the network",
+            "Remove execution.sandbox, and install bubblewrap.",
+            "warning",
+        )
+
+
 def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
-    if isinstance(inputs.deployment.verifier, VerifierFunction):
+    if isinstance(inputs.deployment.verifier, TextVerifier):
         return
     written, read = inputs.deployment.generator.max_seq_len, inputs.deployment.verifier.max_seq_len
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
@@ -92,7 +119,7 @@ def verifier_length(inputs: Inputs) -> Iterator[Finding]:
 def labels(inputs: Inputs) -> Iterator[Finding]:
     """Labels, step tag and format as the verifier was trained with them."""
     spec = inputs.deployment.verifier
-    if isinstance(spec, VerifierFunction):
+    if isinstance(spec, TextVerifier):
         return
     if _are_tokens(inputs.roles["verifier"], spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
+from tts.grading.code import tests_of
 from tts.problem import Problem, Turn
 from tts.runs.folder import history_of
 
@@ -19,6 +21,7 @@ from .answers import (
     read_choices,
     with_letters,
 )
+from .code import CodeRow, is_code_row, read_code_row
 from .rows import USUAL, Columns, DatasetRow, choice_columns, column_of, missing_column, read_rows
 
 
@@ -40,7 +43,12 @@ def read_files(
         for row in read_rows(file):
             where, number = f"{file}, {row.place}", row.number
             reader = _RowReader(row, columns, where, used)
-            question, answer = reader.question_and_answer(answers)
+            code = reader.code()
+            if code:
+                question, answer = code.question, code.answer
+                reader.says_none = answer is None
+            else:
+                question, answer = reader.question_and_answer(answers)
             if not reader.says_none:
                 if answered is not None and answered != (answer is not None):
                     if answered:
@@ -50,18 +58,21 @@ def read_files(
                         hint="Give every row its answer, or null where there is none.",
                     )
                 answered = answer is not None
-            known_as = reader.id() or f"{name}:{before + number}"
+            known_as = reader.id() or (code.id if code else "") or f"{name}:{before + number}"
             if known_as in places:
                 raise DatasetError(
                     f"{where}: id {known_as!r:.200} was used in {places[known_as]} already; ids "
                     "must be unique."
                 )
             places[known_as] = where
-            problems.append(Problem(known_as, question, answer, reader.level(), reader.history()))
+            extra = code.extra if code else reader.extra()
+            problems.append(
+                Problem(known_as, question, answer, reader.level(), reader.history(), extra=extra)
+            )
         before += number
     if not problems:
         raise DatasetError(f"{files[0]} holds no problems.")
-    if without := sum(problem.answer is None for problem in problems):
+    if without := sum(p.answer is None and tests_of(p.extra) is None for p in problems):
         some = f"{without} of {len(problems)} problems without an answer"
         used[some if without < len(problems) else "no answers, so no accuracy"] = None
     return problems, ", ".join(used)
@@ -99,6 +110,28 @@ class _RowReader:
             return question, read_answer(self._cells[column], answers)
         except Unreadable as error:
             raise self._refusal(column, error) from error
+
+    def code(self) -> CodeRow | None:
+        """The row of a code problem; None where it has a question, or one was named."""
+        names = ("problem", *USUAL["problem"])
+        if any(name in self._columns or name in self._cells for name in names):
+            return None
+        if not is_code_row(self._cells):
+            return None
+        try:
+            code = read_code_row(self._cells)
+        except Unreadable as error:
+            raise DatasetError(f"{self._where} {error}.") from error
+        self._used["code problems, graded by their tests"] = None
+        return code
+
+    def extra(self) -> dict[str, Any]:
+        """What else a verifier gets of the problem, as the row has it."""
+        extra = self._cells.get("extra")
+        if not isinstance(extra, dict):
+            return {}
+        self._note("extra", "extra")
+        return extra
 
     def level(self) -> int | str | None:
         """The level, None where there is none."""

@@ -9,7 +9,7 @@ that another server, or a later attempt, may answer it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -182,6 +182,10 @@ class ScoreCall:
     input_ids: npt.NDArray[np.int32]
     question: str = ""
     steps: tuple[str, ...] = ()
+    text: str = ""
+    """The chain as it was written, white space included: what a program judges."""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What else the problem has (`Problem.extra`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@
 | worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
 | grader | the public `Grader`: the worker processes, and what they have replied |
+| code | answers in code: right if the problem's tests pass |
 | votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.

@@ -27,6 +27,8 @@ class Reason(StrEnum):
     DECIMAL_COMMA = "decimal comma"  # equal: 1.22, and a reference that writes 1,22
     INVARIANTS = "invariants"  # different: what equal answers share differs (see sketch)
     MATH = "math-verify"  # equal or different: math-verify compared them
+    TEXTS = "texts"  # different: two answers in code, by their text
+    TESTS = "tests"  # equal or different: the tests of a code problem were run
     FUNCTION = "function"  # equal or different: a function of the user's own compared them
 
     TOO_LONG = "too long"  # undecided: longer than any answer

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import repeat
 
 from tts.search import AnswerForm, Completion, SearchResult, significant
 
-from . import Equality, Grader, canonical, extract_answer, group_answers, is_integer
+from . import Equality, Grader, Verdict, canonical, extract_answer, group_answers, is_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,14 @@ async def judge(
     answer_of: Callable[[str], str | None] = extract_answer,
     form: Callable[[str], str] = canonical,
     as_listed: bool = False,
+    passes: Callable[[str], Awaitable[Verdict]] | None = None,
 ) -> Judgement:
     """Extract, group and vote; compare with the reference if there is one.
 
     Equal answers are grouped before any vote, by mathematical equivalence unless `grader` is a
     function of the user's own; answers of one `form` are equal without asking it. `answer_of`
-    takes the answer out of a completion's text. Ties go by path, or with `as_listed` by the order
+    takes the answer out of a completion's text; `passes` says whether one is right in place of the
+    reference. Ties go by path, or with `as_listed` by the order
     of the completions.
     """
     completions = list(result.completions)
@@ -70,23 +74,24 @@ async def judge(
         given = [answer for answer in extracted if answer is not None and answer.strip()]
         await grader.read(given if reference is None else [*given, reference])
     group_of = await group_answers(extracted, grader, form)
-    groups: list[Group] = []
-    undecided = 0
+    firsts: dict[int, str] = {}
     for answer, group in zip(extracted, group_of, strict=True):
-        if answer is not None and group == len(groups):  # the first of its group
-            correct = None
-            if reference is not None:
-                verdict = await grader.equal(answer, reference)
-                correct = verdict.equal
-                undecided += verdict.undecided
-            groups.append(Group(answer, correct))
+        if answer is not None and group >= 0:
+            firsts.setdefault(group, answer)
+    verdicts: list[Verdict] | None = None
+    if passes is not None:
+        verdicts = await asyncio.gather(*map(passes, firsts.values()))
+    elif reference is not None:  # in turn: they share a budget
+        verdicts = [await grader.equal(answer, reference) for answer in firsts.values()]
+    known = [verdict.equal for verdict in verdicts] if verdicts is not None else repeat(None)
+    groups = list(map(Group, firsts.values(), known))
     answers = vote(completions, extracted, group_of)
     by_node = dict(zip((done.node for done in completions), group_of, strict=True))
     return Judgement(
         answers,
-        right_by_rule(completions, group_of, groups) if reference is not None else None,
-        any(group.correct for group in groups) if reference is not None else None,
-        undecided,
+        right_by_rule(completions, group_of, groups) if verdicts is not None else None,
+        any(group.correct for group in groups) if verdicts is not None else None,
+        sum(verdict.undecided for verdict in verdicts or ()),
         tuple(groups),
         tuple(by_node[done.node] for done in result.completions),
     )

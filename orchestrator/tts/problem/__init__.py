@@ -28,6 +28,8 @@ class Problem:
     `history` is the conversation up to the question, which is its last message. A system message
     in it takes the place of the deployment's system prompt. `chat_template_kwargs` are variables of
     the generator's chat template, such as `enable_thinking`; they go before the deployment's.
+    `extra` is what else a verifier or the grader needs as JSON values, such as the tests of a code
+    problem; no model reads it.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Problem:
     level: int | str | None = None
     history: tuple[Turn, ...] = ()
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def full_question(self) -> str:
@@ -59,6 +62,8 @@ def digest_of(problems: Iterable[Problem]) -> str:
         asked: list[object] = [each.id, each.question, each.answer, said]
         if each.chat_template_kwargs:
             asked.append(each.chat_template_kwargs)
+        if each.extra:
+            asked.append(["extra", each.extra])
         row = json.dumps(asked, sort_keys=True)  # ASCII, whatever the text
         found.update(row.encode() + b"\n")
     return found.hexdigest()

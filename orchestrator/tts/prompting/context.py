@@ -148,7 +148,7 @@ class Context:
         ids = self._dialogues.get((parent, step))
         if ids is None:
             if self.models.reads_whole:
-                ids = verifier.first(self.problem.full_question, self._answer(node))
+                ids = verifier.first(self.problem.full_question, self._said(node).strip())
             elif parent and parent not in self._unread:
                 ids = verifier.extend(self.verifier_ids(parent), step, self._number(node))
             else:
@@ -161,7 +161,7 @@ class Context:
         """The key of a node's score: nodes with the same key have the same score."""
         if not self.models.takes_text:
             return self.verifier_ids(node).tobytes()
-        return "\0".join(self._chain(node)).encode()
+        return "\0".join((*self._chain(node), self._said(node))).encode()
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens that a request for the score of `node` takes of the verifier's budget."""
@@ -194,12 +194,14 @@ class Context:
 
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
-        ids = NO_IDS if self.models.takes_text else self.verifier_ids(node)
-        return ScoreCall(ids, self.problem.full_question, self._chain(node))
+        question, chain = self.problem.full_question, self._chain(node)
+        if self.models.takes_text:
+            return ScoreCall(NO_IDS, question, chain, self._said(node), self.problem.extra)
+        return ScoreCall(self.verifier_ids(node), question, chain)
 
-    def _answer(self, node: NodePath) -> str:
-        """What the verifier reads down to `node`, as one text."""
-        return "".join(self._texts[node[:end]] for end in range(1, len(node) + 1)).strip()
+    def _said(self, node: NodePath) -> str:
+        """The text of the chain that ends in a node, as it was written."""
+        return "".join(self._texts[node[:end]] for end in range(1, len(node) + 1))
 
     def _number(self, node: NodePath) -> int:
         """How many steps that say something the verifier reads down to `node`."""
@@ -229,7 +231,11 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
     said = tuple(step.strip() for step in steps)
     chains = [said[:length] for length in range(1, len(said) + 1)]
     if models.takes_text or not said:
-        return [ScoreCall(NO_IDS, question, chain) for chain in chains]
+        delimiter = models.step_delimiter
+        return [
+            ScoreCall(NO_IDS, question, chain, delimiter.join(steps[: len(chain)]))
+            for chain in chains
+        ]
     if critic := models.critic:
         dialogues = [critic.prompt(question, chain) for chain in chains]
     elif models.reads_whole:

@@ -12,7 +12,7 @@ import msgspec
 
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierCommand
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.strategies.strategy import Vote
 
@@ -242,4 +242,8 @@ def prompting_of(deployment: Deployment) -> dict[str, Any]:
     for role in fields:
         section = getattr(deployment, role)
         fields[role] |= section.model_dump(mode="json", include=_WHERE_GIVEN, exclude_defaults=True)
+    if isinstance(deployment.verifier, VerifierCommand):
+        fields["verifier"] |= deployment.verifier.record
+    if limits := deployment.execution.model_dump(mode="json", exclude_defaults=True):
+        fields["execution"] = limits
     return fields

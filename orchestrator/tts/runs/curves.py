@@ -16,7 +16,10 @@ from tts.grading.votes import Group, right_by_rule
 from tts.search import Completion
 from tts.strategies.catalog import known_strategy
 
+from .config import RunConfig
 from .events import LoggedCompletion, ProblemSolved
+from .measures import Measures
+from .statistics import mean_pass_at_k
 
 WhyDependent = Literal["dependent", "limits"]
 """No part of the search is a smaller one; its limits are those of whole problems."""
@@ -41,6 +44,23 @@ def unit_size(strategy: str, parameters: Mapping[str, Any]) -> int:
     known = known_strategy(strategy)
     subtrees = known is not None and known.independent == "subtrees"
     return int(parameters["beam_width"]) if subtrees else 1
+
+
+def pass_over_k(config: RunConfig, measures: Measures) -> dict[int, float]:
+    """pass@k over k = 1, 2, 4, ... and all of a problem's completions (`statistics.pass_at_k`).
+
+    Empty where parts of a problem's completions are not independent, and without references.
+    """
+    n = config.parameters["n"]
+    if n is None or why_dependent(config.strategy, limited=bool(config.limits)):
+        return {}
+    unit = unit_size(config.strategy, config.parameters)
+    counts, most = measures.right_units(n, unit), n // unit
+    shares = {
+        size * unit: mean_pass_at_k(counts, size)
+        for size in sorted({2**power for power in range(most.bit_length())} | {most})
+    }
+    return {k: share for k, share in shares.items() if share is not None}
 
 
 @dataclass(frozen=True, slots=True)

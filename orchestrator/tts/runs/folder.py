@@ -107,11 +107,18 @@ class _ProblemRow(msgspec.Struct, omit_defaults=True):
     level: int | str | None
     history: tuple[Turn, ...] = ()
     chat_template_kwargs: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
 
     @property
     def as_problem(self) -> Problem:
         return Problem(
-            self.id, self.problem, self.answer, self.level, self.history, self.chat_template_kwargs
+            self.id,
+            self.problem,
+            self.answer,
+            self.level,
+            self.history,
+            self.chat_template_kwargs,
+            self.extra,
         )
 
 
@@ -121,7 +128,15 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
     Written as a dataset file: one JSON object a line. The answer is null without a reference.
     """
     rows = (
-        _ProblemRow(p.id, p.question, p.answer, p.level, p.history, dict(p.chat_template_kwargs))
+        _ProblemRow(
+            p.id,
+            p.question,
+            p.answer,
+            p.level,
+            p.history,
+            dict(p.chat_template_kwargs),
+            dict(p.extra),
+        )
         for p in problems
     )
     with writing(folder):

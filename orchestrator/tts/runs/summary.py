@@ -17,6 +17,7 @@ from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
 from .config import RunConfig
+from .curves import pass_over_k
 from .events import AnyEvent, LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
@@ -156,6 +157,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accuracy_by_rule: dict[Vote, Share | None]
     pass_at_n: Share | None
     """Share of the judged problems that have a right completion."""
+    pass_at_k: dict[str, Share] | None = None
+    """By k: how likely one of k completions is right, by the unbiased estimator of Chen et al.
+    (2021); missing where completions are not independent."""
     accuracy_by_level: dict[str, LevelResults]
     undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
@@ -254,6 +258,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "dataset": config.dataset,
             "accuracy_by_rule": {each: rounded(measures.accuracy(each), 4) for each in rules},
             "pass_at_n": rounded(measures.pass_at_n, 4),
+            **_pass_over_k(config, measures),
             "accuracy_by_level": accuracy_by_level(
                 (problem.level, problem.right(rule)) for problem in judged
             ),
@@ -276,6 +281,13 @@ def _thinking(measures: Measures) -> Json:
     if not (tokens := measures.run.work.thinking_tokens):
         return {}
     return {"thinking": {"tokens": tokens, "unclosed": measures.unclosed}}
+
+
+def _pass_over_k(config: RunConfig, measures: Measures) -> Json:
+    """The part on pass@k, if it can be told."""
+    shares = pass_over_k(config, measures)
+    found = {str(k): round(share, 4) for k, share in shares.items()}
+    return {"pass_at_k": found} if found else {}
 
 
 def _engine_use(measures: Measures) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tts.build import paths
-from tts.build.spec import Deployment, VerifierFunction
+from tts.build.spec import Deployment, TextVerifier
 from tts.datasets.demo import why_outside
 
 DOUBTFUL = 0.5
@@ -29,7 +29,7 @@ def doubt_of_question(deployment: Deployment, question: str) -> str | None:
 def doubt_of_score(deployment: Deployment, score: float | None) -> str | None:
     """A warning of an answer with a low score; None if there is nothing to warn of."""
     spec = deployment.verifier
-    form = None if isinstance(spec, VerifierFunction) else spec.format
+    form = None if isinstance(spec, TextVerifier) else spec.format
     if score is None or score >= DOUBTFUL or form in _NO_PROBABILITY:
         return None
     return f"The verifier's score of this answer is only {score:.4f}. It may well be wrong."

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tts.build.errors import ServerError, SessionError
-from tts.build.spec import Deployment, Role
+from tts.build.sandbox import Sandbox
+from tts.build.spec import Deployment, Role, VerifierCommand
 from tts.endpoints.base import Connection, Generator, Verifier
+from tts.endpoints.commands import CommandVerifier
 from tts.endpoints.functions import (
     CheckedGenerator,
     CheckedVerifier,
@@ -116,10 +118,11 @@ async def open_replicas(
     `own` replace theirs; the rest is as for AsyncSession.
     """
     # what cannot be read is said when the session opens
-    models = Models.load(deployment, text_verifier=reward_function(own[1]) is not None)
+    models = Models.load(deployment, text_verifier=takes_text(deployment, own[1]))
     async with AsyncExitStack() as stack:
         functions = stack.enter_context(ExitStack())
-        checked = own_generator(models, own[0], functions), own_verifier(own[1], functions)
+        verifier = own_verifier(own[1], functions) or await _command(deployment, say)
+        checked = own_generator(models, own[0], functions), verifier
         needed = {role for role, given in zip(ROLES, checked, strict=True) if given is None}
         compiled = bool(needed & deployment.engines().keys())
         remotes = Remotes(models, needed)
@@ -188,6 +191,24 @@ def own_verifier(given: Verifier | RewardFunction | None, functions: ExitStack) 
         functions.callback(verifier.close)
         return verifier
     return CheckedVerifier(own)
+
+
+def takes_text(deployment: Deployment, own: Any) -> bool:
+    """Whether chains are scored as text: by the program's own verifier, else the deployment's."""
+    if own is None:
+        return isinstance(deployment.verifier, VerifierCommand)
+    return reward_function(own) is not None
+
+
+async def _command(deployment: Deployment, say: Callable[[str], None]) -> Verifier | None:
+    """The deployment's verifier if it is a command; raises ConfigError where it cannot be run."""
+    spec = deployment.verifier
+    if not isinstance(spec, VerifierCommand):
+        return None
+    sandbox = Sandbox(deployment.execution, spec.files)
+    await asyncio.to_thread(sandbox.require, spec.command)
+    say(f"{spec.named} runs in {sandbox}")
+    return CommandVerifier(sandbox, spec.command)
 
 
 async def _reset(connection: Connection) -> bool:

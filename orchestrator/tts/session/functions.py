@@ -52,19 +52,19 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
 
 
 def answer_form_of(
-    answer_of: AnswerFunction, equal: EqualFunction | None
+    answer_of: AnswerFunction, *, by_text: bool
 ) -> Callable[[str], AnswerForm | None]:
     """The form of a completion's answer, for searches that stop early.
 
-    With a user's `equal`, only identical texts are known to be the same answer, and no two answers
-    are known to differ.
+    `by_text`, as with a user's `equal`: only identical texts are known to be the same answer, and
+    no two answers are known to differ.
     """
 
     def form(text: str) -> AnswerForm | None:
         answer = answer_of(text)
         if answer is None:
             return None
-        if equal is not None:
+        if by_text:
             return AnswerForm(answer, False)
         plain = canonical(answer)
         return AnswerForm(plain, is_integer(plain))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 
-from tts.grading import Equality, canonical
+from tts.grading import Equality, Verdict, canonical
 from tts.grading.votes import Judgement, judge
 from tts.problem import Problem
 from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
@@ -102,8 +103,9 @@ async def judged_outcome(
     found: SearchResult,
     equality: Equality,
     answer_of: AnswerFunction,
+    passes: Callable[[str], Awaitable[Verdict]] | None = None,
 ) -> JudgedResult:
-    """Extract, compare and vote.
+    """Extract, compare and vote; `passes` runs the tests of a code problem.
 
     The vote among completions without scores is a majority where a limit came before any score,
     and for searches that need not score: a program's own, and those that decide how by themselves.
@@ -114,8 +116,9 @@ async def judged_outcome(
         problem.answer,
         equality,
         answer_of=answer_of,
-        form=str if plan.equal else canonical,
+        form=str if plan.equal or passes else canonical,
         as_listed=strategy.ballot.as_listed,
+        passes=passes,
     )
     unscored = all(done.score is None for done in found.completions)
     if unscored and (strategy.factory or found.decision or found.limit):

@@ -16,7 +16,7 @@ from tts.build.errors import CheckpointError, ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import Deployment, ExecutionSpec, VerifierCommand, load_deployment
 from tts.build.tensorrt.engine_memory import parameters_per_token
 from tts.build.thinking import require_budget
 from tts.driver.policy import policy_of
@@ -163,18 +163,21 @@ def deployment_of(config: RunConfig) -> Deployment:
     return load_checked(config.deployment_source).served_by(config.server)
 
 
-def leads_elsewhere(deployment: str) -> bool:
-    """Whether a deployment that was not named by the user names other machines.
+def reaches_for(deployment: str) -> list[str]:
+    """What a deployment that was not named by the user names: other machines, programs.
 
-    Nothing is asked of them. No for a deployment that cannot be read, which whoever loads it says.
+    Nothing is asked of them. Nothing for a deployment that cannot be read, which whoever loads it
+    says.
     """
     try:
         spec = load_deployment(deployment)
     except ConfigError:
-        return False
+        return []
+    runs = isinstance(spec.verifier, VerifierCommand) or spec.execution != ExecutionSpec()
     urls = [urlsplit(url).hostname for each in spec.remotes().values() for url in each.url]
     hosts = [*urls, *(address.rpartition(":")[0] for address in spec.endpoints)]
-    return not all(host in _HERE for host in hosts)
+    elsewhere = not all(host in _HERE for host in hosts)
+    return ["other machines"] * elsewhere + ["programs to run"] * runs
 
 
 def findable(name_or_file: str | Path) -> str:

@@ -160,11 +160,12 @@ def _check(problem: Problem) -> None:
         if not isinstance(problem.answer, str):
             raise DatasetError(f"{what} is {problem.answer!r:.200}; it must be a text, or None.")
         _check_unicode(problem.answer, what)
-    if not _is_json_mapping(problem.chat_template_kwargs):
-        raise DatasetError(
-            f"The chat_template_kwargs of problem {problem.id} are "
-            f"{problem.chat_template_kwargs!r:.200}; they must be a dict of names and JSON values."
-        )
+    for name in ("chat_template_kwargs", "extra"):
+        if not _is_json_mapping(value := getattr(problem, name)):
+            raise DatasetError(
+                f"{name} of problem {problem.id} is {value!r:.200}; it must be a dict of names and "
+                "JSON values."
+            )
     if not isinstance(problem.level, str | int | None):
         raise DatasetError(
             f"The level of problem {problem.id} is {problem.level!r:.200}; it must be a text or a "

@@ -13,7 +13,7 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role, VerifierFunction
+from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role, TextVerifier
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation
 from tts.endpoints.base import Connection, StreamingGenerator, Verifier
@@ -300,8 +300,8 @@ async def ask(deployment: Deployment) -> list[Observation]:
 
     Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
     """
-    by_function = isinstance(deployment.verifier, VerifierFunction)
-    remotes = Remotes(Models.load(deployment, text_verifier=by_function), deployment.remotes())
+    reads_text = isinstance(deployment.verifier, TextVerifier)
+    remotes = Remotes(Models.load(deployment, text_verifier=reads_text), deployment.remotes())
     try:
         found = await asyncio.gather(*(_looked_at(remotes, *each) for each in remotes))
     finally:

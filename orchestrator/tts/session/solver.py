@@ -13,12 +13,13 @@ from typing import Any, Self
 
 from tts.build.errors import EndpointTimeout, TtsError
 from tts.grading import Equality
+from tts.grading.code import CodeGrader, CodeTests, SameText, extract_code, tests_of
 from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import Allocation, BudgetedSearch, Decision, Search
 
 from .drivers import Drivers
-from .functions import FunctionGrader, answer_form_of, checked_answer_of
+from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
 from .outcome import judged_outcome
 from .plan import Plan
 from .problem_search import ProblemSearch
@@ -96,6 +97,7 @@ class Solver:
         self._drivers = drivers
         own = plan.answer_of
         self._answer_of = checked_answer_of(own) if own else plan.strategy.ballot.answer_of
+        self._code = CodeGrader(plan.deployment.execution)
         self._own_grader = FunctionGrader(plan.equal) if plan.equal else None
         self._equality = self._own_grader or grader
         self._decided = asyncio.Event()
@@ -209,6 +211,8 @@ class Solver:
     ) -> Result:
         """See ProblemSearch."""
         plan, journal = self._plan, self._drivers.journal
+        if self._tests(problem):
+            await asyncio.to_thread(self._code.require)
         name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
         try:
             search = ProblemSearch(
@@ -223,7 +227,16 @@ class Solver:
                 on_start=on_start,
             )
             found = await search.result()
-            outcome = await judged_outcome(plan, problem, found, self._equality, self._answer_of)
+            tests, equality = self._tests(problem), self._equality
+            passes = partial(self._code.passes, tests) if tests else None
+            outcome = await judged_outcome(
+                plan,
+                problem,
+                found,
+                SameText() if tests else equality,
+                self._reader(problem),
+                passes,
+            )
             now = journal.clock()
             usage = journal.usage(name, now, outcome.completion_tokens)
         finally:
@@ -238,12 +251,22 @@ class Solver:
         """A new search for a problem, within its budget."""
         asked = self._plan.asked
         advice = self._allocation.advice(problem.id) if self._allocation else None
-        form = answer_form_of(self._answer_of, self._plan.equal)
+        by_text = bool(self._plan.equal or self._tests(problem))
+        form = answer_form_of(self._reader(problem), by_text=by_text)
         search = self._plan.strategy.new_search(problem, asked.seed, form, advice)
         tokens = advice.cap if advice else asked.limits.budget_tokens
         if tokens is None:
             return search
         return BudgetedSearch(search, tokens, foresees=advice is not None)
+
+    def _tests(self, problem: Problem) -> CodeTests | None:
+        """The tests that say whether its answers are right; none where the program says it."""
+        return None if self._plan.equal else tests_of(problem.extra)
+
+    def _reader(self, problem: Problem) -> AnswerFunction:
+        """What takes the answer out of a completion."""
+        is_code = self._tests(problem) and not self._plan.answer_of
+        return extract_code if is_code else self._answer_of
 
     async def _advisable(self, problem: Problem) -> None:
         """Wait until the problems are solved whose decisions its advice depends on."""

@@ -162,7 +162,12 @@ def require_scores(strategy: str, config: SearchConfig, deployment: Deployment) 
     verifier = deployment.verifier
     if not config.scores_steps or isinstance(verifier, VerifierFunction):
         return
-    if what_is_scored(verifier.tokenizer_folder, verifier) == "answers":
+    scored = (
+        verifier.scores
+        if isinstance(verifier, VerifierCommand)
+        else what_is_scored(verifier.tokenizer_folder, verifier)
+    )
+    if scored == "answers":
         context = deployment.generator.max_seq_len
         defaults = {name: each.configure({}, context=context) for name, each in STRATEGIES.items()}
         fitting = [name for name, each in defaults.items() if not each.scores_steps]

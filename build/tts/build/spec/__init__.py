@@ -6,6 +6,7 @@ Each section of the file is in the module that has its name:
 |---|---|
 | deployment | `Deployment`: the whole file; name, endpoints, strategies; what each target allows |
 | role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
+| execution | execution: `ExecutionSpec`; a verifier that is a program |
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
 | verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
@@ -25,6 +26,7 @@ Each section of the file is in the module that has its name:
 from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
+from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .generator import GeneratorRole, GeneratorSpec
 from .load import (
     bundled_deployments,
@@ -58,6 +60,7 @@ __all__ = [
     "CritiqueSpec",
     "Deployment",
     "EngineSpec",
+    "ExecutionSpec",
     "FormatFacts",
     "GeneratorRole",
     "GeneratorSpec",
@@ -79,6 +82,8 @@ __all__ = [
     "Template",
     "TensorRTEngine",
     "TensorRTSpec",
+    "TextVerifier",
+    "VerifierCommand",
     "VerifierFunction",
     "VerifierRole",
     "VerifierSpec",

@@ -13,6 +13,7 @@ from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 
 from .engine import EngineSpec, Precision
+from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
@@ -102,6 +103,7 @@ GENERATORS: Kinds = (("url", RemoteGenerator), ("", GeneratorSpec))
 """Kinds of section `generator`."""
 VERIFIERS: Kinds = (
     ("function", VerifierFunction),
+    ("command", VerifierCommand),
     ("url", RemoteVerifier),
     ("same_as", SharedVerifier),
     ("", VerifierSpec),
@@ -121,9 +123,12 @@ class Deployment(Section):
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GENERATORS)]
     """The model that writes steps."""
     verifier: Annotated[
-        VerifierSpec | RemoteVerifier | SharedVerifier | VerifierFunction, _section(VERIFIERS)
+        VerifierSpec | RemoteVerifier | SharedVerifier | VerifierFunction | VerifierCommand,
+        _section(VERIFIERS),
     ]
-    """The process reward model that scores steps; or a Python function that does."""
+    """The process reward model that scores steps; or a Python function or a program that does."""
+    execution: ExecutionSpec = ExecutionSpec()
+    """How programs run that execute what the generator wrote."""
     server: ServerSpec = ServerSpec()
     """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
@@ -209,7 +214,7 @@ class Deployment(Section):
         elif not engines:
             raise ValueError(f"no engine is compiled, so target must be openai, not {target}")
         elif target != "openvino" and len(engines) == 1 and not self.shares_engine:
-            other = "an engine with a url" if self.remotes() else "a function"
+            other = "an engine with a url" if self.remotes() else "a function or a command"
             raise ValueError(
                 f"target is {target}: beside {other} one can be compiled for target openvino only, "
                 "so far; serve it by itself, and give its url"
@@ -243,7 +248,7 @@ class Deployment(Section):
 
     def roles(self) -> dict[Role, RoleSpec]:
         """What the orchestrator needs of the models by role, generator first."""
-        if isinstance(self.verifier, VerifierFunction):
+        if isinstance(self.verifier, TextVerifier):
             return {"generator": self.generator}
         return {"generator": self.generator, "verifier": self.verifier}
 
@@ -258,10 +263,10 @@ class Deployment(Section):
 
     @property
     def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:
-        """The verifier where it is a model; raises ConfigError where it is a function."""
-        if isinstance(self.verifier, VerifierFunction):
+        """The verifier where it is a model; raises ConfigError where it is none."""
+        if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
-                f"Deployment {self.name!r}: the verifier is {self.verifier.function}, and this "
+                f"Deployment {self.name!r}: the verifier is {self.verifier.named}, and this "
                 "needs one that is a model."
             )
         return self.verifier
@@ -269,7 +274,7 @@ class Deployment(Section):
     def compiled_pair(self) -> tuple[GeneratorSpec, VerifierSpec]:
         """Both engines for what has to know their weights, pools and batches.
 
-        Raises ConfigError if one of them runs on a server of its own, or is a function.
+        Raises ConfigError if one of them runs on a server of its own, or is no model.
         """
         generator, verifier = self.generator, self.verifier
         if isinstance(generator, GeneratorSpec) and isinstance(verifier, VerifierSpec):
@@ -277,8 +282,8 @@ class Deployment(Section):
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
         ]
-        if isinstance(verifier, VerifierFunction):
-            others.append(f"the verifier is {verifier.function}")
+        if isinstance(verifier, TextVerifier):
+            others.append(f"the verifier is {verifier.named}")
         if self.shares_engine:
             others.append("the generator's engine is the verifier's as well")
         elsewhere = " and ".join(others)

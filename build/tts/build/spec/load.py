@@ -15,6 +15,7 @@ from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of
+from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .role import RoleSpec
 from .verifier import SharedVerifier, VerifierFunction
 
@@ -87,7 +88,7 @@ def bundled_deployments() -> list[str]:
 def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
     """The deployment with the text of its verifier's prompt file."""
     verifier = deployment.verifier
-    if isinstance(verifier, VerifierFunction) or verifier.prompt_file is None:
+    if isinstance(verifier, TextVerifier) or verifier.prompt_file is None:
         return deployment
     if verifier.prompt is not None:
         raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
@@ -112,8 +113,10 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
 
-    update: dict[str, RoleSpec | VerifierFunction] = {}
-    if isinstance(deployment.verifier, VerifierFunction):
+    update: dict[str, RoleSpec | TextVerifier | ExecutionSpec] = {
+        "execution": deployment.execution.below(base)
+    }
+    if isinstance(deployment.verifier, VerifierFunction | VerifierCommand):
         update["verifier"] = deployment.verifier.below(base)
     for role, engine in deployment.engines().items():
         checkpoint = absolute(engine.checkpoint, "checkpoint")

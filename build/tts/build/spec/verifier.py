@@ -19,6 +19,7 @@ from pydantic import (
 from ..input_files import require_path
 from .critique import CritiqueSpec
 from .engine import EngineSpec
+from .execution import TextVerifier
 from .role import RoleSpec
 from .section import Count, FilePath, Section
 from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind, Scores
@@ -260,16 +261,17 @@ class VerifierRole(RoleSpec):
 _FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-class VerifierFunction(Section):
+class VerifierFunction(TextVerifier):
     """A Python function that scores steps in the program's own process: no model, and no engine."""
 
     function: str
     """FILE.py:NAME, relative to the deployment file: (question, steps) -> score of the last step,
     or (chains) for a batch (docs/start/your-own-models.md)."""
 
-    # as VerifierRole has it: nothing but its own speed limits a function
-    in_flight: ClassVar[int] = 1 << 20
-    reads_thinking: ClassVar[ReadsThinking] = "none"
+    @property
+    def named(self) -> str:
+        """FILE.py:NAME."""
+        return self.function
 
     @field_validator("function")
     @classmethod

@@ -16,7 +16,7 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
-from tts.endpoints.functions import reward_function
+from tts.grading.code import CodeGrader, tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
@@ -26,13 +26,14 @@ from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
 from tts.session.connecting import require_engines
 from tts.session.doubts import doubt_of_question, doubt_of_score
+from tts.session.engines import takes_text
 from tts.session.function_files import Loaded, load_all
 from tts.session.plan import (
     Plan,
     check_lengths,
     deployment_of,
     findable,
-    leads_elsewhere,
+    reaches_for,
     refuse_functions,
 )
 from tts.session.run import open_run, unused_folder
@@ -174,9 +175,9 @@ def on_deployment(
     `sources`, which the user names again, and so is a deployment that leads to other machines.
     Raises RunError saying what to repeat.
     """
-    elsewhere = deployment is None and leads_elsewhere(config.deployment_source)
-    if elsewhere or config.sources.keys() - sources.keys():
-        named = f" {shlex.quote(config.deployment_source)}" if elsewhere else ""
+    reached = [] if deployment is not None else reaches_for(config.deployment_source)
+    if reached or config.sources.keys() - sources.keys():
+        named = f" {shlex.quote(config.deployment_source)}" if reached else ""
         raise RunError(
             f"The run in {folder} names "
             + " and ".join(
@@ -184,7 +185,7 @@ def on_deployment(
                     f"Python code for its {role}, {each.file}"
                     for role, each in config.sources.items()
                 ]
-                + [f"other machines, in {config.deployment_source}"] * elsewhere
+                + [f"{each}, in {config.deployment_source}" for each in reached]
             )
             + ", which is used only if you name it again.",
             hint=f"If you trust that: tts bench{named} --resume {shlex.quote(str(folder))}"
@@ -266,12 +267,14 @@ def plan_with(
         )
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
         require_engines(spec, endpoints or spec.endpoints, say)
-    models = Models.load(spec, text_verifier=reward_function(own) is not None)
+    models = Models.load(spec, text_verifier=takes_text(spec, own))
     config = msgspec.structs.replace(
         config,
         deployment_source=findable(config.deployment_source),
         dataset=config.dataset if config.keeps_problems else findable(config.dataset),
     )
+    if any(tests_of(problem.extra) for problem in problems):
+        CodeGrader(spec.execution).require()
     plan = Plan(config, spec, tuple(problems), strategy, loaded=loaded)
     check_lengths(models, plan.problems, strategy.config)
     return plan

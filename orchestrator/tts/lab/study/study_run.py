@@ -19,7 +19,7 @@ from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session.connecting import require_engines
-from tts.session.plan import Plan, findable, leads_elsewhere, load_checked
+from tts.session.plan import Plan, findable, load_checked, reaches_for
 from tts.session.run import open_run, unused_folder
 
 from ..campaign import Campaign, carry_out
@@ -90,9 +90,9 @@ def run_study(
 def resume_study(folder: Path, deployment: str | None, observer: Observer) -> Study:
     """Continue a study: finished runs are kept, one that was interrupted begins anew."""
     source = read_study(folder).deployment_source
-    if deployment is None and leads_elsewhere(source):
+    if deployment is None and (named := reaches_for(source)):
         raise RunError(
-            f"The study in {folder} names other machines, in {source}, which are used only if you "
+            f"The study in {folder} names {' and '.join(named)}, in {source}, used only if you "
             "name it again.",
             hint="If you trust that: tts study "
             f"{shlex.quote(source)} --resume {shlex.quote(str(folder))}",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import altair as alt
 
-from tts.runs.curves import unit_size, why_dependent
+from tts.runs import curves
 from tts.runs.run import Run
-from tts.runs.statistics import mean_pass_at_k, wilson
+from tts.runs.statistics import wilson
 
 from .charts import (
     ALL_FIELDS,
@@ -72,23 +72,10 @@ def by_rule(run: Run) -> Figure | None:
 
 def pass_over_k(run: Run) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
-    strategy, parameters = run.config.strategy, run.config.parameters
-    if why_dependent(strategy, limited=bool(run.config.limits)):
+    shares = curves.pass_over_k(run.config, run.totals)
+    if len(shares) < 2:
         return None
-    n, unit = parameters["n"], unit_size(strategy, parameters)
-    counts = run.totals.right_units(n, unit)
-    most = n // unit
-    if most < 2 or not counts:
-        return None
-    shares = {
-        size: mean_pass_at_k(counts, size)
-        for size in sorted({2**power for power in range(most.bit_length())} | {most})
-    }
-    rows: list[TableRow] = [
-        {"k": size * unit, "pass@k": round(share, 4)}
-        for size, share in shares.items()
-        if share is not None
-    ]
+    rows: list[TableRow] = [{"k": k, "pass@k": round(share, 4)} for k, share in shares.items()]
     first, last = (
         f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
     )

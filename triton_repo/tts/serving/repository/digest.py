@@ -22,6 +22,7 @@ _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "endpoints": True,
     "answer_timeout_s": True,
+    "execution": True,
     "strategies": True,
     "generator": {
         "checkpoint",

@@ -1,0 +1,11 @@
+"""Programs that execute what a model wrote: kept from the machine, within limits, ended whole.
+
+| module | job |
+|---|---|
+| sandbox | `Sandbox`: what a program sees and may use; runs one, and says how it ended |
+| inside | the program's parent, inside: its limits, and the end of all that it started |
+"""
+
+from .sandbox import HOW_TO_INSTALL, Ended, Failure, Sandbox, find_bubblewrap
+
+__all__ = ["HOW_TO_INSTALL", "Ended", "Failure", "Sandbox", "find_bubblewrap"]

@@ -1,0 +1,314 @@
+"""What a program that executes a model's code sees and may use; runs it, and says how it ended.
+
+bubblewrap gives it a root of its own: the system's folders, this Python and what it is given to
+read, none of them to be written; a temporary folder in memory; no network, and no process but its
+own. `inside` is its parent there. Without bubblewrap a program has the user's rights, a temporary
+folder to start in, and the limits of `inside`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..machine_limits import usable_cores
+from ..spec.execution import ExecutionSpec
+from . import inside
+
+MAX_OUTPUT_BYTES = 1 << 16
+_KEPT_ERRORS = 2000  # bytes at the end of the standard error
+_CHUNK_BYTES = 65536
+_END_S = 5.0  # for the parent of a program to end all of it, before it is killed itself
+_PROBE_S = 60.0
+_INSIDE = (Path(__file__).parent / "inside.py").read_text(encoding="utf-8")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_TEMPORARY = "/tmp"
+HOW_TO_INSTALL = "Install it: apt-get install bubblewrap (0.7 or later), or your system's package."
+WITHOUT = (
+    "Or set execution.sandbox to none-i-trust-all-generated-code, which lets what the model "
+    "writes do whatever you may do."
+)
+_FILES_ARE_SEEN = """
+import os, sys
+program, *files = sys.argv[1:]
+if not os.access(program, os.X_OK): sys.exit(program)
+sys.exit(next((each for each in files if not os.access(each, os.R_OK)), 0))
+"""
+
+
+class Failure(Enum):
+    """Why a program has not done what it was started for."""
+
+    TIME = "it took too long"
+    CPU = "it took more processor time than it may"
+    MEMORY = "it needed more memory than it may have"
+    PROCESSES = "it started more processes than it may"
+    OUTPUT = "it wrote more than is read"
+    NOT_STARTED = "it could not be started"
+    STATUS = "it ended with an error"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended, and what it wrote."""
+
+    output: bytes
+    errors: str = ""
+    """The end of what it wrote to its standard error."""
+    status: int | None = None
+    """Its exit status, 128 more than that of a signal; None if it was ended from outside."""
+    failure: Failure | None = None
+    """None if its exit status is 0."""
+
+
+_FAILURES = {
+    128 + signal.SIGXCPU: Failure.CPU,
+    inside.MEMORY: Failure.MEMORY,
+    inside.PROCESSES: Failure.PROCESSES,
+    inside.NOT_STARTED: Failure.NOT_STARTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """The bubblewrap of this machine: its path, None if none can be used; its version, or why."""
+
+    path: str | None
+    said: str
+
+
+_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+
+
+@cache
+def find_bubblewrap() -> Bubblewrap:
+    """The bubblewrap of this machine, tried once."""
+    path = shutil.which("bwrap")
+    if path is None:
+        return Bubblewrap(None, "bubblewrap (bwrap) is not installed")
+    tried = [path, *_ALONE, *_memory_folder(_TEMPORARY, 1), "--ro-bind", "/", "/", "true"]
+    try:
+        done = subprocess.run(tried, capture_output=True, text=True, timeout=_PROBE_S)
+        version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.split()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Bubblewrap(None, f"{path} does not run: {error}")
+    if done.returncode:
+        return Bubblewrap(None, f"{path} cannot be used here: {done.stderr.strip():.200}")
+    return Bubblewrap(path, f"bubblewrap {version[-1] if version else 'of unknown version'}")
+
+
+class Sandbox:
+    """Runs programs one way; `at_a_time` of them at most, the others wait for their turn."""
+
+    def __init__(self, spec: ExecutionSpec, files: Sequence[Path] = ()) -> None:
+        """`files` may be read, too: those that the command names."""
+        self._spec = spec
+        self._reads = (*spec.reads, *files)
+        self._isolated = spec.sandbox == "bubblewrap"
+        self.at_a_time = spec.at_a_time or usable_cores()
+        self._turns = asyncio.Semaphore(self.at_a_time)
+
+    def __str__(self) -> str:
+        """What holds for its programs, in a sentence."""
+        spec = self._spec
+        limits = (
+            f"{spec.cpu_s} s of CPU time each, {spec.wall_s:g} s by the clock, {spec.memory_mb} "
+            f"MiB of memory, {spec.processes} processes, {spec.files_mb} MiB of files; "
+            f"{self.at_a_time} at a time"
+        )
+        if self._isolated:
+            return (
+                f"{find_bubblewrap().said}: no network, nothing of this machine to write, of its "
+                f"files the system's, this Python's and those given to read; {limits}"
+            )
+        return (
+            f"no sandbox ({spec.sandbox}): your files and the network are open to what the model "
+            f"writes; {limits}"
+        )
+
+    def require(self, command: Sequence[str] = ("python",)) -> None:
+        """Raise ConfigError if no program can be run so, or not this one."""
+        if self._isolated and (found := find_bubblewrap()).path is None:
+            raise ConfigError(
+                f"What a model writes is executed in a sandbox only, and {found.said}.",
+                hint=f"{HOW_TO_INSTALL}\n{WITHOUT}",
+            )
+        program, *others = self.resolved(command)
+        files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
+        seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
+        ended = asyncio.run(self.run(seen, b""))
+        if ended.failure:
+            raise ConfigError(
+                f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
+                "in the sandbox.",
+                hint="Name the folders that it needs in execution.reads.",
+            )
+
+    def resolved(self, command: Sequence[str]) -> list[str]:
+        """A command whose program is a path; raises ConfigError if there is none."""
+        program = shutil.which(command[0], path=_path())
+        if program is None:
+            raise ConfigError(
+                f"There is no program {command[0]!r:.200}.",
+                hint="Give its path, relative to the deployment file, or a name on PATH.",
+            )
+        return [str(Path(program).absolute()), *command[1:]]
+
+    async def run(self, command: Sequence[str], given: bytes) -> Ended:
+        """Run a program, its first word a path, on this standard input.
+
+        Cancelling ends it, and all that it has started.
+        """
+        async with self._turns:
+            with self._folder() as folder:
+                return await self._run(command, given, folder)
+
+    async def _run(self, command: Sequence[str], given: bytes, folder: str) -> Ended:
+        theirs, ours = os.pipe()
+        # half started, it could not be cancelled: asyncio would wait for it for ever
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *self._line(command, theirs),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment(folder),
+                cwd=folder,
+                start_new_session=True,  # out of reach of the terminal's Ctrl-C
+                pass_fds=(theirs,),
+            )
+        )
+        try:
+            process = await asyncio.shield(starting)
+            async with asyncio.timeout(self._spec.wall_s):
+                output, errors = await _exchange(process, given)
+                status = await process.wait()
+        except TimeoutError:
+            return Ended(b"", failure=Failure.TIME)
+        except OverflowError:
+            return Ended(b"", failure=Failure.OUTPUT)
+        except OSError as error:
+            return Ended(b"", str(error), failure=Failure.NOT_STARTED)
+        finally:
+            os.close(ours)
+            if not starting.done():
+                await asyncio.wait([starting])
+            os.close(theirs)
+            if starting.exception() is None:
+                await _end(starting.result())
+        failure = _FAILURES.get(status, Failure.STATUS) if status else None
+        return Ended(output, errors.decode(errors="replace"), status, failure)
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[str]:
+        """The working folder as seen from outside: of a sandbox any, for it has one of its own."""
+        if self._isolated:
+            yield "/"
+            return
+        with tempfile.TemporaryDirectory(prefix="tts-", ignore_cleanup_errors=True) as folder:
+            yield folder
+
+    def _environment(self, folder: str) -> dict[str, str]:
+        home = f"{_TEMPORARY}/work" if self._isolated else folder
+        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        temporary = {"HOME": home, "TMPDIR": home}
+        return {"PATH": _path(), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", **temporary, **kept}
+
+    def _line(self, command: Sequence[str], lifeline: int) -> list[str]:
+        spec = self._spec
+        limits = {
+            "cpu_s": spec.cpu_s,
+            "memory_bytes": spec.memory_mb << 20,
+            "file_bytes": spec.files_mb << 20,
+            "processes": spec.processes,
+            "namespace": self._isolated,
+            "lifeline": lifeline,
+        }
+        line = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits), *command]
+        if not self._isolated:
+            return line
+        return [find_bubblewrap().path or "bwrap", *_ALONE, *self._seen(), "--", *line]
+
+    def _seen(self) -> Iterator[str]:
+        """The options of bubblewrap for all that a program sees."""
+        work = f"{_TEMPORARY}/work"
+        yield from ("--proc", "/proc", "--dev", "/dev")
+        yield from _memory_folder("/dev/shm", self._spec.files_mb)
+        yield from _memory_folder(_TEMPORARY, self._spec.files_mb)
+        python = (sys.prefix, sys.base_prefix, sys.exec_prefix, _beside_python())
+        folders = {*python, *map(os.path.realpath, python), *map(str, self._reads)}
+        for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
+            yield from ("--ro-bind-try", path, path)
+        yield from ("--remount-ro", "/dev", "--dir", work, "--remount-ro", "/", "--chdir", work)
+
+
+def _memory_folder(path: str, size_mb: int) -> tuple[str, ...]:
+    return "--size", str(size_mb << 20), "--tmpfs", path
+
+
+def _beside_python() -> str:
+    return str(Path(sys.executable).parent)
+
+
+def _path() -> str:
+    """Where programs are looked for: first of all beside this Python."""
+    return os.pathsep.join([_beside_python(), os.environ.get("PATH", os.defpath)])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Wait until a program that is not wanted any more has ended, with all that it started."""
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        # of pipes that are still open; there is no other way to them
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+async def _exchange(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
+    """What a program writes; raises OverflowError as soon as that is too much."""
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin is not None
+    assert stdout is not None
+    assert stderr is not None
+
+    async def write() -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read
+            stdin.write(given)
+            await stdin.drain()
+        stdin.close()
+
+    async def read() -> bytes:
+        output = b""
+        while chunk := await stdout.read(_CHUNK_BYTES):
+            output += chunk
+            if len(output) > MAX_OUTPUT_BYTES:
+                raise OverflowError
+        return output
+
+    async def read_errors() -> bytes:
+        kept = b""
+        while chunk := await stderr.read(_CHUNK_BYTES):
+            kept = (kept + chunk)[-_KEPT_ERRORS:]
+        return kept
+
+    output, errors, _ = await asyncio.gather(read(), read_errors(), write())
+    return output, errors

@@ -1,0 +1,116 @@
+"""Section `execution`: how programs run that execute what a model wrote; a verifier that is one."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from abc import abstractmethod
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from ..input_files import is_file, require_path
+from .section import FilePath, Parallel, Section
+
+SandboxName = Literal["bubblewrap", "none-i-trust-all-generated-code"]
+
+
+class ExecutionSpec(Section):
+    """How programs run that execute what a model wrote: commands that score, and the tests of code
+    problems.
+    """
+
+    sandbox: SandboxName = "bubblewrap"
+    """What keeps them from this machine's files and from the network. Without it they have your
+    rights, and only the limits below (docs/explanation/security.md)."""
+    cpu_s: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 10
+    """Processor seconds of each process."""
+    wall_s: Annotated[float, Field(gt=0, le=1e6)] = 60.0
+    """Seconds by the clock, against what hangs: a busy machine must not decide a score."""
+    memory_mb: Annotated[int, Field(strict=True, ge=16, le=10**7)] = 1024
+    """MiB of address space of each process, and of memory of all of them together."""
+    processes: Annotated[int, Field(strict=True, ge=1, le=10**5)] = 32
+    """Processes at a time."""
+    files_mb: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 64
+    """MiB of each file, and of the whole temporary folder in the sandbox."""
+    at_a_time: Parallel | None = None
+    """Programs that run at a time; unset: one for each core."""
+    reads: tuple[FilePath, ...] = ()
+    """Files and folders that they may read besides the system's, this Python and the files that
+    the command names."""
+
+    def below(self, folder: Path) -> ExecutionSpec:
+        """The same with absolute paths, from the folder where relative ones start."""
+        reads = tuple((folder / path.expanduser()).resolve() for path in self.reads)
+        return self.model_copy(update={"reads": reads})
+
+
+class TextVerifier(Section):
+    """A verifier that reads text: no model, so that nothing is built or served for it."""
+
+    # as VerifierRole has them: nothing but its own speed limits it
+    in_flight: ClassVar[int] = 1 << 20
+    reads_thinking: ClassVar[Literal["none"]] = "none"
+
+    @property
+    @abstractmethod
+    def named(self) -> str:
+        """What an error calls it."""
+
+
+class VerifierCommand(TextVerifier):
+    """A program that scores a candidate, in a sandbox: no model, and no engine.
+
+    It gets JSON on its standard input and writes a number within [0, 1] to its standard output
+    (docs/reference/verifiers.md). A candidate on which it fails scores 0.
+    """
+
+    kind: Literal["command"] = "command"
+    """Says the same as `command`; may be left out."""
+    command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    """The program and its arguments, without a shell; `python` is the one that runs `tts`. Files
+    are relative to the deployment file."""
+    scores: Literal["steps", "answers"] = "answers"
+    """What it scores: whole answers alone, as tests do, or a chain after each step."""
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_run(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        for word in command:
+            require_path(word)
+        return command
+
+    def below(self, folder: Path) -> VerifierCommand:
+        """The same with the absolute paths of files, from the folder where relative ones start."""
+        first, *others = self.command
+        program = _in(folder, first) if "/" in first else first
+        command = (program, *(_in(folder, word) for word in others))
+        return self.model_copy(update={"command": command})
+
+    @property
+    def named(self) -> str:
+        """The command line."""
+        return shlex.join(self.command)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the command names."""
+        return tuple(path for word in self.command if "/" in word and is_file(path := Path(word)))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What run.json keeps of it: words without folders, and the hashes of files."""
+        hashes = {}
+        for path in self.files:
+            with path.open("rb") as file:
+                hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return {
+            "command": [Path(word).name if "/" in word else word for word in self.command],
+            "sha256": hashes,
+        }
+
+
+def _in(folder: Path, word: str) -> str:
+    path = folder / Path(word).expanduser()
+    return str(path.resolve()) if is_file(path) else word

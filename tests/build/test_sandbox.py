@@ -1,0 +1,169 @@
+"""Programs in the sandbox: what they may use, how they end, and that nothing of them is left."""
+
+import asyncio
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
+
+from tts.build.errors import ConfigError
+from tts.build.sandbox import Failure
+from tts.build.sandbox import sandbox as module
+
+FORKS = """
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        time.sleep(1000)
+time.sleep(1000)
+"""
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+"""
+TWO_HALVES = """
+import os, time
+os.fork()
+half = bytearray(90 << 20)
+time.sleep(1000)
+"""
+HANGS = "import time; time.sleep(1000)"
+
+
+def run(box, command, given=b""):
+    return asyncio.run(box.run(command, given))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("code", "limits", "failure"),
+    [
+        (HANGS, {"wall_s": 0.5}, Failure.TIME),
+        ("while True: pass", {"cpu_s": 1}, Failure.CPU),
+        ("bytearray(1 << 40)", {}, Failure.STATUS),
+        (TWO_HALVES, {"memory_mb": 160}, Failure.MEMORY),
+        (FORKS, {"processes": 4}, Failure.PROCESSES),
+        ("open('big', 'wb').write(bytes(2 << 20))", {"files_mb": 1}, Failure.STATUS),
+        ("print('x' * 100_000)", {}, Failure.OUTPUT),
+        ("import os; os.kill(os.getpid(), 9)", {}, Failure.STATUS),
+        (DAEMON, {}, None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Failure) else None,
+)
+def test_a_program_ends_as_stated_and_whole(kind, code, limits, failure):
+    mark = uuid.uuid4().hex
+    ended = run(sandbox(kind, **limits), python(code, mark))
+    assert ended.failure is failure
+    assert not left(mark)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_gets_its_input_and_tells_its_output_errors_and_status(kind):
+    code = "import sys; print(sys.stdin.read()[::-1]); sys.exit('why')"
+    ended = run(sandbox(kind), python(code), b"abc")
+    assert (ended.output, ended.errors, ended.status) == (b"cba\n", "why\n", 1)
+    assert run(sandbox(kind), python("print(1)"), b"x" * 1_000_000).failure is None  # never read
+    assert run(sandbox(kind), ["/nowhere/program"]).failure is Failure.NOT_STARTED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wanted", [0, 1, 10])  # before it starts, as it does, when all run
+def test_cancelling_ends_it_and_all_that_it_started(kind, wanted):
+    mark = uuid.uuid4().hex
+
+    async def cancelled():
+        task = asyncio.create_task(sandbox(kind).run(python(FORKS, mark), b""))
+        await asyncio.sleep(0)
+        while len(left(mark)) < wanted:
+            assert not task.done()
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not left(mark)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_does_not_outlive_the_process_that_runs_it(kind):
+    mark = uuid.uuid4().hex
+    code = (
+        "import asyncio; from tests.build.sandboxes import *; "
+        f"asyncio.run(sandbox({kind!r}).run(python({HANGS!r}, {mark!r}), b''))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    while not left(mark):
+        assert parent.poll() is None
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    while left(mark):  # a test that hangs here has failed
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)",
+        "open({secret!r}).read()",
+        "open({given!r}, 'w')",
+        "open('/usr/file', 'w')",
+        "open('/file', 'w')",
+        "open('/dev/file', 'w')",
+        "import os; os.environ['SECRET']",
+        "import os; os.kill({process}, 0)",
+        "for name in 'ab': assert open(f'/dev/shm/{{name}}', 'wb', 0).write(bytes(1 << 20))",
+    ],
+)
+def test_of_this_machine_it_sees_what_it_is_given(kind, code, tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "1")
+    secret, given = tmp_path / "secret", tmp_path / "given"
+    secret.write_text("secret")
+    given.write_text("given")
+    box = sandbox(kind, [given], files_mb=1)
+
+    async def attempted():
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            facts = {"port": port, "secret": str(secret), "given": str(given), "process": 999_999}
+            command = python(code.format(**facts))
+            allowed = f"open('file', 'w').write(open({str(given)!r}).read())"
+            return await box.run(command, b""), await box.run(python(allowed), b"")
+
+    refused, allowed = asyncio.run(attempted())
+    assert refused.failure is Failure.STATUS
+    assert allowed.failure is None
+
+
+def test_without_bubblewrap_only_who_says_so_runs_anything(monkeypatch):
+    monkeypatch.setattr(module.shutil, "which", lambda name, **_: None)
+    module.find_bubblewrap.cache_clear()
+    try:
+        with pytest.raises(ConfigError, match="bubblewrap") as refused:
+            sandbox("bubblewrap").require()
+    finally:
+        monkeypatch.undo()
+        module.find_bubblewrap.cache_clear()
+    assert OPEN in refused.value.hint
+    sandbox(OPEN).require()
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
+    script = tmp_path / "check.py"
+    script.write_text("")
+    sandbox(kind, [script]).require(["python", str(script)])
+    with pytest.raises(ConfigError, match=r"check\.py"):
+        sandbox(kind).require(["python", str(script)])
+    with pytest.raises(ConfigError, match="no_such_program"):
+        sandbox(kind).require(["no_such_program"])
