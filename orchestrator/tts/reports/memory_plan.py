@@ -188,6 +188,14 @@ def print_host_memory(out: Console, plan: HostMemoryPlan, limit: MemoryLimit | N
         "kernel takes back when memory is short.",
         f"While an engine loads, its whole weight file is mapped as well, in MiB: {files}.",
         *((f"The verifier judges with {plan.judged_by}.",) if plan.judged_by else ()),
+        *(
+            (
+                "One engine has both roles: its weights and its process are there once, which "
+                f"saves {gib(plan.saved)}, and one pool serves both.",
+            )
+            if plan.saved
+            else ()
+        ),
         *(_beside(plan, limit) if limit else ()),
     ):
         out.print(line, markup=False, soft_wrap=True)

@@ -86,6 +86,14 @@ class HostMemoryPlan:
         """All that the pair holds when both pools are full."""
         return self.server + sum(engine.resident for engine in self.engines.values())
 
+    @property
+    def saved(self) -> int:
+        """The second engine's weights and process, where one has both roles."""
+        if not self.deployment.shares_engine:
+            return 0
+        engine = self.engines["generator"]
+        return engine.copies + engine.embedding + engine.process
+
 
 def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
     """The memory that a deployment for target openvino takes on its machine.

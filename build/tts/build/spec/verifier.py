@@ -42,7 +42,7 @@ def _spaced(labels: Any) -> Any:
 
 
 def _graded(labels: dict[str, float]) -> dict[str, float]:
-    if len(labels) < 2 or len(set(labels.values())) < 2:
+    if labels and len(set(labels.values())) < 2:
         raise ValueError("must be two labels or more, of different weights")
     return dict(sorted(labels.items(), key=lambda each: -each[1]))
 
@@ -133,7 +133,7 @@ class VerifierRole(RoleSpec):
     {steps} and {step} (format prompted only)."""
     system_prompt: str | None = None
     """The text that the model reads before the question (format likelihood only)."""
-    labels: Labels = Field(default={}, validate_default=False)
+    labels: Labels = Field(default={})
     """The labels, one token each, from the best to the worst, or with weights from 1 to 0; the
     default is that of the format."""
     criteria: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)] | None = None

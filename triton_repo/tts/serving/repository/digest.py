@@ -36,6 +36,7 @@ _NOT_SERVED: dict[str, Any] = {
             (
                 "chat_template_kwargs",
                 "reads_thinking",
+                "scores",
                 "checkpoint",
                 "in_flight_tokens",
                 "in_flight_requests",
