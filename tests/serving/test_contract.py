@@ -138,8 +138,9 @@ def test_engines_that_write_are_decoupled_and_so_is_an_ensemble_over_one(
 ):
     write_tokenizer(tmp_path)
     given = tensorrt(checkpoint=tmp_path).model_dump(exclude_unset=True)
-    del given["verifier"]["labels"]
-    own = {"in_flight_tokens": 8192} if "same_as" in verifier else given["verifier"]
+    own = {"in_flight_tokens": 8192}
+    if "same_as" not in verifier:
+        own = {name: each for name, each in given["verifier"].items() if name != "labels"}
     deployment = Deployment.model_validate(given | {"verifier": own | verifier})
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []

@@ -19,7 +19,7 @@ from tts.serving.repository import render as repository
 from tts.serving.repository.render import parse_config, render_repository
 
 SHAPE = SimpleNamespace(
-    vocab_size=100, output_vocab_size=2, eos_token_ids=(5,), label_token_ids=(7, 9)
+    vocab_size=100, output_vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9)
 )
 
 
