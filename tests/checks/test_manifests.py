@@ -51,7 +51,12 @@ SCALING = "stabilizationWindowSeconds: 900"
     ("file", "old", "new", "line"),
     [
         ("compose", "shm_size: 2g", "shm_size: 64m", "+ services.triton.shm_size: '64m'"),
-        ("compose", '"8000"]', '"8001"]', "+ services.triton.healthcheck.test: '8001'"),
+        (
+            "compose",
+            '"8000", "generator"',
+            '"8001", "generator"',
+            "+ services.triton.healthcheck.test: '8001'",
+        ),
         (
             "compose",
             '      TRTLLM_ORCHESTRATOR: "1"\n',

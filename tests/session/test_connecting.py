@@ -19,7 +19,7 @@ def served(monkeypatch):
     digests = {}
 
     monkeypatch.setattr(connecting.probe, "served_digest", digests.get)
-    monkeypatch.setattr(connecting.probe, "probe", lambda address, roles: None)
+    monkeypatch.setattr(connecting.probe, "probe", lambda address: None)
     return digests
 
 
@@ -44,7 +44,7 @@ def test_those_that_do_not_answer_are_named_and_used_later(tiny_deployment, serv
     assert said == ["Using one:1", "two:2 does not answer; it is used as soon as it does"]
 
 
-def fails(address, roles):
+def fails(address):
     raise ServerError(f"Model generator at {address} fails")
 
 
