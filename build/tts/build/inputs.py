@@ -107,12 +107,6 @@ class EngineInputs:
             return EngineInputs(self.deployment, "verifier")
         return self if isinstance(self.role_spec, VerifierRole) else None
 
-    @property
-    def is_language_model(self) -> bool:
-        """Whether the engine gives the logits of all tokens: it writes, if only critiques."""
-        spec = self.role_spec
-        return not isinstance(spec, VerifierRole) or spec.facts.writes
-
     @cached_property
     def label_weights(self) -> dict[int, float]:
         """The tokens that a score is read at, with their weights; empty where there are none.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.bundled import FOR_GPUS
+from tests.bundled import BUNDLED, FOR_GPUS
 from tests.runs.replay.recordings import recorded_run
 from typer.testing import CliRunner
 
@@ -111,8 +111,11 @@ def test_a_deployment_is_simulated_as_its_file_has_it():
     assert simulate(scenario, "decoupled").digest == usual.digest
 
 
-@pytest.mark.parametrize("name", FOR_GPUS)
-def test_every_ready_made_deployment_for_gpus_is_simulated(name):
+PAIRS = [name for name in FOR_GPUS if not BUNDLED[name].shares_engine]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_ready_made_pair_for_gpus_is_simulated(name):
     wanted = replace(WANTED, deployment=name, problems=1, parameters={"n": 4})
     outcome = simulate(scenario_of(wanted, ())[1], "decoupled")
     assert outcome.wall_s > 0

@@ -121,7 +121,7 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
-    whole = _writes(spec)
+    whole = spec.writes
     if isinstance(spec, VerifierSpec) and not whole:  # of labels, or a head of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
         rows = _columns(spec) + inner_layers * shape.hidden_size
@@ -137,11 +137,6 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
         kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * _kv_bytes_per_token(shape, spec),
         working=_working(shape, spec),
     )
-
-
-def _writes(spec: EngineSpec) -> bool:
-    """Whether its logits are those of all tokens."""
-    return not isinstance(spec, VerifierSpec) or spec.facts.writes
 
 
 def _columns(spec: VerifierSpec) -> int:
@@ -180,7 +175,7 @@ def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
 def _working(shape: ModelConfig, spec: EngineSpec) -> int:
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
-    logits = shape.vocab_size if _writes(spec) else SCORE_LOGITS
+    logits = shape.vocab_size if spec.writes else SCORE_LOGITS
     rows = min(spec.max_batch_size, spec.max_num_tokens)
     each = _computed_bytes(spec)
     return spec.max_num_tokens * width * each + rows * logits * (4 + each)

@@ -57,7 +57,7 @@ def score_columns(inputs: EngineInputs) -> ScoreColumns | None:
     labels = inputs.label_weights
     if not labels or inputs.shape.head:
         return None
-    return ScoreColumns(tuple(labels), tuple(labels.values()), inputs.is_language_model)
+    return ScoreColumns(tuple(labels), tuple(labels.values()), inputs.spec.writes)
 
 
 def plan_engine(inputs: EngineInputs) -> BuildPlan:
@@ -67,7 +67,7 @@ def plan_engine(inputs: EngineInputs) -> BuildPlan:
     check_length(inputs)
     columns = None
     if inputs.label_weights:
-        columns = SCORE_LOGITS + (inputs.shape.vocab_size if inputs.is_language_model else 0)
+        columns = SCORE_LOGITS + (inputs.shape.vocab_size if inputs.spec.writes else 0)
     return new_plan(inputs, settings_for(inputs), columns)
 
 

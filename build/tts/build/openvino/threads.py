@@ -48,7 +48,7 @@ def threads_of(
     weights = {role: _weights(engine) for role, engine in engines.items()}
     if len(weights) == 1:
         return {role: max(1, min(cores, each // LEAST_WEIGHTS)) for role, each in weights.items()}
-    both_write = engines["verifier"].is_language_model
+    both_write = engines["verifier"].spec.writes
     return divide(cores, weights, stated, both_write=both_write)
 
 
@@ -91,4 +91,4 @@ def threads_in_words(deployment: Deployment) -> str:
 def _weights(inputs: EngineInputs) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
     counted = parameters(inputs.shape)
-    return counted.active + (counted.head if inputs.is_language_model else 0)
+    return counted.active + (counted.head if inputs.spec.writes else 0)
