@@ -25,21 +25,22 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from scripts.training import models, text
 from scripts.training.data import Row, Trace, learned
 from scripts.training.demo_models import MIX, synthetic
 from scripts.training.solutions import STEP_DELIMITER, right_steps, training_chain, worked
+from scripts.training.thinking import SHAPE
 from scripts.training.training import Schedule
 from tts.datasets.chains import Chain
 from tts.datasets.demo import DEMO
 
-GENERATOR = Path("engines/checkpoints/demo-generator")
-ATTEMPTED, ATTEMPTS_EACH = 4000, 3
+GENERATOR, THINKING = (Path("engines/checkpoints", f"demo-{n}") for n in ("generator", "thinking"))
+ATTEMPTED, ATTEMPTS_EACH = 3000, 3
 HELD_OUT, HELD_OUT_SEED = 200, 43
 ROWS = 64
-SHAPE = models.shape(hidden=128, layers=4, heads=4, intermediate=352, tied=True)
 _FINAL = re.compile(r"Therefore, the final answer is: \$\\boxed\{(\d+)\}\$\. .*")
 
 
@@ -87,6 +88,18 @@ def own_attempts(rng: random.Random, chains: Sequence[Chain]) -> list[Trace]:
     return models.attempts(model, codec, problems, ATTEMPTS_EACH)
 
 
+def as_thinking(tokenizer: Tokenizer) -> dict[str, Tensor]:
+    """The weights of demo-thinking, which works sums out alike, for the tokens of a tokenizer."""
+    weights = LlamaForCausalLM.from_pretrained(THINKING, dtype=torch.float32).state_dict()
+    before = Tokenizer.from_file(str(THINKING / "tokenizer.json"))
+    known = weights["model.embed_tokens.weight"]
+    rows = torch.randn_like(known) * known.std()
+    for token, at in tokenizer.get_vocab().items():
+        if (was := before.token_to_id(token)) is not None:
+            rows[at] = known[was]
+    return weights | {"model.embed_tokens.weight": rows, "lm_head.weight": rows}
+
+
 def judge(model: LlamaForCausalLM, codec: text.Codec, traces: Sequence[Trace]) -> None:
     """Print what it says of the steps of some attempts, up to the first wrong one of each."""
     steps = [
@@ -129,12 +142,12 @@ def make_critic(seed: int, schedule: Schedule) -> tuple[LlamaForCausalLM, text.C
             for asked, said in sorted(examples, key=lambda pair: len(pair[0]))[at : at + ROWS]
         ]
 
-    model = models.train_language_model("critic", SHAPE, schedule, seed, rows)
+    model = models.train_language_model(
+        "critic", SHAPE, schedule, seed, rows, weights=as_thinking(tokenizer)
+    )
     judge(model, codec, own_attempts(rng, DEMO.held_out_chains(HELD_OUT, HELD_OUT_SEED)))
     return model, codec
 
 
 if __name__ == "__main__":
-    models.main(
-        __doc__, make_critic, Schedule(steps=2800, rate=2e-3, warmup=60, floor=0.05, average=0.96)
-    )
+    models.main(__doc__, make_critic, Schedule(steps=1900, rate=1e-3, floor=0.03, average=0.97))

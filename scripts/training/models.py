@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,10 +68,15 @@ def train_language_model(
     seed: int,
     rows: Callable[[int], Sequence[Row]],
     stop: Callable[[int, LlamaForCausalLM], bool] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> LlamaForCausalLM:
-    """Learn the rows of each step, until the schedule ends or ``stop(step, average)`` says so."""
+    """Learn the rows of each step, until the schedule ends or ``stop(step, average)`` says so.
+
+    It begins with `weights`, or with random ones.
+    """
     torch.manual_seed(seed)
     model, average = new_model(config), LlamaForCausalLM(config).eval()
+    model.load_state_dict(weights or model.state_dict())
     print(f"{name}: {model.num_parameters():,} parameters", flush=True)
 
     def losses(step: int) -> Losses:
