@@ -23,6 +23,8 @@ from .solutions import (
 from .text import Codec, random_question, random_solution
 
 IGNORE = -1
+Row = tuple[list[int], list[bool]]
+"""The ids of a text, and which of them a language model should learn to say."""
 
 
 @dataclass(frozen=True)
@@ -261,11 +263,6 @@ class Batch:
 def dialogue_batch(codec: Codec, traces: Sequence[Trace]) -> Batch:
     """Right-padded tensors of the dialogues of some traces."""
     dialogues = [dialogue(codec, trace) for trace in traces]
-    width = max(len(d.ids) for d in dialogues)
-
-    def padded(rows: list[list[int]], fill: int) -> Tensor:
-        return torch.tensor([row + [fill] * (width - len(row)) for row in rows])
-
     rows, columns, labels, weights = [], [], [], []
     for row, d in enumerate(dialogues):
         for i, (at, label) in enumerate(zip(d.label_at, d.labels, strict=True)):
@@ -275,7 +272,7 @@ def dialogue_batch(codec: Codec, traces: Sequence[Trace]) -> Batch:
             weights.append(1.0 if i <= d.first_wrong else 0.3)
     return Batch(
         ids=padded([d.ids for d in dialogues], codec.pad),
-        learn=padded([[int(x) for x in d.learn] for d in dialogues], 0).bool(),
+        learn=padded([d.learn for d in dialogues], False),
         flaws=padded([d.flaws for d in dialogues], IGNORE),
         label_rows=torch.tensor(rows),
         label_columns=torch.tensor(columns),
@@ -284,22 +281,29 @@ def dialogue_batch(codec: Codec, traces: Sequence[Trace]) -> Batch:
     )
 
 
-def solution_batch(
+def solution_rows(
     codec: Codec,
     task: ChainTask,
     rng: random.Random,
     operations: int,
     tokens: int,
     forms: tuple[float, ...],
-) -> tuple[Tensor, Tensor]:
-    """Right solutions of one operation count as generator dialogues: ids, and what to learn."""
-    rows = max(1, tokens // (24 + 11 * operations))
-    pairs = []
-    for _ in range(rows):
+) -> list[Row]:
+    """Right solutions of one operation count as generator dialogues."""
+    rows = []
+    for _ in range(max(1, tokens // (24 + 11 * operations))):
         chain = training_chain(task, rng, operations)
         prompt = codec.prompt(random_question(rng, chain))
-        pairs.append((prompt, codec.solution(random_solution(rng, chain, forms))))
-    width = max(len(p) + len(s) for p, s in pairs)
-    ids = [[*p, *s] + [codec.pad] * (width - len(p) - len(s)) for p, s in pairs]
-    learn = [[0] * len(p) + [1] * len(s) + [0] * (width - len(p) - len(s)) for p, s in pairs]
-    return torch.tensor(ids), torch.tensor(learn).bool()
+        rows.append(learned(prompt, codec.solution(random_solution(rng, chain, forms))))
+    return rows
+
+
+def learned(prompt: list[int], written: list[int]) -> Row:
+    """What is written after a prompt, to be learnt."""
+    return [*prompt, *written], [False] * len(prompt) + [True] * len(written)
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """A tensor [rows, tokens] of right-padded rows."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])

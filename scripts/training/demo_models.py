@@ -82,35 +82,27 @@ def make_tokenizer(run: Run) -> None:
 
 def make_generator(run: Run) -> None:
     """Stage generator: stops while the model still makes enough mistakes."""
-    codec, task = run.codec(), run.recipe.task
-    torch.manual_seed(run.seed)
-    model, probe = (models.new_model(run.recipe.generator) for _ in range(2))
-    print(f"generator: {model.num_parameters():,} parameters")
+    codec, task, recipe = run.codec(), run.recipe.task, run.recipe
     rng = run.rng("validation")
     held = [training_chain(task, rng, 2 + i % 9) for i in range(180)]
-    questions = [task.question_of(chain) for chain in held]
+    problems = [(chain, task.question_of(chain)) for chain in held]
 
-    def losses(step: int) -> Losses:
+    def rows(step: int) -> list[data.Row]:
         rng = run.rng("generator", step)
-        ids, learn = data.solution_batch(
-            codec, task, rng, rng.randint(2, 10), GENERATOR_TOKENS, FORM_WEIGHTS
-        )
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = model.lm_head(models.hidden(model, ids[:, :-1])[learn[:, 1:]])
-        return {"loss": F.cross_entropy(logits.float(), ids[:, 1:][learn[:, 1:]])}
+        operations = rng.randint(2, 10)
+        return data.solution_rows(codec, task, rng, operations, GENERATOR_TOKENS, FORM_WEIGHTS)
 
-    def good_enough(step: int, weights: dict[str, Tensor]) -> bool:
+    def good_enough(step: int, model: LlamaForCausalLM) -> bool:
         if step < 500:
             return False
-        probe.load_state_dict(weights)
-        groups = models.sampled(probe.eval(), codec, questions, 2)
-        right = [models.is_right(c, s) for c, each in zip(held, groups, strict=True) for s in each]
-        reached = sum(right) / len(right)
+        reached = models.right_share(models.attempts(model, codec, problems, 2))
         print(f"generator: step {step}, {100 * reached:.1f}% of the samples are right", flush=True)
-        return reached >= run.recipe.generator_target
+        return reached >= recipe.generator_target
 
-    schedule = run.recipe.generator_schedule
-    run.keep("generator", train("generator", model, schedule, losses, good_enough))
+    model = models.train_language_model(
+        "generator", recipe.generator, recipe.generator_schedule, run.seed, rows, good_enough
+    )
+    run.keep("generator", model.state_dict())
 
 
 def trained_generator(run: Run) -> LlamaForCausalLM:
@@ -130,11 +122,11 @@ def make_samples(run: Run) -> None:
             training_chain(task, rng, rng.choice((2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 9, 10)))
             for _ in range(400)
         ]
-        questions = [text.random_question(rng, chain) for chain in chains]
+        problems = [(chain, text.random_question(rng, chain)) for chain in chains]
         temperature = 0.8 if at % 800 else 1.0
-        groups = models.sampled(model, codec, questions, SAMPLES_EACH, temperature)
-        for chain, question, group in zip(chains, questions, groups, strict=True):
-            lines += [json.dumps([chain.start, chain.ops, question, s[:14]]) for s in group]
+        for trace in models.attempts(model, codec, problems, SAMPLES_EACH, temperature):
+            start, ops = trace.chain.start, trace.chain.ops
+            lines.append(json.dumps([start, ops, trace.question, trace.steps[:14]]))
         print(f"samples: {len(lines)}", flush=True)
     (run.work / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
@@ -189,24 +181,16 @@ class Judge(nn.Module):
 
 def make_trunk(run: Run) -> None:
     """Stage trunk: a language model of right verifier dialogues learns the arithmetic."""
-    codec = run.codec()
-    torch.manual_seed(run.seed + 1)
-    model = models.new_model(run.recipe.trunk)
-    print(f"trunk: {model.num_parameters():,} parameters")
-    digits = torch.zeros(text.VOCABULARY, dtype=torch.bool)
-    digits[codec.digits] = True
+    codec, recipe = run.codec(), run.recipe
 
-    def losses(step: int) -> Losses:
-        rng = run.rng("trunk", step)
-        batch = data.dialogue_batch(codec, _traces(run.recipe, rng, data.right_trace))
-        learn = batch.learn[:, 1:]
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = model.lm_head(models.hidden(model, batch.ids[:, :-1])[learn])
-        words = batch.ids[:, 1:][learn]
-        slips = (logits.argmax(dim=-1) != words)[digits[words]].float().mean()
-        return {"loss": F.cross_entropy(logits.float(), words), "wrong digits": slips}
+    def rows(step: int) -> list[data.Row]:
+        traces = _traces(recipe, run.rng("trunk", step), data.right_trace)
+        return [(d.ids, d.learn) for d in (data.dialogue(codec, trace) for trace in traces)]
 
-    run.keep("trunk", train("trunk", model, run.recipe.trunk_schedule, losses))
+    model = models.train_language_model(
+        "trunk", recipe.trunk, recipe.trunk_schedule, run.seed + 1, rows
+    )
+    run.keep("trunk", model.state_dict())
 
 
 def _traces(

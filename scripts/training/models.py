@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from tts.datasets.chains import Chain
 
+from .data import Row, Trace, checked_trace, padded
 from .solutions import STEP_DELIMITER
-from .text import VOCABULARY, Codec
+from .text import CHAT_TEMPLATE, VOCABULARY, Codec, save_tokenizer
+from .training import Losses, Schedule, train
 
 MAX_POSITIONS = 512
 ROPE_THETA = 10_000.0
@@ -55,6 +61,40 @@ def hidden(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
     return states
 
 
+def train_language_model(
+    name: str,
+    config: LlamaConfig,
+    schedule: Schedule,
+    seed: int,
+    rows: Callable[[int], Sequence[Row]],
+    stop: Callable[[int, LlamaForCausalLM], bool] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
+) -> LlamaForCausalLM:
+    """Learn the rows of each step, until the schedule ends or ``stop(step, average)`` says so.
+
+    It begins with `weights`, or with random ones.
+    """
+    torch.manual_seed(seed)
+    model, average = new_model(config), LlamaForCausalLM(config).eval()
+    model.load_state_dict(weights or model.state_dict())
+    print(f"{name}: {model.num_parameters():,} parameters", flush=True)
+
+    def losses(step: int) -> Losses:
+        drawn = rows(step)
+        ids = padded([said for said, _ in drawn], 0)
+        learn = padded([learnt for _, learnt in drawn], False)[:, 1:]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = model.lm_head(hidden(model, ids[:, :-1])[learn])
+        return {"loss": F.cross_entropy(logits.float(), ids[:, 1:][learn])}
+
+    def enough(step: int, weights: dict[str, Tensor]) -> bool:
+        average.load_state_dict(weights)
+        return stop is not None and stop(step, average)
+
+    average.load_state_dict(train(name, model, schedule, losses, enough))
+    return average
+
+
 def save(model: LlamaForCausalLM, folder: Path, codec: Codec) -> None:
     """Write config.json, generation_config.json, and the weights in bfloat16."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,16 +122,16 @@ def sampled(
     questions: Sequence[str],
     count: int,
     temperature: float = 0.8,
-    rows: int = 256,
     tokens: int = 200,
+    rows: int = 256,
 ) -> list[list[list[str]]]:
     """So many solutions of each question, as the texts of their steps; torch's seed draws them."""
     prompts = [codec.prompt(question) for question in questions for _ in range(count)]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     out: list[list[str]] = [[] for _ in prompts]
     config = GenerationConfig(
-        do_sample=True,
-        temperature=temperature,
+        do_sample=temperature > 0,
+        temperature=temperature or None,
         top_k=0,
         max_new_tokens=tokens,
         eos_token_id=codec.eot,
@@ -110,6 +150,46 @@ def sampled(
     return [out[i : i + count] for i in range(0, len(out), count)]
 
 
-def is_right(chain: Chain, steps: Sequence[str]) -> bool:
-    """Whether the box of the last step holds the chain's answer."""
-    return f"\\boxed{{{chain.answer}}}" in steps[-1]
+def attempts(
+    model: LlamaForCausalLM,
+    codec: Codec,
+    problems: Sequence[tuple[Chain, str]],
+    count: int,
+    temperature: float = 0.8,
+    tokens: int = 200,
+) -> list[Trace]:
+    """So many sampled solutions of each chain in its wording, checked exactly."""
+    groups = sampled(model, codec, [q for _, q in problems], count, temperature, tokens)
+    return [
+        checked_trace(chain, question, steps)
+        for (chain, question), group in zip(problems, groups, strict=True)
+        for steps in group
+    ]
+
+
+def right_share(traces: Sequence[Trace]) -> float:
+    """How many of some attempts hold the answer in the box of their last step."""
+    right = [f"\\boxed{{{trace.chain.answer}}}" in trace.steps[-1] for trace in traces]
+    return sum(right) / len(right)
+
+
+def main(
+    description: str | None,
+    make: Callable[[int, Schedule], tuple[LlamaForCausalLM, Codec]],
+    schedule: Schedule,
+    chat_template: str = CHAT_TEMPLATE,
+) -> None:
+    """The command line of a program that trains one model: make it, and save the checkpoint."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--steps", type=int, default=schedule.steps)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    model, codec = make(args.seed, replace(schedule, steps=args.steps))
+    save(model, args.out, codec)
+    save_tokenizer(codec.tokenizer, args.out, chat_template)
+    print(f"{args.out}: done in {time.monotonic() - began:.0f} s")

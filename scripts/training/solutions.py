@@ -48,6 +48,20 @@ def render_step(number: int, op: Op, a: int, b: int, c: int, form: StepForm = "p
     return f"## Step {number}: {body}"
 
 
+def worked(op: Op, a: int, b: int, c: int) -> str:
+    """The operation ``a op b``, which is ``c``, in easier ones."""
+    tens, ones = b - b % 10, b % 10
+    if op in "+-" and tens and ones:
+        first = a + tens if op == "+" else a - tens
+        return f"{a} {op} {b}: {first} {op} {ones} = {c}"
+    if op == "*" and max(a, b) > 10:
+        large, small = max(a, b), min(a, b)
+        return f"{a} {op} {b}: {large // 10 * 10 * small} + {large % 10 * small} = {c}"
+    if op == "/":
+        return f"{a} {op} {b}: {b} * {c} = {a}, {c}"
+    return f"{a} {op} {b} = {c}"
+
+
 def render_final(answer: int) -> str:
     """The closing sentence of a solution."""
     return f"Therefore, the final answer is: $\\boxed{{{answer}}}$. I hope it is correct."

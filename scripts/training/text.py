@@ -119,7 +119,6 @@ class Codec:
         )
         self.plus, self.minus, self.space = map(self._one, "+- ")
         self.delimiter = self._one(STEP_DELIMITER)
-        self.digits = [self._one(str(d)) for d in range(10)]
         self._cached = lru_cache(maxsize=1 << 18)(self._encode)
 
     def _encode(self, text: str) -> list[int]:

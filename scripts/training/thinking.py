@@ -13,22 +13,16 @@ Needs torch, transformers and the installed project.
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
-from pathlib import Path
 
-import torch
-import torch.nn.functional as F
 from tokenizers import AddedToken, Tokenizer
-from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from scripts.training import models, text
-from scripts.training.data import wrong_number
-from scripts.training.solutions import STEP_DELIMITER, training_chain
-from scripts.training.training import Losses, Schedule, train
-from tts.datasets.chains import Chain, Op
+from scripts.training.data import Row, learned, wrong_number
+from scripts.training.solutions import STEP_DELIMITER, training_chain, worked
+from scripts.training.training import Schedule
+from tts.datasets.chains import Chain
 from tts.datasets.demo import DEMO
 
 OPENS, CLOSES = "<think>", "</think>"
@@ -57,22 +51,8 @@ def scratch(rng: random.Random, chain: Chain) -> str:
     for (op, b), a, c in zip(chain.ops, values, values[1:], strict=False):
         wrong = rng.random() < WRONG_GUESSES
         guess = f"{a} {op} {b} = {wrong_number(rng, DEMO, c)}. Wait, " if wrong else ""
-        paragraphs.append(guess + _worked(op, a, b, c))
+        paragraphs.append(guess + worked(op, a, b, c))
     return STEP_DELIMITER.join([*paragraphs, f"So {values[-1]}."])
-
-
-def _worked(op: Op, a: int, b: int, c: int) -> str:
-    """An operation in easier ones."""
-    tens, ones = b - b % 10, b % 10
-    if op in "+-" and tens and ones:
-        first = a + tens if op == "+" else a - tens
-        return f"{a} {op} {b}: {first} {op} {ones} = {c}"
-    if op == "*" and max(a, b) > 10:
-        large, small = max(a, b), min(a, b)
-        return f"{a} {op} {b}: {large // 10 * 10 * small} + {large % 10 * small} = {c}"
-    if op == "/":
-        return f"{a} {op} {b}: {b} * {c} = {a}, {c}"
-    return f"{a} {op} {b} = {c}"
 
 
 def make_tokenizer(seed: int) -> Tokenizer:
@@ -113,76 +93,54 @@ class Codec(text.Codec):
         return [*ids[:-1], self.closes, self.delimiter]
 
 
-def batch(codec: Codec, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Dialogues of one operation count: ids, and which of them to learn."""
+def dialogues(codec: Codec, rng: random.Random) -> list[Row]:
+    """Dialogues of one operation count."""
     operations = rng.randint(2, 10)
-    rows: list[tuple[list[int], list[int]]] = []
+    rows = []
     for _ in range(TOKENS // (24 + 31 * operations)):
         chain = training_chain(DEMO, rng, operations)
-        ids = codec.prompt(text.random_question(rng, chain))
+        prompt = codec.prompt(text.random_question(rng, chain))
         thought = codec.thought(scratch(rng, chain))
-        learn = [0] * len(ids) + [1] * len(thought)
+        closing: list[int] = []
         if rng.random() < CUT_OFF:
-            thought = [*thought[: rng.randrange(len(thought) - 2)], *codec.closing]
-            learn = [0] * len(ids) + [1] * (len(thought) - len(codec.closing))
-            learn += [0] * len(codec.closing)
+            thought, closing = thought[: rng.randrange(len(thought) - 2)], codec.closing
         answer = codec.solution(text.random_solution(rng, chain, FORM_WEIGHTS))
-        rows.append(([*ids, *thought, *answer], [*learn, *[1] * len(answer)]))
-    width = max(len(ids) for ids, _ in rows)
-    padded = [row + [codec.pad] * (width - len(row)) for row, _ in rows]
-    learned = [row + [0] * (width - len(row)) for _, row in rows]
-    return torch.tensor(padded), torch.tensor(learned).bool()
+        ids, learn = learned(prompt, thought)
+        more, learn_more = learned(closing, answer)
+        rows.append(([*ids, *more], [*learn, *learn_more]))
+    return rows
 
 
-def make_generator(codec: Codec, seed: int, schedule: Schedule) -> LlamaForCausalLM:
+def make_generator(seed: int, schedule: Schedule) -> tuple[LlamaForCausalLM, Codec]:
     """Train until enough samples are right, while enough are wrong for a verifier to find."""
-    torch.manual_seed(seed)
-    model, probe = (models.new_model(SHAPE) for _ in range(2))
-    print(f"{model.num_parameters():,} parameters")
+    codec = Codec(make_tokenizer(seed))
     rng = random.Random(f"thinking/validation/{seed}")
     held = [training_chain(DEMO, rng, 2 + i % 9) for i in range(90)]
-    questions = [DEMO.question_of(chain) for chain in held]
+    problems = [(chain, DEMO.question_of(chain)) for chain in held]
 
-    def losses(step: int) -> Losses:
-        ids, learn = batch(codec, random.Random(f"thinking/{seed}/{step}"))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = model.lm_head(models.hidden(model, ids[:, :-1])[learn[:, 1:]])
-        return {"loss": F.cross_entropy(logits.float(), ids[:, 1:][learn[:, 1:]])}
+    def rows(step: int) -> list[Row]:
+        return dialogues(codec, random.Random(f"thinking/{seed}/{step}"))
 
-    def good_enough(step: int, weights: dict[str, Tensor]) -> bool:
+    def good_enough(step: int, model: LlamaForCausalLM) -> bool:
         if step % 100 or step < 500:
             return False
-        probe.load_state_dict(weights)
         reached = []
         for codec.closed in (True, False):
-            groups = models.sampled(probe.eval(), codec, questions, 2, tokens=440)
-            right = [models.is_right(c, s) for c, ss in zip(held, groups, strict=True) for s in ss]
-            reached.append(sum(right) / len(right))
+            reached.append(
+                models.right_share(models.attempts(model, codec, problems, 2, tokens=440))
+            )
         without, with_it = reached
         print(f"step {step}: {without:.1%} right without a scratch, {with_it:.1%} with it")
         return with_it >= TARGET
 
-    model.load_state_dict(train("generator", model, schedule, losses, good_enough))
-    return model.eval()
-
-
-def main() -> None:
-    """Train it and save the checkpoint."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--steps", type=int, default=1600)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    began = time.monotonic()
-    codec = Codec(make_tokenizer(args.seed))
-    schedule = Schedule(steps=args.steps, rate=2e-3, warmup=60, floor=0.05, average=0.96)
-    models.save(make_generator(codec, args.seed, schedule), args.out, codec)
-    text.save_tokenizer(codec.tokenizer, args.out, CHAT_TEMPLATE)
-    print(f"{args.out}: done in {time.monotonic() - began:.0f} s")
+    model = models.train_language_model("generator", SHAPE, schedule, seed, rows, good_enough)
+    return model, codec
 
 
 if __name__ == "__main__":
-    main()
+    models.main(
+        __doc__,
+        make_generator,
+        Schedule(steps=1600, rate=2e-3, warmup=60, floor=0.05, average=0.96),
+        CHAT_TEMPLATE,
+    )
