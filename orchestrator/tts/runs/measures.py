@@ -79,6 +79,11 @@ class ProblemMeasures:
     undecided: int
     """Comparisons of its answers that could not be decided."""
 
+    @property
+    def generated_tokens(self) -> int:
+        """Of both models."""
+        return self.tokens + self.critique_tokens
+
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
         return bool(self.correct and self.correct.get(rule))
@@ -163,7 +168,9 @@ class LoadOverTime:
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(self, vote: str = "", model_parameters: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, vote: str = "", model_parameters: Mapping[Engine, int] | None = None
+    ) -> None:
         """`vote` is the rule that chooses the run's answers; without one none of them is right.
 
         `model_parameters` are those of run.json; without them no compute is known.
@@ -194,7 +201,7 @@ class Measures:
         cls,
         events: Iterable[AnyEvent],
         vote: str = "",
-        model_parameters: Mapping[str, int] | None = None,
+        model_parameters: Mapping[Engine, int] | None = None,
     ) -> Self:
         """The measures of a whole log."""
         measures = cls(vote, model_parameters)
@@ -351,7 +358,7 @@ class Measures:
 
 
 def problem_measures(
-    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[str, int]
+    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[Engine, int]
 ) -> ProblemMeasures:
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
@@ -393,7 +400,7 @@ def computed_tokens(problem: ProblemState) -> dict[Engine, int]:
     }
 
 
-def compute_of(problem: ProblemState, model_parameters: Mapping[str, int]) -> float | None:
+def compute_of(problem: ProblemState, model_parameters: Mapping[Engine, int]) -> float | None:
     """FLOPs of both models for a problem: 2 N for each of its `computed_tokens`.
 
     N are the parameters that a token is multiplied with, with a multiplication and an addition each
