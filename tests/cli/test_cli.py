@@ -215,6 +215,11 @@ def test_report_of_two_says_what_differs_the_differences_and_who_is_right(tmp_pa
     assert done.code == 1
     assert "no problem in common" in done.err
     assert tts("report", ours, ours).code == 2
+    done = tts("report", ours, "--baseline", f"{theirs}=Large")
+    assert done.code == 0
+    assert "Accuracy against Large" in done.said
+    assert tts("report", ours, "--baseline", f"{ours}=Large").code == 2
+    assert tts("report", ours, "--baseline", tmp_path / "none").code == 1
     same = write_run(tmp_path / "same", log_of({"x": None}))
     assert "The runs were asked for the same." in tts("report", other, same).said
 

@@ -20,6 +20,7 @@ from tts.reports.figures.comparison import trees_figure
 from tts.reports.terminal import tables
 from tts.runs.checks import write_summary
 from tts.runs.compare import (
+    Baseline,
     best_of,
     compare,
     in_order,
@@ -208,7 +209,7 @@ def test_costs_are_means_over_the_common_problems():
     ours = log_of({"a": True, "b": True, "only ours": True}, tokens=10)
     theirs = log_of({"b": True, "a": True}, tokens=30)
     pair = pair_of(run_of(ours), run_of(theirs))
-    tokens, verifier, seconds = pair.costs
+    tokens, verifier, seconds = pair.costs  # no compute: the models' sizes are not known
     assert (tokens.baseline, tokens.other, tokens.difference) == (10, 30, 20)
     assert tokens.difference_95 == (20, 20)
     assert pair.p_value == 1.0
@@ -259,6 +260,27 @@ def test_a_run_of_other_problems_is_refused_with_what_they_share():
         assert "runs/theirs has solved 1 of dataset math (seed 3)" in str(refused.value)
     with pytest.raises(RunError, match="runs/empty has not solved any problem yet"):
         pair_of(ours, run_of([SESSION], "runs/empty"))
+
+
+def test_a_baseline_goes_first_by_its_name_and_must_have_problems_in_common(tmp_path):
+    answers = {"a": True, "b": False}
+    small, other = (write_run(tmp_path / name, log_of(answers)) for name in ("small", "other"))
+    sizes = {"model_parameters": {"generator": 7}, "deployment": "large"}
+    large = write_run(tmp_path / "large", log_of({"a": True, "b": True}), **sizes)
+    for name, called in (("", "large"), ("Qwen 72B", "Qwen 72B")):
+        found = compare([small, other], Baseline(large, name))
+        assert found.names == [called, "small", "other"]
+        assert [label(row, varying(found.rows)) for row in found.rows] == [
+            called,
+            "best-of-n",
+            "best-of-n",
+        ]
+        assert [pair.baseline for pair in found.pairs] == [str(large)] * 2
+        assert [row.compute_per_problem for row in found.rows] == [2 * 7 * 5, None, None]
+        assert [bool(row.no_compute) for row in found.rows] == [False, True, True]
+    elsewhere = write_run(tmp_path / "elsewhere", log_of({"c": True}))
+    with pytest.raises(RunError, match="no id and no question is in both"):
+        compare([small], Baseline(elsewhere))
 
 
 def test_what_differs_is_named_by_its_place_in_the_configuration():

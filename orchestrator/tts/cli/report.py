@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tts.runs.compare import Baseline
 
 from .completion import runs as run_folders
 from .json_output import print_json
@@ -51,6 +54,15 @@ def report(
             "figures/ beside the page; several times for several kinds.",
         ),
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN[=NAME]",
+            autocompletion=run_folders,
+            help="The run that the others are compared with, such as a larger model's, and its "
+            "name in tables and figures, by default its deployment's.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the tables of a run, or compare several, and write report.html.
@@ -72,17 +84,23 @@ def report(
 
     from .documents.runs import ReportDocument
 
+    against = _baseline(baseline) if baseline else None
     if keep_up:
+        if against:
+            raise typer.BadParameter("goes without --baseline", param_hint="--follow")
         open_page = _follow(runs, open_page)
-    if len(set(map(Path.resolve, runs))) < len(runs):
+    named = [*runs, *([against.folder] if against else [])]
+    if len(set(map(Path.resolve, named))) < len(named):
         raise typer.BadParameter("a run is named twice", param_hint="RUN...")
     study: Report | None = None
     found = Comparison()
     if len(runs) == 1 and is_study(runs[0]):
+        if against:
+            raise typer.BadParameter("a study has its own", param_hint="--baseline")
         finished = finished_study(runs[0])
         study = study_report(finished, measure(finished))
     else:
-        found = compare(runs)
+        found = compare(runs, against)
     if study and not as_json:
         print_advice(consoles()[0], study)
     elif not as_json:
@@ -115,6 +133,16 @@ def report(
         )
     if page and open_page:
         typer.launch(page.resolve().as_uri())
+
+
+def _baseline(text: str) -> Baseline:
+    """What `--baseline RUN[=NAME]` names; a folder's own name may hold an equals sign."""
+    from tts.runs.compare import Baseline
+
+    folder, _, name = (text, "", "") if Path(text).exists() else text.rpartition("=")
+    path = Path(folder or text)
+    usable(path)
+    return Baseline(path, name if folder else "")
 
 
 def _follow(runs: list[Path], open_page: bool) -> bool:

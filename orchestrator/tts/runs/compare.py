@@ -16,11 +16,13 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
+from .config import RunConfig
 from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, is_group, read_members
 from .log import read_events
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
+from .records import ENGINES
 from .run import Run
 from .state import RunState, solved_problems
 from .statistics import wilson
@@ -31,7 +33,7 @@ NoCurve = WhyDependent | Literal["no_reference"]
 answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
-_NOT_KEPT = ("right", "summary", "command")
+_NOT_KEPT = ("right", "summary", "command", "name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,15 @@ class Row:
     interval_95: tuple[float, float] | None
     """Wilson's, by problems."""
     pass_at_n: float | None
+    name: str = ""
+    """That of a baseline; empty for others, which are known by their strategy."""
     tokens_per_problem: float
-    """Mean generated tokens; speculative ones that no search asked for are left out."""
+    """Mean generated tokens of both models; speculative ones that no search asked for are left out.
+    """
+    compute_per_problem: float | None = None
+    """Mean FLOPs of both models; see docs/reference/measures.md."""
+    no_compute: str | None = None
+    """Why they are not known."""
     verifier_calls_per_problem: float
     seconds_per_problem: float | None
     """Mean seconds from the start of a problem to its answer."""
@@ -101,36 +110,57 @@ class Comparison:
     """In what the runs were asked for differently; empty unless several folders are compared."""
     pairs: list[Pair] = field(default_factory=list)
     """Each run against the first; empty likewise."""
+    baseline: str = ""
+    """The name of the first run, where it is a baseline."""
 
     @property
     def names(self) -> list[str]:
-        """The ends of the runs' paths, as much of each as tells them apart."""
-        return short_names([run.folder for run in self.runs])
+        """The ends of the runs' paths, as much as tells them apart; of a baseline its name."""
+        names = short_names([run.folder for run in self.runs])
+        return [self.baseline, *names[1:]] if self.baseline else names
 
 
-def compare(folders: Sequence[Path]) -> Comparison:
+@dataclass(frozen=True)
+class Baseline:
+    """A run that others are compared with, such as that of a larger model."""
+
+    folder: Path
+    name: str = ""
+    """What tables and figures call it; empty: as its deployment is called."""
+
+
+def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Comparison:
     """Read runs and groups, and compare each run with the first if there are several folders.
 
-    Each log is read once for all numbers, and once more for a curve over n. Raises RunError if a
-    folder holds neither, or where a run shares no problem with the first.
+    A `baseline` goes before all. Each log is read once for all numbers, and once more for a curve
+    over n. Raises RunError if a folder holds neither, or where a run shares no problem with the
+    first.
     """
     runs: list[Run] = []
     rows: list[Row] = []
     unfinished = {}
+    called = ""
+    if baseline:
+        runs = [Run.load(baseline.folder)]
+        called = baseline.name or runs[0].config.deployment
+        votes = {runs[0].config.strategy: runs[0].config.vote}
+        rows = [replace(row, name=called) for row in rows_of(runs[0], votes)]
     for folder in folders:
         found, left = _read(folder)
         runs += [run for run, _ in found]
         rows += [row for run, votes in found for row in rows_of(run, votes)]
         if is_group(folder):
             unfinished[str(folder)] = left
+    folders = [*([baseline.folder] if baseline else []), *folders]
     several = len(folders) > 1 and len(runs) > 1
     return Comparison(
-        list(folders),
+        folders,
         runs,
         in_order(rows) if unfinished else rows,
         unfinished,
         differing_settings([run.config for run in runs]) if several else [],
         [pair_of(runs[0], other) for other in runs[1:]] if several else [],
+        called,
     )
 
 
@@ -182,6 +212,7 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
     right = {problem.id: float(problem.right(vote)) for problem in judged}
     seconds = [p.seconds for p in run.totals.problems.values() if p.seconds is not None]
     unused = summary.waste.unused_tokens
+    written = summary.generated_tokens + summary.critique_tokens
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
@@ -195,7 +226,9 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round((summary.generated_tokens - unused) / solved, 1),
+        tokens_per_problem=round((written - unused) / solved, 1),
+        compute_per_problem=None if summary.compute is None else summary.compute / solved,
+        no_compute=_no_compute(run.config) if summary.compute is None else None,
         verifier_calls_per_problem=round(summary.verifier_calls / solved, 1),
         seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
         wall_s=summary.wall_s,
@@ -205,6 +238,19 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         summary=summary,
         right=right,
     )
+
+
+def _no_compute(config: RunConfig) -> str:
+    """Why the compute of a run with this configuration is not known."""
+    for role in ENGINES:
+        if role in config.model_parameters:
+            continue
+        if own := config.functions.get(role):
+            return f"the {role} is {own}, which has no size"
+        if role in config.remotes:
+            return f"no config.json of the {role} is here, which runs elsewhere"
+        return f"run.json does not say how large the {role} is"
+    return "nothing is solved"
 
 
 def _curve(
@@ -248,7 +294,8 @@ def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def varying(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The circumstances (deployment, dataset, ...) that differ between rows."""
+    """The circumstances (deployment, dataset, ...) that differ between rows without a name."""
+    rows = [row for row in rows if not row.name]
     return tuple(
         name for name in _MAY_DIFFER if len({_circumstance(row, name) for row in rows}) > 1
     )
@@ -256,6 +303,8 @@ def varying(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def label(row: Row, also: Sequence[str]) -> str:
     """A row's name: its strategy and what is special about it, such as `beam-search (x=2, y)`."""
+    if row.name:
+        return row.name
     special = [
         name if value is True else f"{name}={_plain(value)}" for name, value in row.differs.items()
     ]
@@ -295,6 +344,7 @@ def _mean_row(seeds: Sequence[Row]) -> Row:
     right = {problem: fmean(each) for problem, each in answers.items()}
     accuracy = fmean(right.values())
     seconds = [s for row in seeds if (s := row.seconds_per_problem) is not None]
+    compute = [c for row in seeds if (c := row.compute_per_problem) is not None]
     return replace(
         seeds[0],
         n=round(fmean(row.n for row in seeds)),
@@ -302,6 +352,7 @@ def _mean_row(seeds: Sequence[Row]) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         tokens_per_problem=fmean(row.tokens_per_problem for row in seeds),
+        compute_per_problem=fmean(compute) if len(compute) == len(seeds) else None,
         verifier_calls_per_problem=fmean(row.verifier_calls_per_problem for row in seeds),
         seconds_per_problem=fmean(seconds) if len(seconds) == len(seeds) else None,
         wall_s=fmean(row.wall_s for row in seeds),

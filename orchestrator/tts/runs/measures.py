@@ -79,6 +79,11 @@ class ProblemMeasures:
     undecided: int
     """Comparisons of its answers that could not be decided."""
 
+    @property
+    def generated_tokens(self) -> int:
+        """Of both models."""
+        return self.tokens + self.critique_tokens
+
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
         return bool(self.correct and self.correct.get(rule))
@@ -166,7 +171,7 @@ class Measures:
     def __init__(
         self,
         vote: str = "",
-        model_parameters: Mapping[str, int] | None = None,
+        model_parameters: Mapping[Engine, int] | None = None,
         critiques: int = 0,
     ) -> None:
         """`vote` is the rule that chooses the run's answers; without one none of them is right.
@@ -202,7 +207,7 @@ class Measures:
         cls,
         events: Iterable[AnyEvent],
         vote: str = "",
-        model_parameters: Mapping[str, int] | None = None,
+        model_parameters: Mapping[Engine, int] | None = None,
         critiques: int = 0,
     ) -> Self:
         """The measures of a whole log."""
@@ -361,7 +366,7 @@ class Measures:
 
 
 def problem_measures(
-    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[str, int]
+    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[Engine, int]
 ) -> ProblemMeasures:
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
@@ -403,7 +408,7 @@ def computed_tokens(problem: ProblemState) -> dict[Engine, int]:
     }
 
 
-def compute_of(problem: ProblemState, model_parameters: Mapping[str, int]) -> float | None:
+def compute_of(problem: ProblemState, model_parameters: Mapping[Engine, int]) -> float | None:
     """FLOPs of both models for a problem: 2 N for each of its `computed_tokens`.
 
     N are the parameters that a token is multiplied with, with a multiplication and an addition each

@@ -23,7 +23,7 @@ from .run import Run
 from .state import ProblemState
 from .statistics import mcnemar, paired, share_difference_95
 
-CostName = Literal["generated_tokens", "verifier_tokens", "seconds"]
+CostName = Literal["generated_tokens", "verifier_tokens", "compute", "seconds"]
 _NOT_SETTINGS = (
     *("problem_ids", "problems_digest", "deployment_source", "command"),
     "model_parameters",
@@ -228,8 +228,9 @@ def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
 
 
 _COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
-    "generated_tokens": lambda problem: problem.tokens,
+    "generated_tokens": lambda problem: problem.generated_tokens,
     "verifier_tokens": lambda problem: problem.verifier_tokens,
+    "compute": lambda problem: problem.compute,
     "seconds": lambda problem: problem.seconds,
 }
 

@@ -16,7 +16,7 @@ from tts.build.errors import CheckpointError, ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
-from tts.build.spec import Deployment, ExecutionSpec, VerifierCommand, load_deployment
+from tts.build.spec import Deployment, ExecutionSpec, Role, VerifierCommand, load_deployment
 from tts.build.tensorrt.engine_memory import parameters_per_token
 from tts.build.thinking import require_budget
 from tts.driver.policy import policy_of
@@ -121,11 +121,12 @@ def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
     }
 
 
-def _model_parameters(plan: Plan) -> Iterator[tuple[str, int]]:
+def _model_parameters(plan: Plan) -> Iterator[tuple[Role, int]]:
     """The parameters that a token is multiplied with, of the models whose config.json is here."""
-    for role in plan.deployment.roles().keys() - plan.endpoints.keys() - plan.loaded.keys():
-        with suppress(CheckpointError):
-            yield role, parameters_per_token(EngineInputs(plan.deployment, role).shape)
+    for role in plan.deployment.roles():
+        if role not in plan.endpoints and role not in plan.loaded:
+            with suppress(CheckpointError):
+                yield role, parameters_per_token(EngineInputs(plan.deployment, role).shape)
 
 
 def _functions(plan: Plan) -> dict[str, str]:

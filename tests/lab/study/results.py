@@ -26,6 +26,7 @@ def run_result(seconds, right=10, problems=20, first=0, tokens=1000, median_s=2.
         wall_s=seconds,
         problems=problems,
         generated_tokens=tokens * problems,
+        compute=4e6 * tokens * problems,
         useful_tokens=tokens * problems // 2,
         goodput=50.0,
         latencies_s=(median_s / 2, median_s, 2 * median_s),

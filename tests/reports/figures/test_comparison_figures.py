@@ -35,6 +35,7 @@ ROWS = st.builds(
     n=st.sampled_from((1, 4, 16)),
     accuracy=st.integers(0, 10).map(lambda tenths: tenths / 10),
     tokens=st.integers(0, 9_999).map(float),
+    compute_per_problem=st.none() | st.floats(0, 1e20),
     wall_s=st.integers(0, 9_999).map(float),
     curve=st.lists(POINTS, max_size=3).map(tuple),
 )
@@ -56,6 +57,26 @@ def test_runs_of_which_nothing_was_judged_are_in_no_figure(row):
 
 def costs(*rows, cost="tokens"):
     return cost_figure(pooled(rows), cost, [])
+
+
+def test_over_compute_stand_those_whose_compute_is_known_and_a_line_at_the_baseline():
+    rows = [
+        row_of("mcts", compute_per_problem=2e9),
+        row_of("rebase"),
+        row_of("greedy", accuracy=0.8, compute_per_problem=1.5e12, name="large"),
+    ]
+    figure = costs(*rows, cost="compute")
+    assert [(row["strategy"], row["compute"]) for row in figure.rows] == [
+        ("mcts", 2e9),
+        ("large", 1.5e12),
+    ]
+    assert [row["baseline"] for row in figure.rows] == [False, True]
+    assert "1.5 TFLOPs per problem" in figure.reading
+    assert any("rebase" in note for note in figure.notes)
+    lines = [layer for layer in figure.chart["layer"] if "transform" in layer]
+    assert [layer["transform"] for layer in lines] == [[{"filter": "datum.baseline"}]]
+    check(figure)
+    assert costs(rows[1], cost="compute") is None
 
 
 @settings(max_examples=amount(6, 20))

@@ -100,6 +100,9 @@ class RunResult:
     wall_s: float
     problems: int
     generated_tokens: int
+    """Of both models."""
+    compute: float | None
+    """See `tts.runs.measures.compute_of`."""
     useful_tokens: int
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
@@ -128,7 +131,8 @@ class RunResult:
             folder,
             measures.wall_s,
             len(measures.problems),
-            measures.generated_tokens,
+            measures.generated_tokens + work.critique_tokens,
+            measures.compute,
             measures.useful_tokens,
             measures.goodput,
             tuple(measures.latencies_s),
@@ -160,6 +164,12 @@ class CellResult:
     def tokens_per_problem(self) -> float:
         """Generated tokens."""
         return self._sum("generated_tokens") / self._sum("problems")
+
+    @property
+    def compute_per_problem(self) -> float | None:
+        """FLOPs of both models; None where a run's are not known."""
+        known = [run.compute for run in self.runs if run.compute is not None]
+        return sum(known) / self._sum("problems") if len(known) == len(self.runs) else None
 
     @property
     def tokens_per_s(self) -> float:

@@ -94,6 +94,7 @@ def accuracy_by_n(study: Study, results: Results) -> Measurement | None:
     for result in cells:
         accuracy, count = result.accuracy or 0.0, len(result.right)
         low, high = wilson(accuracy, count)
+        compute = result.compute_per_problem
         rows.append(
             {
                 "n": result.cell.n,
@@ -102,6 +103,7 @@ def accuracy_by_n(study: Study, results: Results) -> Measurement | None:
                 "high": round(high, 4),
                 "problems": count,
                 "generated tokens per problem": round(result.tokens_per_problem, 1),
+                **({"compute per problem": compute} if compute is not None else {}),
                 "problems/s": round(result.problems_per_s, 4),
             }
         )

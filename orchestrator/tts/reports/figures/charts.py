@@ -29,8 +29,12 @@ LONG_NAMES = alt.Axis(labelLimit=260)
 PERCENT = alt.Axis(format=".0%")
 LOGARITHMIC = alt.Axis(format=",~r", tickCount=5, labelOverlap=True)
 """Labels for any range: by default Vega writes none in 908 to 932, and too many in 0.1 to 0.4."""
+LOGARITHMIC_SI = alt.Axis(format="~s", tickCount=5, labelOverlap=True)
+"""The same for numbers of many digits, as 1.2G."""
 ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 Item = TypeVar("Item")
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -201,6 +205,12 @@ def spread(values: Sequence[float], unit: str) -> str:
 def percent(share: float | None) -> str:
     """`82.5%`, or a dash."""
     return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def flops(value: float) -> str:
+    """FLOPs with a prefix, such as `1.24 TFLOPs`."""
+    powers = max(0, min((len(f"{value:.0f}") - 1) // 3, len(_PREFIXES) - 1))
+    return f"{value / 1000**powers:.3g} {_PREFIXES[powers]}FLOPs"
 
 
 def number(value: float, digits: int = 3) -> str:

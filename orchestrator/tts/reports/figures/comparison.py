@@ -29,6 +29,7 @@ from .charts import (
     COLOURS,
     GREEN,
     LOGARITHMIC,
+    LOGARITHMIC_SI,
     LONG_NAMES,
     MOST_ROWS,
     PERCENT,
@@ -38,6 +39,7 @@ from .charts import (
     bars,
     bars_height,
     chart,
+    flops,
     intervals,
     legend,
     line,
@@ -50,7 +52,7 @@ from .charts import (
 )
 from .figure import Figure, Spec, TableRow
 
-CostUnit = Literal["tokens", "seconds"]
+CostUnit = Literal["tokens", "compute", "seconds"]
 MOST_PAIRS = 6
 """Runs that are compared with the first problem by problem; of the others there are the rows."""
 MOST_IDS = 20
@@ -61,8 +63,19 @@ _WHY_NO_CURVE: dict[NoCurve, str] = {
     "limits": "at its own n only, since its limits are those of whole problems",
 }
 _TITLES: dict[CostUnit, str] = {
-    "tokens": "generated tokens per problem",
+    "tokens": "generated tokens of both models per problem",
+    "compute": "FLOPs per problem",
     "seconds": "seconds per problem (wall time over problems)",
+}
+_AXES: dict[CostUnit, alt.Axis] = {
+    "tokens": LOGARITHMIC,
+    "compute": LOGARITHMIC_SI,
+    "seconds": LOGARITHMIC,
+}
+_COST_NOTES: dict[CostUnit, list[str]] = {
+    "tokens": ["Prompts are left out, so a verifier that writes nothing seems free here."],
+    "compute": ["2 FLOPs for each parameter and token of both models, each prefix once."],
+    "seconds": ["Seconds are the wall time of one run each."],
 }
 _ACCURACY: dict[str, Any] = {
     "title": "accuracy",
@@ -101,6 +114,7 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
     together = pooled(alike)
     found = (
         cost_figure(together, "tokens", notes),
+        cost_figure(together, "compute", notes),
         cost_figure(together, "seconds", notes),
         over_n(alike, notes),
         over_thinking(alike, notes),
@@ -137,8 +151,11 @@ def cost_figure(
 ) -> Figure | None:
     """Accuracy against the cost of a problem, a line for each name, with the front.
 
-    `rows` are those of each name, seeds together (`pooled`).
+    `rows` are those of each name, seeds together (`pooled`). Those whose cost is not known are left
+    out, which a note says.
     """
+    unknown = [name for name, of_name in rows.items() if not all(_knows(r, cost) for r in of_name)]
+    rows = {name: of_name for name, of_name in rows.items() if name not in unknown}
     places = sorted(
         ((name, row) for name, of_name in rows.items() for row in of_name),
         key=lambda each: cost_of(each[1], cost),
@@ -157,6 +174,7 @@ def cost_figure(
                 "n": row.n,
                 "budget": budget_in_words(row.budget) or None,
                 cost: round(cost_of(row, cost), 4),
+                "baseline": bool(row.name),
                 "accuracy": round(row.accuracy or 0.0, 4),
                 "low": low,
                 "high": high,
@@ -166,11 +184,11 @@ def cost_figure(
                 "on the front": any(row is each for each in front),
             }
         )
-    if not any(row["budget"] for row in table):
-        table = [{k: v for k, v in row.items() if k != "budget"} for row in table]
+    unused = {name for name in ("budget", "baseline") if not any(row[name] for row in table)}
+    table = [{k: v for k, v in row.items() if k not in unused} for row in table]
     called = {id(row): f"{name}, n={row.n}" for name, row in places}
     steps = "; ".join(
-        f"{called[id(row)]} ({_share_of(row)}, {number(cost_of(row, cost))} {cost} per problem)"
+        f"{called[id(row)]} ({_share_of(row)}, {_cost_words(cost_of(row, cost), cost)} per problem)"
         for row in front
     )
     return Figure(
@@ -179,29 +197,35 @@ def cost_figure(
         f"From the cheapest on, each right more often than the one before beyond the noise: "
         f"{steps}.{_within(rows, cost)}",
         table,
-        _cost_spec(cost, list(rows)),
+        _cost_spec(cost, list(rows), baseline="baseline" not in unused),
         notes=[
             "Vertical lines are 95% intervals (Wilson, by problems); large marks are on the front. "
             "Differences to the best at the same budget are paired: of the same problems.",
-            *(["Seconds are the wall time of one run each."] if cost == "seconds" else []),
+            *_COST_NOTES[cost],
+            *([f"Not known, and left out: {', '.join(unknown)}."] if unknown else []),
             *notes,
         ],
     )
 
 
-def _cost_spec(cost: CostUnit, names: Sequence[str]) -> Spec:
+def _cost_spec(cost: CostUnit, names: Sequence[str], *, baseline: bool) -> Spec:
+    """The chart; a dashed line is as high as the baseline, if there is one."""
     scale = alt.Scale(type="log", nice=False, padding=15)
     marks = {
         "shape": alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names)),
         "size": alt.condition("datum['on the front']", alt.value(120), alt.value(40)),
     }
     drawn = measured(
-        alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=LOGARITHMIC),
+        alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=_AXES[cost]),
         "accuracy",
         color=tint("strategy", names),
         marks=marks,
         **_ACCURACY,
     )
+    if baseline:
+        level = chart().transform_filter("datum.baseline").mark_rule(strokeDash=[6, 4])
+        colours = tint("strategy", names)
+        drawn = alt.layer(level.encode(y=alt.Y("accuracy:Q", **_ACCURACY), color=colours), drawn)
     return spec(drawn, 300)
 
 
@@ -237,7 +261,7 @@ def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
     }
     ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
     said = ", ".join(f"{name} {_share_of(row)}" for name, row in ranked)
-    return f" Within {number(least)} {cost} per problem: {said}."
+    return f" Within {_cost_words(least, cost)} per problem: {said}."
 
 
 def _by_budget(rows: Iterable[Row]) -> dict[tuple[tuple[str, float], ...], list[Row]]:
@@ -257,7 +281,20 @@ def _share_of(row: Row) -> str:
 
 def cost_of(row: Row, cost: CostUnit) -> float:
     """Per problem that was solved; never 0 when rounded, which no logarithmic axis shows."""
-    return max(row.tokens_per_problem if cost == "tokens" else row.wall_s_per_problem, 1e-4)
+    costs: dict[CostUnit, float] = {
+        "tokens": row.tokens_per_problem,
+        "compute": row.compute_per_problem or 0.0,
+        "seconds": row.wall_s_per_problem,
+    }
+    return max(costs[cost], 1e-4)
+
+
+def _knows(row: Row, cost: CostUnit) -> bool:
+    return cost != "compute" or row.compute_per_problem is not None
+
+
+def _cost_words(value: float, cost: CostUnit) -> str:
+    return flops(value) if cost == "compute" else f"{number(value)} {cost}"
 
 
 def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
@@ -541,8 +578,8 @@ def by_problem(
     rows: list[TableRow] = [
         {
             "problem": problem,
-            "baseline tokens": max(1, ours[problem].tokens),
-            "tokens": max(1, theirs[problem].tokens),
+            "baseline tokens": max(1, ours[problem].generated_tokens),
+            "tokens": max(1, theirs[problem].generated_tokens),
             "right in": right_in.get(
                 problem, "both" if ours[problem].right(runs[0].config.vote) else "neither"
             ),
@@ -552,7 +589,9 @@ def by_problem(
     if len(rows) < 2:
         return None
     scale, axis = alt.Scale(type="log", nice=False, padding=12), LOGARITHMIC
-    tokens = [max(1, run[problem].tokens) for run in (ours, theirs) for problem in pair.common]
+    tokens = [
+        max(1, run[problem].generated_tokens) for run in (ours, theirs) for problem in pair.common
+    ]
     outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
     equal = (
         chart()
@@ -574,7 +613,9 @@ def by_problem(
             color=alt.Color("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
         )
     )
-    cheaper = sum(theirs[problem].tokens < ours[problem].tokens for problem in pair.common)
+    cheaper = sum(
+        theirs[problem].generated_tokens < ours[problem].generated_tokens for problem in pair.common
+    )
     shown = f"{len(rows):,} of {len(pair.common):,} problems are drawn, evenly taken."
     return Figure(
         f"by-problem-{place}",
