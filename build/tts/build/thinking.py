@@ -97,24 +97,29 @@ class Thinking:
 
 
 def thinking_of(
-    tokenizer: Tokenizer, spec: ThinkingSpec, *, may_be_off: bool = False
+    tokenizer: Tokenizer,
+    spec: ThinkingSpec,
+    *,
+    may_be_off: bool = False,
+    section: str = "generator.thinking",
 ) -> Thinking | None:
-    """How a generator thinks; None if it does not, or if its template has switched that off.
+    """How a model thinks; None if it does not, or if its template has switched that off.
 
     `may_be_off`: the template may, whatever the section says.
 
     Raises CheckpointError where the deployment says otherwise than the template, or its closing
     text does not close the thinking or does not fit into its budget.
     """
+    role = section.partition(".")[0]
     family = _family(tokenizer)
     state = state_at_the_end(tokenizer, family)
     if not spec.enabled:
         if family and state == "open":
             raise CheckpointError(
-                f"generator.thinking.enabled is false, but the chat template of "
+                f"{section}.enabled is false, but the chat template of "
                 f"{tokenizer.checkpoint} ends its prompt inside {family.opens}.",
                 hint="Switch it off by the template's own variable in "
-                "generator.chat_template_kwargs, or leave generator.thinking out.",
+                f"{role}.chat_template_kwargs, or leave {section} out.",
             )
         return None
     marks = family
@@ -122,7 +127,7 @@ def thinking_of(
         marks = _tags(spec.opens, spec.closes)
         if family and family.opens != spec.opens and state == "open":
             raise CheckpointError(
-                f"generator.thinking.opens is {spec.opens!r}, but the chat template of "
+                f"{section}.opens is {spec.opens!r}, but the chat template of "
                 f"{tokenizer.checkpoint} opens the thinking with {family.opens!r}.",
                 hint="Leave opens and closes out: they are read from the template.",
             )
@@ -133,25 +138,25 @@ def thinking_of(
         if given := sorted(spec.model_dump(exclude_defaults=True)):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(
-                f"generator.thinking has {', '.join(given)}, but the chat template of "
+                f"{section} has {', '.join(given)}, but the chat template of "
                 f"{tokenizer.checkpoint} {why}.",
                 hint="Leave the section out, or "
                 + (
                     "state thinking.opens and thinking.closes."
                     if marks is None
-                    else "change generator.chat_template_kwargs."
+                    else f"change {role}.chat_template_kwargs."
                 ),
             )
         return None
     text = marks.closing_text if spec.closing_text is None else spec.closing_text
     if marks.closes not in text:
         raise CheckpointError(
-            f"generator.thinking.closing_text is {text!r:.200}, without {marks.closes!r}.",
+            f"{section}.closing_text is {text!r:.200}, without {marks.closes!r}.",
             hint="It must close the thinking; what follows it is the answer.",
         )
     closing = tuple(tokenizer.encode(text))
     if spec.budget_tokens is not None:
-        require_budget("generator.thinking.budget_tokens", spec.budget_tokens, len(closing))
+        require_budget(f"{section}.budget_tokens", spec.budget_tokens, len(closing))
     paragraph = spec.step_tokens if spec.steps == "paragraphs" else None
     return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph, state == "open")
 

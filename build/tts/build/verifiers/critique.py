@@ -1,15 +1,50 @@
-"""stub"""
+"""How a path is put to a verifier that writes, and what its critique says.
+
+    prompt ─► thinking, critique ─┬─► a verdict in its text
+                                  └─► up to a place, where the probabilities of labels are read
+
+A preset (`PRESETS`) and a prompt of the deployment's are the same: a prompt, and where the verdict
+stands. The prompt goes through the checkpoint's chat template. Where the template has the model
+think, the prompt ends inside its thinking, and a verdict counts only behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from ..errors import CheckpointError, ConfigError
 from ..spec import VerifierRole
-from ..thinking import Thinking
-from ..tokenizer import Ids, Tokenizer
+from ..spec.critique import CritiqueSpec, VerdictSpec
+from ..spec.critique_presets import PRESETS, Preset
+from ..spec.thinking import ThinkingSpec
+from ..thinking import Thinking, thinking_of
+from ..tokenizer import Ids, Tokenizer, end_of
+from .verdict import Reader, reader
+
+_PLACE = re.compile(r"\{(question|steps|step|number)\}")
+_NUMBERED = re.compile(r"\A(?:## )?Step \d+:\s*")
+_ANY_WORD = "1"
+"""Text in front of a piece while it is encoded: alone, it might begin with another token."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where the probabilities of labels are read: behind a text of the critique."""
+
+    after: str
+    """The text; writing can end with it."""
+    then: str
+    """What is written behind it, up to the label."""
+    otherwise: str
+    """What is written behind a critique without it."""
+    labels: Mapping[int, float]
+    """The labels' token ids with their weights: the score is the weights' mean under the softmax
+    over their logits."""
 
 
 @dataclass(frozen=True)
@@ -17,22 +52,171 @@ class Critic:
     """How a path is put to a verifier that writes, and what its critique says."""
 
     tokenizer: Tokenizer
-    template: str
-    thinking: Thinking | None = None
-    asks: str | None = None
+    form: Preset
+    """The words of the prompt."""
+    read: Reader
+    """What reads a verdict in a text."""
+    thinking: Thinking | None
+    """How it thinks before it writes; None if it does not."""
+    asks: Asked | None
+    """Where the probabilities of labels are read; None for a verdict in the text."""
 
     def prompt(self, question: str, steps: Sequence[str]) -> Ids:
-        """Ids."""
-        *before, last = steps or ("",)
-        text = self.template.format(question=question, steps="\n".join(before), step=last)
-        chat = self.tokenizer.chat([{"role": "user", "content": text}], generation_prompt=True)
-        return np.asarray(self.tokenizer.encode(chat), np.int32)
+        """Ids int32 [length] that end where the critique begins, which is about the last step."""
+        return np.asarray(self.tokenizer.encode(self.text(question, steps)), dtype=np.int32)
 
-    def verdict(self, text: str, steps: int) -> float | None:
-        """Verdict."""
-        return 1.0 if "right" in text else 0.0 if "wrong" in text else None
+    def text(self, question: str, steps: Sequence[str]) -> str:
+        """The text of a prompt."""
+        form, number = self.form, str(max(1, len(steps)))
+        shown = [
+            _filled(form.shown, step=_bare(step) if "{number}" in form.shown else step, number=at)
+            for at, step in ((str(at), step) for at, step in enumerate(steps or ("",), 1))
+        ]
+        messages = [{"role": "system", "content": form.system}] if form.system else []
+        if form.later:
+            for at, step in enumerate(shown):
+                turn = form.later if at else form.user
+                if at:
+                    messages.append({"role": "assistant", "content": form.reply})
+                content = _filled(turn, question=question, step=step)
+                messages.append({"role": "user", "content": content})
+        else:
+            earlier = shown[:-1] if "{step}" in form.user else shown
+            before = form.between.join(earlier) or form.no_steps
+            content = _filled(form.user, question=question, steps=before, step=shown[-1])
+            messages.append({"role": "user", "content": content})
+        text = self.tokenizer.chat(messages, generation_prompt=form.answers)
+        if not form.answers:
+            text = _without_end(text, self.tokenizer.special("eos_token"))
+        elif self.thinking:
+            text = self.thinking.prompt(text)
+        return text + _filled(form.opening, number=number)
+
+    def verdict(self, text: str) -> float | None:
+        """The score of a critique's text, from 0 to 1; None: it has no verdict.
+
+        `text` is as `Tokenizer.spelled` writes it: behind its thinking alone a verdict counts.
+        """
+        if self.thinking:
+            _, closed, text = text.partition(self.thinking.marks.closes)
+            if not closed:
+                return None
+        return self.read(text)
+
+    @cached_property
+    def stop_words(self) -> tuple[tuple[int, ...], ...]:
+        """What ends a critique where labels are read behind it; `ask` finds other spellings."""
+        return (tuple(self.tokenizer.encode(self.asks.after)),) if self.asks else ()
+
+    def ask(self, critique: Sequence[int]) -> list[int]:
+        """A critique's ids up to where one of the labels of `asks` is next.
+
+        They end with the first place of `after` behind the thinking, or with one put at the end.
+        """
+        assert self.asks
+        spelled, ids = self.tokenizer.spelled, list(critique)
+        border = self.thinking.end(ids) if self.thinking else 0
+        if border is None and self.thinking:
+            ids += self._written(f"\n{self.thinking.marks.closes}")
+            border = len(ids)
+        thought, ids = ids[:border], ids[border:]
+        cut = end_of(self.asks.after, ids, spelled)
+        if cut is None:
+            return [*thought, *ids, *self._written(self.asks.otherwise + self.asks.then)]
+        if spelled(ids[:cut]).endswith(self.asks.after):
+            return [*thought, *ids[:cut], *self._written(self.asks.then)]
+        said, _, _ = spelled(ids[:cut]).partition(self.asks.after)
+        return [*thought, *self._written(said + self.asks.after + self.asks.then)]
+
+    def _written(self, text: str) -> list[int]:
+        return self.tokenizer.encode_after(_ANY_WORD, text) if text else []
 
 
 def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
-    """Critic."""
-    return Critic(tokenizer, spec.prompt or "{question} {steps} {step}")
+    """How a verifier of format critique is asked.
+
+    Raises ConfigError where its prompt and its verdict do not belong together, and CheckpointError
+    where its tokenizer or its chat template cannot be used for them.
+    """
+    asked, form = spec.critique, _form(spec)
+    verdict = asked.verdict or VerdictSpec.model_validate(dict(form.verdict))
+    thinking = None
+    if form.answers:
+        section = "verifier.critique.thinking"
+        thinking = thinking_of(tokenizer, asked.thinking, section=section)
+    elif asked.thinking != ThinkingSpec():
+        raise ConfigError(
+            f"verifier.critique.thinking is given, but preset {asked.preset} writes its critique "
+            "at once.",
+            hint="Remove it; verifier.critique.max_tokens limits the critique.",
+        )
+    own = asked.verdict is None
+    asks = _asked(tokenizer, verdict, form if own else None) if verdict.probability else None
+    if asks and own and form.then:  # where the label is written, if not read
+        verdict = verdict.model_copy(update={"after": form.then.strip()})
+    made = Critic(tokenizer, form, reader(verdict), thinking, asks)
+    mark = "\ue000"
+    if mark not in made.text(mark, ("",)):
+        raise CheckpointError(
+            f"The chat template of {tokenizer.checkpoint} does not carry a message, so it cannot "
+            "be used for verifier format critique.",
+            hint="Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
+        )
+    return made
+
+
+def _form(spec: VerifierRole) -> Preset:
+    asked: CritiqueSpec = spec.critique
+    if spec.prompt is None:
+        if spec.prompt_file is not None:
+            raise ConfigError(
+                f"The prompt of {spec.prompt_file} has not been read.",
+                hint="Load the deployment from its file, or give verifier.prompt, its text.",
+            )
+        return PRESETS[asked.preset or "judge"]
+    if asked.preset or not asked.verdict:
+        raise ConfigError(
+            f"verifier.prompt is given, and so is verifier.critique.preset {asked.preset}."
+            if asked.preset
+            else "verifier.prompt is given, without verifier.critique.verdict.",
+            hint="A preset is a prompt with its verdict: give either a preset, or your own prompt "
+            "and where its verdict stands.",
+        )
+    judge = PRESETS["judge"]
+    return Preset(
+        "", spec.prompt, {}, judge.max_tokens, judge.temperature, judge.top_p, between="\n\n"
+    )
+
+
+def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> Asked:
+    after, then = verdict.after or "", form.then if form else ""
+    before = _ANY_WORD + after + then
+    labels: dict[int, float] = {}
+    for label, weight in (verdict.labels or {}).items():
+        start, both = tokenizer.encode(before), tokenizer.encode(before + label)
+        if len(both) != len(start) + 1 or both[:-1] != start or both[-1] in labels:
+            raise CheckpointError(
+                f"verifier.critique.verdict.labels: {label!r} behind {(after + then)[-40:]!r} is "
+                f"not one token of its own in the tokenizer of {tokenizer.checkpoint}.",
+                hint='Labels are read with the space in front of them, such as " Yes"; or leave '
+                "probability out, and the written word is read.",
+            )
+        labels[both[-1]] = weight
+    otherwise = form.otherwise if form and form.otherwise else f"\n{after}"
+    return Asked(after, then, otherwise, labels)
+
+
+def _filled(template: str, **values: str) -> str:
+    """A template with its places filled, in one pass: what fills them may look like a place."""
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
+
+
+def _bare(step: str) -> str:
+    """A step without the number that the generator gave it."""
+    return _NUMBERED.sub("", step)
+
+
+def _without_end(text: str, eos: str) -> str:
+    """A chat that goes on in its last turn."""
+    stripped = text.removesuffix("\n")
+    return stripped.removesuffix(eos) if eos and stripped.endswith(eos) else text

@@ -1,0 +1,146 @@
+"""Verdicts in the text of a critique: what a model wrote becomes a score, or none.
+
+A verdict is the group of a regular expression's last match, a field of the last JSON object that
+has it, or the word behind a text's last place. It is a label, or a number on a scale. A critique
+may hold anything: what is no verdict is None. Only its end is read, and in linear time but for the
+nesting of JSON, which has a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import ConfigError
+from ..extras import how_to_install
+from ..spec.critique import VerdictSpec
+
+TAIL = 20_000
+"""Characters at the end of a critique in which its verdict is looked for."""
+LABELS: Mapping[str, float] = {
+    **dict.fromkeys(("right", "yes", "correct", "true", "pass"), 1.0),
+    **dict.fromkeys(("wrong", "no", "incorrect", "false", "fail"), 0.0),
+}
+"""What words are worth unless the deployment names others."""
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
+_WORD = re.compile(r"\W{0,10}?([+-]?\.?\w[\w.]*)")
+"""The next word, behind the marks around it: `: **right**.`"""
+
+Reader = Callable[[str], float | None]
+
+
+def reader(spec: VerdictSpec) -> Reader:
+    """What reads the verdict of a critique's text; raises ConfigError for an expression.
+
+    It gives a score from 0 to 1, or None, and raises nothing.
+    """
+
+    def read(text: str) -> float | None:
+        tail = text[-TAIL:].encode(errors="replace").decode()
+        found = find(tail)
+        return None if found is None else _score(found, spec)
+
+    if spec.expression is not None:
+        find = _by_expression(spec.expression)
+    elif spec.json_field is not None:
+        find = _by_field(spec.json_field)
+    else:
+        find = _by_place(spec.after or "", spec)
+    return read
+
+
+def _score(found: Any, spec: VerdictSpec) -> float | None:
+    if isinstance(found, bool):
+        return float(found)
+    number = found if isinstance(found, int | float) else None
+    if isinstance(found, str):
+        word = found.strip().strip(".").casefold()
+        labels = spec.labels or LABELS
+        for label, weight in labels.items():
+            if label.strip().casefold() == word:
+                return weight
+        number = float(word) if _NUMBER.fullmatch(word) else None
+    worst, best = spec.scale
+    if number is None or spec.labels or not min(worst, best) <= number <= max(worst, best):
+        return None
+    return (number - worst) / (best - worst)
+
+
+def _by_expression(expression: str) -> Callable[[str], str | None]:
+    name = "verifier.critique.verdict.expression"
+    try:
+        import re2
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} needs RE2, which is not installed.",
+            hint=f"Install it: {how_to_install('filters')}",
+        ) from error
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(expression, options)
+    except re2.error as error:
+        said = error.args[0] if error.args else ""
+        said = said.decode(errors="replace") if isinstance(said, bytes) else said
+        raise ConfigError(
+            f"{name}: RE2 does not read {expression!r:.200}: {said}.",
+            hint="Look-around and back references are not in its notation.",
+        ) from None
+    if compiled.groups != 1:
+        raise ConfigError(
+            f"{name} has {compiled.groups} groups; it must have one, which is the verdict.",
+            hint="Write (?:...) around what only belongs together.",
+        )
+
+    def find(text: str) -> str | None:
+        last = None
+        for match in compiled.finditer(text):
+            last = match.group(1)
+        return last
+
+    return find
+
+
+def _by_field(name: str) -> Callable[[str], Any]:
+    found: list[Any] = []
+
+    def note(value: dict[str, Any]) -> dict[str, Any]:
+        if name in value:
+            found.append(value[name])
+        return value
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    decoder = json.JSONDecoder(object_hook=note, parse_constant=refuse)
+
+    def find(text: str) -> Any:
+        found.clear()
+        at = text.find("{")
+        while at >= 0:
+            try:
+                _, end = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                end = at + 1
+            at = text.find("{", end)
+        return found[-1] if found else None
+
+    return find
+
+
+def _by_place(after: str, spec: VerdictSpec) -> Callable[[str], str | None]:
+    place = after.casefold()
+
+    def find(text: str) -> str | None:
+        text = text.casefold()
+        at = text.rfind(place)
+        while at >= 0:
+            match = _WORD.match(text, at + len(place))
+            if match and _score(match.group(1), spec) is not None:
+                return match.group(1)
+            at = text.rfind(place, 0, at)
+        return None
+
+    return find
