@@ -132,11 +132,6 @@ class Models:
         """Whether chains are scored as text, by a verifier without a tokenizer."""
         return self.dialogue is None and self.critic is None
 
-    @property
-    def critiques(self) -> int:
-        """How many critiques a score takes; 0: the verifier writes none."""
-        return self.deployment.verifier_model.critique.samples if self.critic else 0
-
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:
