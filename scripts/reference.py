@@ -37,7 +37,7 @@ from tts.build.spec import (
     VerifierFunction,
     VerifierSpec,
 )
-from tts.build.spec.critique import CritiqueSpec
+from tts.build.spec.critique import CritiqueSpec, VerdictSpec
 from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import CalibrationSpec
 from tts.build.spec.thinking import ThinkingSpec
@@ -134,6 +134,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", (CalibrationSpec,)),
     ("generator.thinking", "", (ThinkingSpec,)),
     ("verifier.critique", "", (CritiqueSpec,)),
+    ("verifier.critique.verdict", "", (VerdictSpec,)),
     ("verifier.template", "", (Template,)),
     ("server", "", (ServerSpec,)),
     ("tensorrt", "", (TensorRTSpec,)),

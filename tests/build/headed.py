@@ -1,15 +1,16 @@
 """Random verifiers with a head, rebuilt from their published description, saved as those are.
 
-Linear, ReLU, Linear to two classes (Qwen2.5-Math-PRM) or Linear to one value (Skywork-o1-Open-PRM)
-over transformers' own Qwen2 layers; see the sources in tts.build.verifiers.head.
+Linear, ReLU, Linear to two classes (Qwen2.5-Math-PRM) or to one value (Qwen2.5-Math-RM), or Linear
+to one value (Skywork-o1-Open-PRM), over transformers' own layers; see the sources in
+tts.build.verifiers.head.
 """
 
 import json
 
 import torch
+import transformers
 from safetensors.torch import save_file
 from torch import nn
-from transformers import Qwen2Config, Qwen2Model
 
 
 class HeadedModel:
@@ -18,15 +19,14 @@ class HeadedModel:
     def __init__(self, architecture, shape, seed=0):
         torch.manual_seed(seed)
         self.architecture = architecture
-        self.config = Qwen2Config(**shape)
-        self.layers = Qwen2Model(self.config).eval()
+        family, _, self.kind = architecture.partition("For")
+        self.config = getattr(transformers, f"{family}Config")(**shape)
+        self.layers = getattr(transformers, f"{family}Model")(self.config).eval()
         hidden = self.config.hidden_size
-        self.two_classes = architecture == "Qwen2ForProcessRewardModel"
-        self.head: nn.Module
-        if self.two_classes:
-            self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))
-        else:
-            self.head = nn.Linear(hidden, 1)
+        self.two_classes = self.kind == "ProcessRewardModel"
+        self.head: nn.Module = nn.Linear(hidden, 2 if self.two_classes else 1)
+        if self.kind != "PrmModel":
+            self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), self.head)
         with torch.no_grad():  # fresh biases and norms are zeros and ones, which hide mistakes
             for parameter in (*self.layers.parameters(), *self.head.parameters()):
                 if parameter.dim() == 1:
@@ -41,10 +41,11 @@ class HeadedModel:
     def save(self, folder):
         """Write config.json, with an auto_map to code that must not be run, and the weights."""
         folder.mkdir()
-        prefix = "score" if self.two_classes else "v_head.summary"
+        wraps = self.kind == "PrmModel"
+        prefix = "v_head.summary" if wraps else "score"
         weights = {f"model.{k}": v for k, v in self.layers.state_dict().items()}
         weights |= {f"{prefix}.{k}": v for k, v in self.head.state_dict().items()}
-        if not self.two_classes:  # it wraps a causal model, whose language head stays unused
+        if wraps:  # a causal model, whose language head stays unused
             weights["lm_head.weight"] = torch.zeros(self.config.vocab_size, self.config.hidden_size)
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         config = self.config.to_dict() | {

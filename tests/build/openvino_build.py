@@ -34,8 +34,11 @@ def touch_weights(checkpoint):
         file.write(bytes([last ^ 1]))
 
 
-def logits(folder, ids):
-    """What an engine's graph computes of token ids [rows, tokens], in fp32."""
+def logits(folder, ids, *, beside=False):
+    """What an engine's graph computes of token ids [rows, tokens], in fp32.
+
+    `beside`: it has score columns beside its vocabulary.
+    """
     import openvino
 
     inputs = {
@@ -44,6 +47,8 @@ def logits(folder, ids):
         "position_ids": np.arange(ids.shape[1])[None],
         "beam_idx": np.zeros(1, np.int32),
     }
+    if beside:
+        inputs["sampled_tokens_indices"] = np.arange(len(ids))
     file = folder / "openvino_model.xml"
     model = openvino.Core().compile_model(file, "CPU", plugin_properties("fp32"))
     return model.create_infer_request().infer(inputs)["logits"]

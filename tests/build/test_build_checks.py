@@ -48,12 +48,12 @@ def verifier(**fields):
     ("change", "message"),
     [
         (
-            verifier(labels={"positive": "w7 w8", "negative": "-"}),
-            r"labels\.positive: 'w7 w8' is 2 tokens",
+            verifier(labels=["w7 w8", "-"]),
+            r"labels: 'w7 w8' is 2 tokens",
         ),
         (
-            verifier(labels={"positive": "good", "negative": "bad"}),  # both <unk>
-            "'good', 'bad' are the same token 0",
+            verifier(labels=["good", "bad"]),  # both <unk>
+            "'good' and 'bad' are the same token 0",
         ),
         ({"vocab": 1}, "ids up to 128, but the model's vocab_size is 128"),
         ({"eos_token_id": [2, 128]}, "eos_token_id 128 is outside"),

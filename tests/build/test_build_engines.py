@@ -26,6 +26,7 @@ def test_builds_verifies_and_describes_both_engines(deployment, home):
         assert any(line.startswith(f"{report.role}: comparing") for line in said)
     config = read_engine_config(verifier.folder)
     assert config.label_token_ids == (3, 4)
+    assert config.label_weights == (1.0, 0.0)
     assert (config.vocab_size, config.output_vocab_size) == (128, 2)
     assert config.eos_token_ids == (2,)
     assert read_engine_config(generator.folder).label_token_ids is None

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tests.build.conftest import LLAMA3
+from tests.build.conftest import LLAMA3, VOCABULARY
 from tests.build.openvino_build import logits
 
 from tts.build.checkpoint import expected_tensors, open_checkpoint
@@ -13,7 +13,7 @@ from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.openvino import verify
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.runtime import plugin_properties
-from tts.build.openvino.transformer import quantise_rows
+from tts.build.openvino.transformer import ScoreColumns, quantise_rows
 from tts.build.openvino.verify import verify_engine
 
 MODELS = {
@@ -73,17 +73,45 @@ def test_verifier_head_is_cut_to_its_labels(make_checkpoint, check, tmp_path, pr
     import openvino
 
     folder = make_checkpoint("Qwen2ForCausalLM", tie_word_embeddings=tied)
-    assert check(folder, precision, [77, 3]).export_error < 1e-4
+    assert check(folder, precision, ScoreColumns((77, 3), (1.0, 0.0))).export_error < 1e-4
     model = openvino.Core().read_model(tmp_path / "engine" / "openvino_model.xml")
     assert model.output("logits").partial_shape[2].get_length() == 2
 
 
-def test_logits_against_a_comparison_of_the_tests_own(torch, llama, make_model, check, tmp_path):
-    check(llama, "fp32", [9, 4, 100])
+GRADES = {9: 1.0, 4: 0.7, 77: 0.25, 100: 0.0}
+
+
+def softmax(logits):
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_graded_scores_against_a_comparison_of_the_tests_own(
+    torch, llama, make_model, check, tmp_path, beside
+):
+    check(llama, "fp32", ScoreColumns(tuple(GRADES), tuple(GRADES.values()), beside))
     ids = np.arange(20)[None] * 5
     with torch.no_grad():
-        expected = make_model()(torch.from_numpy(ids)).logits[..., [9, 4, 100]].numpy()
-    assert np.abs(logits(tmp_path / "engine", ids) - expected).max() < 1e-5
+        expected = make_model()(torch.from_numpy(ids)).logits.numpy()
+    graded = softmax(expected[..., list(GRADES)]) @ list(GRADES.values())
+    engine = tmp_path / "engine"
+    found = logits(engine, ids + VOCABULARY * beside, beside=beside)
+    if beside:
+        written, closed = np.split(logits(engine, ids, beside=True), [VOCABULARY], -1)
+        assert np.abs(written - expected).max() < 1e-5
+        assert max(found[..., :VOCABULARY].max(), closed.max()) < -1e29
+        found = found[..., VOCABULARY:]
+    assert np.abs(softmax(found)[..., 0] - graded).max() < 1e-6
+
+
+def test_two_labels_beside_a_vocabulary_are_its_own_logits(llama, check, tmp_path):
+    check(llama, "fp32", ScoreColumns((9, 4), (1.0, 0.0), beside_vocabulary=True))
+    ids = np.arange(20)[None] * 5
+    rows = logits(tmp_path / "engine", ids, beside=True)[..., [9, 4]]
+    assert np.array_equal(
+        logits(tmp_path / "engine", ids + VOCABULARY, beside=True)[..., VOCABULARY:], rows
+    )
 
 
 def test_bf16_weights_are_not_copied_to_fp32_when_the_model_is_compiled(llama, tmp_path):

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from tts.build import paths
 from tts.build.errors import CheckpointError
-from tts.build.spec import Labels, Template, VerifierSpec
+from tts.build.spec import Template, VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
 from tts.build.verifiers.lines import Lines
@@ -22,6 +22,7 @@ CHAT = (
     "{{ bos_token }}{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] + '</s>' }}"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+LABELS = {"+": 1.0, "-": 0.0}
 SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
 QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<extra_0>"]
 QWEN_CHAT = (
@@ -118,7 +119,7 @@ def tokenizer(request, load):
 def spec(**fields):
     """A verifier's format, without an engine."""
     return VerifierSpec.model_construct(
-        **({"labels": Labels(), "step_tag": None, "template": None, "head": None} | fields)
+        **({"labels": LABELS, "step_tag": None, "template": None, "head": None} | fields)
     )
 
 
@@ -145,6 +146,22 @@ def instructions(tokenizer):
     return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
 
 
+def numbered(tokenizer):
+    """The steps of Babelscape's models: each with its number in front and a marker behind."""
+    return custom(
+        tokenizer,
+        "Problem: {question}\nSteps:\nStep 1: ",
+        f"\n{tag_of(tokenizer)}",
+        "\nStep {number}: ",
+    )
+
+
+def apart(tokenizer):
+    """The steps of TRL's PRMTrainer, each encoded by itself."""
+    template = Template(head="{question}", answer="\n", turn="", apart=True)
+    return verifier_dialogue(tokenizer, spec(format="custom", template=template))
+
+
 def skywork(tokenizer):
     """The lines of Skywork's models, also for tokenizers that have no newline as one token."""
     ends = tokenizer.encode("\n")
@@ -153,13 +170,13 @@ def skywork(tokenizer):
     return verifier_dialogue(tokenizer, spec(format="skywork-o1-prm", head="value"))
 
 
-FORMATS = [rlhflow, math_shepherd, instructions, skywork]
+FORMATS = [rlhflow, math_shepherd, instructions, numbered, apart, skywork]
 
 
 def dialogue(form, question, steps):
     ids = form.first(question, steps[0])
-    for step in steps[1:]:
-        ids = form.extend(ids, step)
+    for number, step in enumerate(steps[1:], start=2):
+        ids = form.extend(ids, step, number)
     return ids
 
 
@@ -226,6 +243,28 @@ def test_a_custom_dialogue_is_one_text(tokenizer, question, steps):
 
 
 @settings(max_examples=amount(15, 60), deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=12))
+def test_steps_may_be_numbered(tokenizer, question, steps):
+    """The prompt of the card of Babelscape/Llama-3.1-8B-PRM800k-r."""
+    ids = dialogue(numbered(tokenizer), question, steps).tolist()
+    tag = tag_of(tokenizer)
+    lines = (f"Step {number}: {step}\n{tag}" for number, step in enumerate(steps, start=1))
+    assert ids == tokenizer.encode(f"Problem: {question}\nSteps:\n" + "\n".join(lines))
+
+
+@settings(max_examples=amount(15, 60), deadline=None)
+@given(question=texts, answer=texts)
+def test_a_chat_of_the_answer_is_the_chat_template(load, question, answer):
+    for kind in ("demo-verifier", "tiny", "gpt"):
+        tokenizer = load(kind)
+        form = verifier_dialogue(tokenizer, spec(format="chat", head="value"))
+        roles = zip(("user", "assistant"), (question, answer), strict=True)
+        messages = [{"role": role, "content": content} for role, content in roles]
+        whole = tokenizer.encode(tokenizer.chat(messages, generation_prompt=False))
+        assert form.first(question, answer).tolist() == whole
+
+
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts | st.just(""), min_size=1, max_size=4))
 def test_a_custom_dialogue_may_spell_out_a_chat_template(tokenizer, question, steps):
     spelled = rlhflow(tokenizer)
@@ -253,17 +292,16 @@ def test_a_score_is_not_read_inside_a_token(load, kind):
 
 
 @pytest.mark.parametrize("form", ["rlhflow", "math-shepherd", "custom"])
-@pytest.mark.parametrize("name", ["positive", "negative"])
-def test_labels_are_one_token_each(load, form, name):
-    labels = Labels.model_validate({name: "good"})
+@pytest.mark.parametrize("labels", [{"good": 1, "-": 0}, {"+": 1, "good": 0}])
+def test_labels_are_one_token_each(load, form, labels):
     template = Template(head="{question} ", answer=" ки", turn="\n")
-    with pytest.raises(CheckpointError, match=rf"verifier\.labels\.{name}: 'good' is \d tokens"):
+    with pytest.raises(CheckpointError, match=r"verifier\.labels: 'good' is \d tokens"):
         verifier_dialogue(load("gpt"), spec(format=form, labels=labels, template=template))
 
 
 def test_label_ids(load):
     tokenizer = load("sentencepiece")
-    ids = label_ids(tokenizer, Labels())
+    ids = label_ids(tokenizer, LABELS)
     assert [tokenizer.token_texts[token] for token in ids] == [" +", " -"]
 
 

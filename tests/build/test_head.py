@@ -30,6 +30,7 @@ from tts.serving.repository.check import check_repository
 from tts.serving.repository.render import parse_config, render_repository
 
 PUBLISHED = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
+TWO_LAYERS = ("Qwen3ForProcessRewardModel", "Qwen2ForRewardModel")
 TEMPLATE = {"head": "{question} ", "answer": " w9", "turn": " "}
 
 
@@ -65,7 +66,7 @@ def scores(folder, ids):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("architecture", PUBLISHED)
+@pytest.mark.parametrize("architecture", PUBLISHED + TWO_LAYERS)
 def test_an_engine_gives_the_scores_of_the_published_models(
     torch, published, tmp_path, architecture, tied
 ):
@@ -78,21 +79,44 @@ def test_an_engine_gives_the_scores_of_the_published_models(
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "Mistral"])
-def test_an_engine_gives_the_scores_of_token_classification_models(
-    torch, make_model, tmp_path, family
+@pytest.mark.parametrize(
+    ("what", "labels"), [("Token", 2), ("Sequence", 1), ("Sequence", 2)], ids=str
+)
+def test_an_engine_gives_the_scores_of_classification_models(
+    torch, make_model, tmp_path, family, what, labels
 ):
     more = {"sliding_window": None} if family == "Mistral" else {}
-    model = make_model(f"{family}ForTokenClassification", num_labels=2, **more)
+    model = make_model(f"{family}For{what}Classification", num_labels=labels, **more)
     folder = tmp_path / "checkpoint"
     model.save_pretrained(folder)
     checkpoint = open_checkpoint(folder)
     assert checkpoint.config.head.layers == ("score",)
     save_model(export_model(checkpoint, "fp32"), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
+    found, expected = scores(tmp_path, ids), scores_of(torch, model, ids)
+    read = found if what == "Token" else found[:, -1]
+    assert np.abs(read - expected).max() < 1e-5
+    assert np.ptp(found) > 0.05
+
+
+def scores_of(torch, model, ids):
+    """What transformers gives: the softmax's class 1, or one number's sigmoid."""
     with torch.no_grad():
-        expected = model(torch.from_numpy(ids)).logits.softmax(dim=-1)[..., 1].numpy()
-    assert np.abs(scores(tmp_path, ids) - expected).max() < 1e-5
-    assert np.ptp(expected) > 0.05
+        logits = model(torch.from_numpy(ids)).logits
+    if logits.shape[-1] == 1:
+        return logits.sigmoid()[..., 0].numpy()
+    return logits.softmax(dim=-1)[..., 1].numpy()
+
+
+def test_a_bias_that_a_classifier_of_sequences_has_is_added(torch, make_model, tmp_path):
+    model = make_model("LlamaForSequenceClassification", num_labels=1)
+    model.score = torch.nn.Linear(model.config.hidden_size, 1)
+    torch.nn.init.constant_(model.score.bias, 0.7)
+    model.save_pretrained(tmp_path)
+    save_model(export_model(open_checkpoint(tmp_path), "fp32"), tmp_path)
+    ids = np.random.default_rng(0).integers(0, 128, (1, 40))
+    expected = scores_of(torch, model, ids)
+    assert scores(tmp_path, ids)[0, -1] == pytest.approx(expected[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
@@ -106,7 +130,7 @@ def test_a_head_is_exported_in_every_precision_in_the_planned_size(
     result = verify_engine(tmp_path, checkpoint, precision)
     assert result.export_error < 1e-4
     assert result.largest_logit > 0.1
-    planned = engine_memory(checkpoint.config, pair.verifier, "verifier").file
+    planned = engine_memory(checkpoint.config, pair.verifier).file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 
@@ -125,7 +149,7 @@ def test_a_build_says_which_head_it_found(published, deployment, architecture, k
 
 
 PROCESS, VALUE = PUBLISHED
-OTHER_LABELS = {"positive": "w7", "negative": "w8"}
+OTHER_LABELS = ["w7", "w8"]
 SHOWN = TEMPLATE | {"turn": "{label} w8"}
 
 
@@ -193,11 +217,16 @@ def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(publishe
 
 
 @pytest.mark.parametrize(
-    "fields", [{"num_labels": 3}, {"id2label": {"0": "a", "1": "b", "2": "c"}}]
+    ("fields", "supported"),
+    [
+        ({"num_labels": 3}, r"right\."),
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, r"right\."),
+        ({"num_labels": 3, "architectures": ["Qwen2ForSequenceClassification"]}, "or 1 value"),
+    ],
 )
-def test_more_than_two_classes_are_refused(published, fields):
+def test_more_than_two_classes_are_refused(published, fields, supported):
     folder = rewritten(published(PROCESS), **({"id2label": ...} | fields))
-    with pytest.raises(CheckpointError, match="num_labels is 3; supported: 2 classes"):
+    with pytest.raises(CheckpointError, match=f"num_labels is 3; supported: 2 .*{supported}"):
         read_model_config(folder)
 
 
@@ -214,6 +243,7 @@ def for_a_gpu(pair, target):
     ("platform", "architecture", "reason"),
     [
         ("tensorrt", "Qwen2ForProcessRewardModel", "no place for the ReLU between two layers"),
+        ("tensorrt", "Qwen2ForRewardModel", "no place for the ReLU between two layers"),
         ("llmapi", "Qwen2ForPrmModel", "loads the checkpoint as it is, and knows no such head"),
     ],
 )
@@ -227,7 +257,10 @@ def test_a_head_is_refused_for_a_gpu_with_the_reason(
             refused()
 
 
-@pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
+@pytest.mark.parametrize(
+    "architecture",
+    ["Qwen2ForPrmModel", "Qwen2ForTokenClassification", "Qwen2ForSequenceClassification"],
+)
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
     torch, published, make_model, tmp_path, architecture, tied
@@ -243,8 +276,7 @@ def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
         model = make_model(architecture, num_labels=2, tie_word_embeddings=tied)
         folder = tmp_path / "classifier"
         model.save_pretrained(folder)
-        with torch.no_grad():
-            expected = model(ids).logits.softmax(dim=-1)[..., 1]
+        expected = torch.from_numpy(scores_of(torch, model, ids.numpy()))
     checkpoint = open_checkpoint(folder)
     write_causal(checkpoint, tmp_path / "causal")
     assert open_checkpoint(tmp_path / "causal").config.head is None
@@ -256,7 +288,8 @@ def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
     assert logits.shape[-1] == 128
     assert (logits[..., 2:] == 0).all()
     scores = (logits[..., :2] + bias).softmax(dim=-1)[..., 0]
-    assert (scores - expected).abs().max() < 1e-6
+    read = scores[:, -1] if architecture == "Qwen2ForSequenceClassification" else scores
+    assert (read - expected).abs().max() < 1e-6
 
 
 def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(published, deployment, state, home):
@@ -304,7 +337,8 @@ def test_the_score_model_takes_the_softmax_of_logits_and_biases(monkeypatch, bia
     monkeypatch.setitem(sys.modules, backend.__name__, backend)
     file = paths.templates_dir() / "common" / "prm_score" / "1" / "model.py"
     model = runpy.run_path(str(file))["TritonPythonModel"]()
-    parameters = {"label_ids": {"string_value": "3,1"}}
+    given = {"label_ids": "3,1", "label_weights": "1,0"}
+    parameters = {name: {"string_value": text} for name, text in given.items()}
     if bias:
         parameters["label_biases"] = {"string_value": bias}
     model.initialize({"model_config": json.dumps({"parameters": parameters})})

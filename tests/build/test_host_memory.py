@@ -14,6 +14,7 @@ from tts.build.model_config import parse_model_config
 from tts.build.openvino import memory
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
+from tts.build.openvino.transformer import ScoreColumns
 from tts.build.spec import (
     PRECISIONS,
     load_deployment,
@@ -87,7 +88,7 @@ SECOND_PROCESS = 45
 def test_the_plan_is_within_15_percent_of_what_was_measured(
     shape, role, precision, tokens, measured
 ):
-    planned = engine_memory(shape, spec_of(role, precision, tokens), role).resident
+    planned = engine_memory(shape, spec_of(role, precision, tokens)).resident
     assert planned == pytest.approx((measured + SECOND_PROCESS) * MIB, rel=0.15)
 
 
@@ -96,9 +97,9 @@ def test_the_plan_is_within_15_percent_of_what_was_measured(
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_weight_file_has_the_planned_size(make_checkpoint, tmp_path, precision, role, tied):
     checkpoint = open_checkpoint(make_checkpoint("Qwen2ForCausalLM", tie_word_embeddings=tied))
-    labels = [3, 4] if role == "verifier" else None
+    labels = ScoreColumns((3, 4), (1.0, 0.0)) if role == "verifier" else None
     save_model(export_model(checkpoint, precision, labels), tmp_path)
-    planned = engine_memory(checkpoint.config, spec_of(role, precision), role).file
+    planned = engine_memory(checkpoint.config, spec_of(role, precision)).file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
 
@@ -112,8 +113,7 @@ def test_the_weight_file_has_the_planned_size(make_checkpoint, tmp_path, precisi
 def test_a_block_costs_its_keys_and_values_and_nothing_else(role, precision, blocks, more):
     shape = llama_1b()
     small, large = (
-        engine_memory(shape, spec_of(role, precision, 32 * n), role)
-        for n in (blocks, blocks + more)
+        engine_memory(shape, spec_of(role, precision, 32 * n)) for n in (blocks, blocks + more)
     )
     each = 2 if precision == "bf16" else 4
     assert large.needed - small.needed == more * 32 * 2 * 16 * 8 * 64 * each

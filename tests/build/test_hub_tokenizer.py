@@ -32,7 +32,7 @@ def written(tmp_path, tokenizer):
             **common,
             "in_flight_tokens": 512,
             "format": "rlhflow",
-            "labels": {"positive": "+", "negative": "-"},
+            "labels": ["+", "-"],
         },
     }
     file = tmp_path / "far.yaml"

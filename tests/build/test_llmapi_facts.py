@@ -17,7 +17,7 @@ from tts.build.llmapi.version import (
     seeded_sampler,
     with_first_cache_manager,
 )
-from tts.build.spec import PRECISIONS
+from tts.build.spec import PRECISIONS, CritiqueSpec
 
 
 @st.composite
@@ -80,8 +80,13 @@ def test_what_each_role_and_a_mixture_ask_for():
     writes, scores = llm_arguments(generator()), llm_arguments(verifier())
     assert writes["cuda_graph_config"] == {"max_batch_size": 256, "enable_padding": True}
     assert scores["cuda_graph_config"] is None
-    gathered = [each["gather_generation_logits"] for each in (writes, scores)]
-    assert gathered == [False, True]
+    critic = verifier(format="critique", in_flight_tokens=None, in_flight_requests=8)
+    verdict = {"after": "Verdict:", "probability": True, "labels": {"+": 1.0, "-": 0.0}}
+    read = critic.model_copy(update={"critique": CritiqueSpec(verdict=verdict)})
+    both = llm_arguments(critic), llm_arguments(read)
+    assert all(each["cuda_graph_config"] for each in both)
+    gathered = [each["gather_generation_logits"] for each in (writes, scores, *both)]
+    assert gathered == [False, True, False, True]
     place = {"tensor_parallel": 4, "expert_parallel": 2}
     assert llm_arguments(generator(tensorrt=place))["moe_expert_parallel_size"] == 2
     assert "moe_expert_parallel_size" not in writes

@@ -55,7 +55,7 @@ def test_building_checks_and_records(deploy_llmapi, edit_config):
         ({"tensorrt": {"tensor_parallel": 3}}, {}, ConfigError, "tensor_parallel is 3"),
         ({"max_seq_len": 1024}, {}, ConfigError, "max_position_embeddings 512"),
         ({"kv_cache": {"tokens": 10**9}}, {}, ConfigError, r"kv_cache\.tokens"),
-        ({}, {"architectures": ["Qwen2ForRewardModel"]}, CheckpointError, "Qwen2ForRewardModel"),
+        ({}, {"architectures": ["Qwen2ForOtherModel"]}, CheckpointError, "Qwen2ForOtherModel"),
         ({"verify": True}, {}, BuildError, "compiles nothing"),
         ({"version": "1.0.0"}, {}, BuildError, r"TensorRT-LLM 1\.0\.0 is older than 1\.2\.0"),
     ],

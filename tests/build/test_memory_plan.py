@@ -14,11 +14,12 @@ from tts.build.spec import (
 )
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
-from tts.build.tensorrt.gpus import GPUS, gpus_of, is_orchestrated
+from tts.build.tensorrt.gpus import GIB, GPUS, gpus_of, is_orchestrated
 from tts.build.tensorrt.memory_plan import (
     CHARACTERS_PER_TOKEN,
     KV_FRACTION,
     SAFETY,
+    WRITTEN,
     _side,
     check_pools,
     plan_memory,
@@ -159,8 +160,10 @@ def test_bundled_deployments_hold_what_is_planned(name):
         assert engine.full_sequences >= 1
         assert engine.beams >= 16
     check_pools(bundled)
-    assert bundled.generator.max_batch_size > bundled.verifier.max_batch_size
-    assert bundled.generator.max_num_tokens < bundled.verifier.max_num_tokens
+    verifier = bundled.engines().get("verifier")
+    if verifier and not verifier.writes:
+        assert bundled.generator.max_batch_size > verifier.max_batch_size
+        assert bundled.generator.max_num_tokens < verifier.max_num_tokens
 
 
 gpus = st.sampled_from(sorted(GPUS))
@@ -270,6 +273,27 @@ def test_what_a_prompt_adds_to_each_question_and_to_each_score_is_planned():
     assert here.shared - there.shared == len(before) // CHARACTERS_PER_TOKEN > 100
     assert here.new - there.new == len(behind) // CHARACTERS_PER_TOKEN > 0
     assert here.own == there.own, "what asks about a step is no part of the path"
+
+
+def test_a_critique_is_planned_as_what_a_generator_writes():
+    critic = load_deployment("llama-1b-thinkprm-1.5b-h100-llmapi")
+    shape, gpu = shape_of(critic.verifier.checkpoint), GPUS["h100"]
+    side = _side(critic, "verifier", shape, gpu)
+    assert side.decoded == critic.verifier.critique.max_tokens * WRITTEN
+    thrice = critic.verifier.critique.model_copy(update={"samples": 3})
+    more = critic.verifier.model_copy(update={"critique": thrice})
+    sampled = _side(critic.model_copy(update={"verifier": more}), "verifier", shape, gpu)
+    assert sampled.beams == 3 * side.beams
+
+
+def test_one_engine_in_both_roles_has_one_pool_and_its_weights_once():
+    shared = load_deployment("qwen3-8b-graded-h100-llmapi")
+    plan = plan_memory(shared)
+    (engine,), (gpu,) = plan.engines.values(), plan.gpus
+    assert plan.saved == engine.ranks[0].weights > 15 * GIB
+    assert gpu.kv == {"generator": engine.tokens * engine.ranks[0].kv_bytes_per_token}
+    assert engine.tokens == plan.searched.generator + plan.searched.verifier
+    check_pools(shared)
 
 
 def test_on_short_sequences_a_typical_beam_is_as_long_as_one():

@@ -60,7 +60,7 @@ def test_both_engines_may_run_already(load, tmp_path):
     assert generator.tokenizer_folder == tmp_path / "qwen"
     assert verifier.url == ("https://one.example/v1", "http://[::1]:8001")
     assert verifier.tokenizer_folder == Path("/models/judge")
-    assert verifier.labels.positive == "Yes"  # of the format, as of a compiled one
+    assert list(verifier.labels) == ["Yes", "No"]  # of the format, as of a compiled one
     assert deployment.engines() == {}
     assert deployment.remotes() == {"generator": generator, "verifier": verifier}
     for again in (

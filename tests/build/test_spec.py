@@ -111,7 +111,7 @@ WRONG = [
     # choices
     ({"target": "gpu"}, ["target = 'gpu': allowed: openvino, tensorrt"]),
     ({"generator.precision": "int4"}, ["precision = 'int4': allowed: fp32, fp16, bf16"]),
-    ({"verifier.format": "chat"}, ["format = 'chat': allowed: rlhflow, math-shepherd, custom"]),
+    ({"verifier.format": "talk"}, ["format = 'talk': allowed: rlhflow, math-shepherd, custom"]),
     ({"server.grpc_port": "any"}, ["server.grpc_port = 'any': must be auto or a port number"]),
     ({"server.http_port": 70000}, ["server.http_port = 70000: must be auto or a port number"]),
     # what contradicts something else
@@ -123,7 +123,8 @@ WRONG = [
     ({"generator.chunked_context": False}, ["max_num_tokens (256)", "max_seq_len (320)"]),
     ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
-    ({"verifier.labels": {"positive": "-"}}, ["verifier.labels: positive and negative are both"]),
+    ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),
+    ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
     # what a verifier's format asks for
     ({"verifier.step_tag": "ки"}, ["verifier: step_tag is 'ки', but format is rlhflow"]),
     ({**custom(), "verifier.step_tag": "ки"}, ["step_tag is 'ки', but format is custom"]),
@@ -141,6 +142,7 @@ WRONG = [
     (custom(head="{question}{question}"), ["template.head = ", "exactly once"]),
     (custom(head="{question} {step}"), ["template.head = ", "must not hold {step}"]),
     (custom(answer="{label}"), ["template.answer = '{label}': must not hold {label}"]),
+    (custom(answer="{number}"), ["template.answer = '{number}': must not hold {number}"]),
     (custom(turn="{question}"), ["template.turn = '{question}': must not hold {question}"]),
     (
         custom(turn="\n{label}"),
@@ -172,6 +174,9 @@ def test_every_format_loads(load):
     assert load(tag).verifier.step_tag == "<step>"
     template = load(custom(turn="{label}\n")).verifier.template
     assert (template.head, template.turn) == ("{question} ", "{label}\n")
+    assert not load(custom(turn="\n{number}. ")).verifier.reads_whole
+    for whole in (custom(turn=...), {"verifier.format": "chat", "verifier.scores": "steps"}):
+        assert load(whole).verifier.reads_whole
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG, ids=lambda value: str(value)[:50])

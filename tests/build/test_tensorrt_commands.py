@@ -14,7 +14,7 @@ from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.spec import Gpu, TensorRTSpec
+from tts.build.spec import CritiqueSpec, Deployment, Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps
 from tts.build.tensorrt.engine_memory import ranks_of
@@ -112,8 +112,8 @@ def test_combinations_that_the_builder_would_change(change, problem):
 
 def test_roles_are_tuned_for_decoding_and_for_prefill():
     deployment = make()
-    generator = build_values("generator", deployment.generator, model())
-    verifier = build_values("verifier", deployment.verifier, model())
+    generator = build_values(deployment.generator, model())
+    verifier = build_values(deployment.verifier, model())
     assert verifier == {
         "--max_batch_size": "64",
         "--max_input_len": "128",
@@ -137,11 +137,21 @@ def test_roles_are_tuned_for_decoding_and_for_prefill():
     del verifier["--gather_generation_logits"]
     assert generator == verifier | {"--opt_num_tokens": "64"}
     fp8 = make(precision="fp8", tensorrt={"kv_precision": "fp8"}).generator
-    assert build_values("generator", fp8, model()) == generator | {
+    assert build_values(fp8, model()) == generator | {
         "--use_fp8_context_fmha": "enable",
         "--gemm_plugin": "disable",
     }
-    int8 = build_values("generator", make(precision="int8").generator, model())
+    writes = {"format": "critique", "in_flight_requests": 8, "in_flight_tokens": None}
+    verdict = {"after": "Verdict:", "probability": True, "labels": {"+": 1.0, "-": 0.0}}
+    critic = deployment.verifier.model_copy(update=writes)
+    assert build_values(critic, model()) == generator
+    read = critic.model_copy(update={"critique": CritiqueSpec(verdict=verdict)})
+    shared = deployment.model_dump(exclude_unset=True) | {
+        "verifier": {"same_as": "generator", "in_flight_tokens": 8192}
+    }
+    for judges in (read, Deployment.model_validate(shared).generator):
+        assert build_values(judges, model()) == generator | {"--gather_generation_logits": ""}
+    int8 = build_values(make(precision="int8").generator, model())
     assert int8 == generator | {"--use_fused_mlp": "disable"}
 
 
@@ -158,7 +168,7 @@ def test_roles_are_tuned_for_decoding_and_for_prefill():
 )
 def test_precisions(precision, kv, stored, dtype, algorithms, fp8_attention):
     spec = make(precision=precision, tensorrt={"kv_precision": kv}).generator
-    expected = expected_engine("generator", spec, model(dtype=stored))
+    expected = expected_engine(spec, model(dtype=stored))
     assert (expected["quant_algo"], expected["kv_cache_quant_algo"]) == algorithms
     assert expected["dtype"] == dtype
     assert expected["use_fp8_context_fmha"] is fp8_attention
@@ -195,7 +205,7 @@ def test_experts_are_split_as_asked():
     _, conversion, compilation = steps(make(tensorrt=place), "generator", mixtral, WORK)
     assert conversion.command[conversion.command.index("--expert-parallel") + 1] == "2"
     assert "--moe_plugin" in compilation.command
-    expected = expected_engine("generator", make(tensorrt=place).generator, mixtral)
+    expected = expected_engine(make(tensorrt=place).generator, mixtral)
     assert expected["moe_ep_size"] == 2
     with pytest.raises(ConfigError, match="does not split experts"):
         steps(make(precision="fp8", tensorrt=place), "generator", mixtral, WORK)

@@ -53,7 +53,7 @@ def test_every_silent_override_is_refused(deploy, tmp_path):
     deployment = deploy()
     folder = build(deployment).folder
     model = shape_of(deployment.generator.checkpoint, "tensorrt")
-    expected = expected_engine("generator", deployment.generator, model)
+    expected = expected_engine(deployment.generator, model)
     require_as_asked(folder, expected)
     for path, value, text in OVERRIDES:
         config = json.loads((folder / "config.json").read_text())

@@ -52,7 +52,7 @@ def spec(**changes):
 
 
 def asked(tokenizer, prompt=PROMPT):
-    labels = {"positive": "+", "negative": "-"}
+    labels = ["+", "-"]
     return verifier_dialogue(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
 
 
@@ -118,22 +118,29 @@ def test_a_prompt_is_one_turn_of_the_chat(tokenizer):
 
 
 def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
-    assert dict(spec(format="prompted", prompt=PROMPT).labels) == {
-        "positive": "Yes",
-        "negative": "No",
-    }
-    assert dict(spec().labels) == {"positive": "+", "negative": "-"}
+    assert spec(format="prompted", prompt=PROMPT).labels == {"Yes": 1, "No": 0}
+    grades = spec(format="graded", prompt=PROMPT).labels
+    assert list(grades) == list("ABCDEFGHIJKLMNOPQRST")
+    assert sum(grades.values()) == pytest.approx(10)
+    assert spec().labels == {"+": 1, "-": 0}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"format": "prompted"}, "so prompt_file is required"),
-        ({"format": "rlhflow", "prompt": PROMPT}, "only format prompted has one"),
+        ({"format": "rlhflow", "prompt": PROMPT}, "only format prompted, graded, critique has one"),
         ({"format": "custom", "prompt_file": "x"}, "template is required"),
         ({"format": "prompted", "prompt": "{question} {step}"}, r"\{steps\} is not where"),
         ({"format": "prompted", "prompt": "{question} {step} {steps}"}, r"\{step\} is not where"),
         ({"format": "prompted", "prompt": PROMPT + "{step}"}, r"\{step\} comes twice"),
+        ({"format": "graded", "prompt": PROMPT, "criteria": ["x"]}, r"\{criterion\} is not where"),
+        ({"format": "graded", "prompt": PROMPT + "{criterion}"}, r"must not hold \{criterion\}"),
+        ({"format": "critique"}, "in_flight_requests is required with format critique"),
+        (
+            {"in_flight_requests": 8},
+            "in place of in_flight_requests",
+        ),
         ({"format": "rlhflow", "system_prompt": "x"}, "only format likelihood has one"),
         ({"format": "likelihood"}, "serve the model with vLLM or SGLang, and give verifier.url"),
     ],
@@ -170,7 +177,7 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"prompt_file: .*judge.txt: No such file"):
         load_deployment(file)
     (tmp_path / "judge.txt").write_text("Is {step} right?")
-    with pytest.raises(ConfigError, match=r"judge.txt: must hold .*\{question\} is not where"):
+    with pytest.raises(ConfigError, match=r"judge.txt: .* must hold .*\{question\} is not where"):
         load_deployment(file)
     file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt", prompt=PROMPT)
     with pytest.raises(ConfigError, match="are both given"):
@@ -178,8 +185,8 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path):
 
 
 def test_answers_without_quotes_are_explained(tmp_path):
-    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels={"positive": True})
-    with pytest.raises(ConfigError, match=r"labels\.positive = True: .* put it in quotes"):
+    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels=[True, "No"])
+    with pytest.raises(ConfigError, match=r"labels.* = True: .* put it in quotes"):
         load_deployment(file)
 
 
@@ -197,7 +204,7 @@ def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer):
     ],
 )
 def test_checkpoints_that_cannot_be_asked_are_refused(tmp_path, form, template, problem):
-    prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
+    prompt = {"prompt": PROMPT, "labels": ["+", "-"]}
     changes = {"format": form} | (prompt if form == "prompted" else {})
     with pytest.raises(CheckpointError, match=problem):
         verifier_dialogue(speaking(tmp_path, template), by_url(tmp_path, **changes))
@@ -293,7 +300,7 @@ def test_a_system_prompt_comes_before_the_question(tokenizer, tmp_path):
 
 def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer):
     assert column_tokens(tokenizer, by_url(format="likelihood")) == (0, 1)
-    labels = {"positive": "+", "negative": "-"}
+    labels = ["+", "-"]
     judge = spec(format="prompted", prompt=PROMPT, labels=labels)
     assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
 

@@ -11,12 +11,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verifiers.m
 
 
 def row(name, facts):
-    field = facts.needs or facts.allows
-    own = f"`{field}`" + (" (required)" if facts.needs else "") if field else ""
+    needed = [f"`{facts.needs}` (required)"] if facts.needs else []
+    own = ", ".join(needed + [f"`{field}`" for field in facts.allows])
     labels = " / ".join(facts.labels) if facts.labels else "none"
+    if facts.labels and len(facts.labels) > 4:
+        labels = f"{facts.labels[0]} to {facts.labels[-1]}"
     engines = "by URL" if facts.not_compiled else "compiled, by URL"
+    judges = "a critique" if facts.writes else ", ".join(facts.judges)
     return (
-        f"| `{name}` | {facts.meaning} | {', '.join(facts.judges)} | {own} "
+        f"| `{name}` | {facts.meaning} | {judges} | {own} "
         f"| {labels if 'labels' in facts.judges else ''} | {engines} |"
     )
 

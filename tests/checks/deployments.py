@@ -45,9 +45,7 @@ def leave_engines(deployment: Deployment) -> None:
         folder = paths.engine_dir(deployment.name, role)
         folder.mkdir(parents=True)
         config: dict[str, Any] = {"version": contract.TENSORRT_LLM}
-        for name, value in expected_engine(
-            role, spec, shape_of(spec.checkpoint, "tensorrt")
-        ).items():
+        for name, value in expected_engine(spec, shape_of(spec.checkpoint, "tensorrt")).items():
             place = config
             *parents, last = contract.engine_fields()[name].path.split(".")
             for parent in parents:

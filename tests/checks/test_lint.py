@@ -57,7 +57,7 @@ BY_FIBONACCI = "\n" * 60
             "tensorrt.kv_host_gib is 16, but kv_cache.reuse is false",
         ),
         (LLAMA, {"generator.in_flight_requests": 600}, "is 600, but max_batch_size is 512"),
-        ("demo", {"verifier.labels.positive": "good"}, "verifier.labels.positive: 'good' is"),
+        ("demo", {"verifier.labels": ["good", "-"]}, "verifier.labels: 'good' is"),
         (
             "demo-gpu",
             {"verifier.format": "math-shepherd", "verifier.step_tag": "done"},

@@ -33,7 +33,7 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
     prompt = "{question}\n{steps}\n{step}\nRight?"
     asked = judge | {"verifier.format": "prompted", "verifier.prompt": prompt}
     assert lint(changed("demo", asked), [model_pair.exchanged]) == []
-    answers = asked | {"verifier.labels": {"positive": "No", "negative": "Yes"}}
+    answers = asked | {"verifier.labels": ["No", "Yes"]}
     (turned,) = model_pair._labels(changed("demo", answers).verifier)
     assert "turned round" in turned.why
 
@@ -71,9 +71,9 @@ def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, rea
 @pytest.mark.parametrize(
     ("changes", "where", "what"),
     [
-        ({"labels": {"positive": "-", "negative": "+"}}, "labels", "has '-' as the positive"),
-        ({"labels": {"positive": "no", "negative": "YES"}}, "labels", "has 'no' as the positive"),
-        ({"labels": {"positive": "1", "negative": "0"}}, "labels", "are '1' and '0', but"),
+        ({"labels": ["-", "+"]}, "labels", "has '-' as the positive"),
+        ({"labels": ["no", "YES"]}, "labels", "has 'no' as the positive"),
+        ({"labels": ["1", "0"]}, "labels", "are '1' and '0', but"),
         ({"format": "math-shepherd"}, "format", "was trained with rlhflow"),
     ],
 )
@@ -92,6 +92,6 @@ def test_a_step_tag_that_is_a_label():
 
 def test_labels_that_are_no_tokens_have_one_finding(tmp_path):
     folder = checkpoint(tmp_path, "demo-verifier")
-    given = {"verifier.checkpoint": str(folder), "verifier.labels.positive": "good"}
+    given = {"verifier.checkpoint": str(folder), "verifier.labels": ["good", "-"]}
     (finding,) = serious(changed("demo", given))
     assert "'good' is" in finding.what

@@ -11,7 +11,7 @@ from tts.checks import lint
 
 
 def test_labels_of_an_unknown_verifier_are_doubted_and_noted():
-    deployment = changed(LLAMA, {"verifier.labels": {"positive": "good", "negative": "bad"}})
+    deployment = changed(LLAMA, {"verifier.labels": ["good", "bad"]})
     (finding,) = serious(deployment)
     assert (finding.severity, finding.where) == ("warning", "verifier.labels")
     assert any("'good' and 'bad' are not known" in f.what for f in lint(deployment))

@@ -117,8 +117,7 @@ def test_mistakes_are_refused_by_name_before_any_work(home, words, code, named):
     [
         ({"generator__max_batchsize": 3}, "generator.max_batchsize = 3: unknown field; allowed"),
         ({"verifier__checkpoint": "/no/such/folder"}, "/no/such/folder"),
-        ({"verifier__labels": {"positive": "good"}}, "verifier.labels.positive: 'good' is "),
-        ({"verifier__labels": {"negative": "bad"}}, "verifier.labels.negative: 'bad' is "),
+        ({"verifier__labels": ["good", "-"]}, "verifier.labels: 'good' is "),
         (
             {"verifier__format": "math-shepherd", "verifier__step_tag": "done"},
             "verifier.step_tag: 'done' is ",

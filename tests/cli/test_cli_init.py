@@ -1,5 +1,7 @@
 """`tts init`: options, defaults, and what it does not overwrite."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -75,6 +77,15 @@ def test_checkpoints_that_are_here_pass_lint(init, tmp_path, verifier):
         "classification": "custom",
     }.get(verifier)
     assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
+
+
+def test_a_classifier_of_answers_is_asked_with_a_chat(init, tmp_path):
+    folder = Path(shutil.copytree(VERIFIER, tmp_path / "reward"))
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"architectures": ["LlamaForSequenceClassification"], "num_labels": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    values, _ = init("--generator", GENERATOR, "--verifier", folder)
+    assert values["verifier"]["format"] == "chat"
 
 
 def test_without_a_verifier_the_generator_scores_itself(init, tmp_path):

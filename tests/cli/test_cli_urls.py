@@ -79,7 +79,7 @@ def deployment(url, tmp_path):
             "max_seq_len": 192,
             "in_flight_tokens": 512,
             "format": "rlhflow",
-            "labels": {"positive": "+", "negative": "-"},
+            "labels": ["+", "-"],
         },
     }
     file = tmp_path / "far.yaml"

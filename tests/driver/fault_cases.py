@@ -93,7 +93,7 @@ policies = st.builds(
     Policy,
     st.just("decoupled"),
     generator_requests=st.sampled_from([8, 1, 2, 5, 64]),
-    verifier_tokens=st.sampled_from([512, 1, 30, 100, 5000]),
+    verifier_limit=st.sampled_from([512, 1, 30, 100, 5000]),
     problems=st.sampled_from([None, 1, 2]),
     speculation=st.sampled_from(["off", "auto", "always"]),
     prefetch=st.booleans(),

@@ -43,7 +43,7 @@ def speculative(run):
 @pytest.mark.parametrize("config", CONFIGS)
 def test_guesses_are_sent_and_some_are_used(tiny_deployment, words, config, schedule):
     policy = {"jitter": 2, "speculation": "always", "generator_requests": 24}
-    policy["verifier_tokens"] = 100  # so little that a turn leaves scores for the next one
+    policy["verifier_limit"] = 100  # so little that a turn leaves scores for the next one
     run = Run(tiny_deployment, words, config, schedule, **policy).go()
     used = {(event.problem, event.node) for event in run.events_of(events.Used)}
     assert used

@@ -54,7 +54,7 @@ def test_a_gateway_in_front_of_engines_by_url(url, tmp_path):
         "max_seq_len": 192,
         "in_flight_tokens": 512,
         "format": "rlhflow",
-        "labels": {"positive": "+", "negative": "-"},
+        "labels": ["+", "-"],
     }
     file = written(tmp_path, url, target="openai", verifier=verifier, name="far")
     (tmp_path / "own_prm.py").write_text("def score(question, steps):\n    return 0.25\n")

@@ -31,7 +31,7 @@ WORDS = ((7,), (8, 9))
 
 @pytest.fixture(scope="module")
 def prm_score():
-    """The model that Triton runs, on a stand-in for its backend's module."""
+    """What makes the model that Triton runs, on a stand-in for its backend's module."""
 
     class Tensor:
         def __init__(self, name, data):
@@ -54,10 +54,15 @@ def prm_score():
         spec = importlib.util.spec_from_file_location("prm_score_model", file)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    model = module.TritonPythonModel()
-    parameters = {"label_ids": {"string_value": "0,1"}}
-    model.initialize({"model_config": json.dumps({"parameters": parameters})})
-    return model
+
+    def made(weights):
+        parameters = {"label_ids": range(len(weights)), "label_weights": weights}
+        given = {name: {"string_value": ",".join(map(str, v))} for name, v in parameters.items()}
+        model = module.TritonPythonModel()
+        model.initialize({"model_config": json.dumps({"parameters": given})})
+        return model
+
+    return made
 
 
 async def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(
@@ -98,8 +103,19 @@ floats = st.floats(-60, 60, width=32)
 @given(floats, floats)
 def test_a_score_is_the_models_bit_by_bit(prm_score, positive, negative):
     logits = np.array([[[[positive, negative]]]], np.float32)
-    (answer,) = prm_score.execute([{"generation_logits": logits}])
+    (answer,) = prm_score((1.0, 0.0)).execute([{"generation_logits": logits}])
     assert first_probability([positive, negative]) == answer["score"].item()
+
+
+@given(st.lists(st.tuples(floats, st.floats(0, 1, width=32)), min_size=2, max_size=20))
+def test_a_graded_score_is_the_mean_weight_of_the_labels(prm_score, graded):
+    logits, weights = (np.array(each, np.float32) for each in zip(*graded, strict=True))
+    (answer,) = prm_score(weights.tolist()).execute(
+        [{"generation_logits": logits[None, None, None]}]
+    )
+    shares = np.exp(logits - logits.max())
+    assert answer["score"].item() == pytest.approx(weights @ shares / shares.sum(), abs=1e-6)
+    assert answer["label_logits"].tolist() == [logits.tolist()]
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])

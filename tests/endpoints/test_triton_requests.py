@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, Shaping
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
-from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate
+from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate, score_template
 from tts.engines import wire
 
 SCALARS = {
@@ -139,8 +139,8 @@ class Connection:
         self.sent = row.encode("7")
         return [5, 6]
 
-    async def stream(self, encode):
-        self.sent = encode("7")
+    async def stream(self, row):
+        self.sent = row.encode("7")
         yield NewTokens([5, 6], final=True)
 
 
@@ -228,10 +228,21 @@ async def streamed(generator, call):
     return [token async for new in generator.stream(call) for token in new.ids]
 
 
-@given(IDS)
-def test_a_score_is_asked_for_by_the_tensors_of_the_contract(ids):
+@pytest.mark.parametrize(
+    ("template", "model", "outputs"),
+    [
+        (None, "prm", ["score"]),
+        (
+            score_template("generator", writes=True),
+            "generator",
+            ["output_ids", "sequence_length", "generation_logits"],
+        ),
+    ],
+)
+@given(ids=IDS)
+def test_a_score_is_asked_for_by_the_tensors_of_the_contract(template, model, outputs, ids):
     connection = Connection()
-    result = asyncio.run(TritonVerifier(connection).score(ScoreCall(np.int32(ids))))
+    result = asyncio.run(TritonVerifier(connection, template).score(ScoreCall(np.int32(ids))))
     assert result.score == 0.25
     tensors = [
         ("input_ids", (1, len(ids)), np.int32(ids).tobytes()),
@@ -239,7 +250,7 @@ def test_a_score_is_asked_for_by_the_tensors_of_the_contract(ids):
         ("request_output_len", (1, 1), b"\1\0\0\0"),
         ("return_generation_logits", (1, 1), b"\1"),
     ]
-    assert connection.sent == by_protobuf("prm", "", tensors, ["score"])
+    assert connection.sent == by_protobuf(model, "", tensors, outputs)
 
 
 def test_the_engine_host_is_asked_for_least_probabilities_too():

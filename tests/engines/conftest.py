@@ -85,6 +85,25 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield deployment
 
 
+GRADES = {"w7": 1.0, "w9": 0.5, "+": 0.25, "-": 0.0}
+
+
+def same_as_generator(pair: Deployment, labels: dict[str, float] = GRADES) -> Deployment:
+    """The generator of a pair in both roles."""
+    verifier = {"same_as": "generator", "labels": labels, "in_flight_tokens": 1024}
+    data = pair.model_dump(mode="json", exclude_unset=True, exclude={"verifier"})
+    return Deployment.model_validate({**data, "name": "one", "verifier": verifier})
+
+
+@pytest.fixture(scope="session")
+def one_engine(pair: Deployment) -> Deployment:
+    """The pair's generator in both roles, built."""
+    deployment = same_as_generator(pair)
+    (report,) = build_engines(deployment, verify=False, say=lambda line: None)
+    assert report.role == "generator"
+    return deployment
+
+
 class Runner:
     """An EngineHost with a blocking way to run requests."""
 
@@ -136,15 +155,16 @@ def open_host(pair: Deployment) -> Iterator[Open]:
     def make(
         role: str = "generator",
         *,
+        of: Deployment = pair,
         iteration_log: Path | None = None,
         vocabulary: list[bytes] | None = None,
         **limits,
     ) -> Runner:
-        folder = paths.engine_dir(pair.name, role)
+        folder = paths.engine_dir(of.name, role)
         host = EngineHost(
             folder,
             read_engine_config(folder),
-            replace(opening_of(pair, role).limits, **limits),
+            replace(opening_of(of, role).limits, **limits),
             iteration_log=iteration_log,
             statistics_s=0.02,
             vocabulary=vocabulary,

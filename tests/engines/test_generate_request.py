@@ -35,7 +35,7 @@ GENERATOR = EngineLimits(
 UNCHUNKED = replace(GENERATOR, chunked_context=False)
 SMALL = replace(GENERATOR, max_seq_len=640, blocks=2)
 GUIDED = replace(GENERATOR, guided_end_id=7)
-VERIFIER = replace(GENERATOR, max_num_tokens=64, labels=2, decoupled=False)
+VERIFIER = replace(GENERATOR, max_num_tokens=64, labels=2, writes=False, decoupled=False)
 
 
 def tensors(prompt=(1, 2, 3), output=5, **scalars):

@@ -76,7 +76,7 @@ def test_the_end_fails_what_is_left(open_host):
 def test_bf16_built_elsewhere_is_refused_where_the_cpu_cannot_serve_it(pair, monkeypatch):
     folder = paths.engine_dir(pair.name, "verifier")
     built = read_engine_config(folder).model_copy(update={"precision": "bf16"})
-    limits = EngineLimits(128, 256, 128, 32, 64, 8, labels=2)
+    limits = EngineLimits(128, 256, 128, 32, 64, 8, labels=2, writes=False)
     monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
     with pytest.raises(EngineError, match=r"verifier\.precision is 'bf16'.*no AVX512-BF16"):
         EngineHost(folder, built, limits)

@@ -44,6 +44,16 @@ def llmapi_pair(pair: Deployment) -> Iterator[Deployment]:
         yield deployment
 
 
+@pytest.fixture(scope="module")
+def llmapi_one(llmapi_pair: Deployment, one_engine: Deployment) -> Deployment:
+    """One engine in both roles, likewise."""
+    data = llmapi_pair.model_dump(exclude_none=True, exclude={"verifier"})
+    verifier = one_engine.verifier.model_dump(exclude_unset=True, exclude={"checkpoint"})
+    deployment = Deployment.model_validate(data | {"name": "one-llmapi", "verifier": verifier})
+    build_engines(deployment, say=lambda line: None)
+    return deployment
+
+
 @pytest.fixture
 def misbehave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Misbehave:
     """Tell the stand-in what to do wrong."""
@@ -131,6 +141,23 @@ async def test_it_answers_as_an_engine_of_target_openvino_does(
         found = await engine.answers(*REQUESTS[role])
     assert all(response.error is None for response in found)
     assert found == [plain(response) for response in expected]
+
+
+async def test_one_engine_writes_and_scores_by_graded_labels(
+    one_engine: Deployment, llmapi_one: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    requests = REQUESTS["generator"] + REQUESTS["verifier"]
+    async with opened(opening_of(one_engine, "generator")) as engine:
+        expected = await engine.answers(*requests)
+    stand_in(monkeypatch, one_engine)
+    async with opened(llm_opening_of(llmapi_one, "generator")) as engine:
+        found = await engine.answers(*requests)
+    for ours, theirs in zip(expected, found, strict=True):
+        assert theirs.error is None
+        if ours.label_logits is None:
+            assert theirs.token_ids == ours.token_ids
+        else:
+            assert theirs.label_logits == pytest.approx(ours.label_logits, abs=1e-4)
 
 
 async def test_a_stream_brings_its_tokens_and_is_aborted_when_it_is_cancelled(

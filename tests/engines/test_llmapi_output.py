@@ -13,10 +13,10 @@ from tts.engines.llmapi.output import (
     NO_END_ID,
     LlmOutput,
     is_watched,
-    label_logits,
     sampling_arguments,
+    score_logits,
 )
-from tts.engines.responses import Response
+from tts.engines.responses import Response, first_probability
 
 PROMPT = np.arange(3)
 words = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
@@ -112,7 +112,7 @@ def expected(request: GenerateRequest, tokens: list[int]) -> list[int]:
 
 
 def answers(request: GenerateRequest, given: Any, *, one_sampler: bool = False) -> list[Response]:
-    output, responses = LlmOutput(request, ()), []
+    output, responses = LlmOutput(request, {}), []
     steps, watched = list(given), is_watched(request, one_sampler=one_sampler)
     for state, finished in steps if watched else steps[-1:]:
         if response := output.advance(state, finished=finished):
@@ -179,10 +179,24 @@ class Tensor:
 
 def test_the_labels_are_read_from_the_row_that_chose_the_first_token():
     rows = np.arange(20, dtype=np.float32).reshape(2, 10)
-    assert label_logits(Tensor(rows), (7, 2)) == (7.0, 2.0)
     request = GenerateRequest(PROMPT, 1, return_generation_logits=True)
     given_logits = completion([7], "length")
     given_logits.generation_logits = Tensor(rows)
-    response = LlmOutput(request, (7, 2)).advance(given_logits, finished=True)
+    response = LlmOutput(request, {7: 1.0, 2: 0.0}).advance(given_logits, finished=True)
     assert response is not None
     assert response.label_logits == (7.0, 2.0)
+
+
+floats = st.floats(-60, 60, width=32)
+
+
+@given(
+    st.lists(st.tuples(floats, st.floats(0, 1, width=32)), min_size=2, max_size=20).filter(
+        lambda graded: len({weight for _, weight in graded}) > 1
+    )
+)
+def test_a_score_is_the_mean_weight_of_the_labels(graded: list[tuple[float, float]]):
+    logits, weights = (np.array(each, np.float32) for each in zip(*graded, strict=True))
+    two = score_logits(Tensor(logits[None]), dict(enumerate(weights.tolist())))
+    shares = np.exp(logits - logits.max())
+    assert first_probability(two) == pytest.approx(weights @ shares / shares.sum(), abs=1e-6)

@@ -3,8 +3,10 @@
 import pytest
 
 from tts.build.errors import DatasetError
+from tts.build.spec import Template
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.prompting.context import score_calls
 from tts.search import Stop, Thought
 
 PROBLEM = Problem("p", "Compute 37 + 58.")
@@ -54,6 +56,45 @@ def test_an_empty_step_is_a_turn_of_its_own_only_where_that_is_asked_for(tiny_de
         assert len(ids) > len(above)
         assert context.generator_ids(node).tolist() == context.generator_ids((0,)).tolist()
     assert context.score_key((0, 0)) == context.score_key((0, -1)) != context.score_key((0,))
+
+
+def grown(context, steps):
+    """The last node of a chain of these texts."""
+    for depth, text in enumerate(steps, start=1):
+        context.add((0,) * depth, Thought((depth,), text, Stop.STEP))
+    return (0,) * len(steps)
+
+
+def asked_with(deployment, **template):
+    """Models whose verifier is asked with a template."""
+    made = Template.model_validate({"head": "{question} ", "answer": " +"} | template)
+    verifier = deployment.verifier.model_copy(update={"format": "custom", "template": made})
+    return Models.load(deployment.model_copy(update={"verifier": verifier}))
+
+
+def test_an_answer_that_is_read_as_one_text_is_encoded_as_one(tiny_deployment):
+    models = asked_with(tiny_deployment)
+    context, encode = Context.of(models, PROBLEM), models.verifier.tokenizer.encode
+    node = grown(context, ["First, 37 + 58.\n\n", "\n\n", "So 95\n\n", ""])
+    whole = f"{PROBLEM.question} First, 37 + 58.\n\n\n\nSo 95 +"
+    assert context.verifier_ids(node).tolist() == encode(whole)
+    assert context.score_key((0, 0)) == context.score_key((0,)), "nothing was added"
+    context.give_own_turn((*node, 0))
+    assert context.verifier_ids((*node, 0)).tolist() == encode(whole)
+    *_, call = score_calls(models, PROBLEM.question, ["First, 37 + 58.", "So 95"])
+    assert call.input_ids.tolist() == encode(whole.replace("\n\n\n\n", "\n\n"))
+
+
+def test_steps_that_say_something_are_numbered(tiny_deployment):
+    models = asked_with(tiny_deployment, turn="\nStep {number}: ")
+    context, encode = Context.of(models, PROBLEM), models.verifier.tokenizer.encode
+    node = grown(context, ["one\n\n", "\n\n", "two\n\n", "three"])
+    expected = encode(f"{PROBLEM.question} one +\nStep 2: two +\nStep 3: three +")
+    assert context.verifier_ids(node).tolist() == expected
+    *_, call = score_calls(models, PROBLEM.question, ["one", "", "two", "three"])
+    assert call.input_ids.tolist() == expected
+    context.give_own_turn((*node, 0))
+    assert context.verifier_ids((*node, 0)).tolist() == [*expected, *encode("\nStep 4:  +")]
 
 
 def test_equal_siblings_are_tokenised_once_and_share_their_ids(tiny_deployment, monkeypatch):

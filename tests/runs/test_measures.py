@@ -255,3 +255,25 @@ def test_each_stretch_has_its_own_mean(intervals):
             weight * max(0.0, min(done, end) - max(sent, begin)) for sent, done, weight in intervals
         )
         assert mean == pytest.approx(inside / (end - begin), abs=1e-6)
+
+
+def test_compute_is_that_of_each_prefix_once():
+    """Worked out by hand: 24 tokens of a generator of 100 parameters, 38 of a verifier of 1,000."""
+    log = [
+        SESSION,
+        started("a", 0.0),
+        replace(chain([0], 0.0, 1.0, 3), prompt_tokens=10),
+        replace(chain([1], 0.0, 1.0, 2), prompt_tokens=10),
+        replace(chain([0, 0], 1.0, 2.0, 4, 5), prompt_tokens=13),
+        replace(chain([1, 0], 1.0, 2.0, 7, kind="speculative"), prompt_tokens=12),
+        scoring([0], 1.0, 1.5, load=18),
+        scoring([1], 1.0, 1.5, load=16, reused=12),
+        scoring([0, 0], 2.0, 2.5, load=25, reused=15, tokens=6),
+        scoring([1, 1], 2.0, 2.5, load=25, cached=True),
+        solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5),)),
+    ]
+    sizes = {"generator": 100, "verifier": 1000}
+    assert Measures.of(log, "", sizes).compute == 2 * (100 * 24 + 1000 * 38)
+    assert Measures.of(log, "", {"generator": 100}).compute is None, "the other one worked, too"
+    alone = [event for event in log if not isinstance(event, StepScored)]
+    assert Measures.of(alone, "", {"generator": 100}).compute == 2 * 100 * 24

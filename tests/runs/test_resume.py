@@ -15,7 +15,7 @@ from tts.runs.events import Finished, ProblemSolved
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log, resumed_work
-from tts.search import ResumedWork, Stop, Thought
+from tts.search import ResumedWork, Scored, Stop, Thought
 
 
 def test_a_folder_without_a_log_is_begun_anew(tmp_path):
@@ -39,7 +39,7 @@ def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_p
     assert {name: resumed_work(problem) for name, problem in point.unfinished.items()} == {
         "open": ResumedWork(
             {(0,): (Thought((1, 1), "x\n\n", Stop.STEP), Thought((1,), "y", Stop.END))},
-            {(0, 0): 0.25},
+            {(0, 0): Scored((0, 0), 0.25)},
         )
     }
 

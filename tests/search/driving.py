@@ -135,10 +135,14 @@ END = (Thought((1,), "a", Stop.END),)
 
 
 def answer(work: Work, world: int) -> Generated | Scored:
-    """What the engines say about a node: a function of the node and its seed alone."""
+    """What the engines say about a node: a function of the node and its seed alone.
+
+    In every other world the verifier writes.
+    """
     rng = random.Random(f"{world}/{work.node}/{type(work).__name__}")
     if isinstance(work, Score):
-        return Scored(work.node, rng.choice([0.0, 0.25, 0.5, 0.5, 0.50001, 0.9, 1.0, 1.0]))
+        score = rng.choice([0.0, 0.25, 0.5, 0.5, 0.50001, 0.9, 1.0, 1.0])
+        return Scored(work.node, score, rng.randrange(6) if world % 2 else 0)
     thoughts = []
     while True:
         stop = rng.choices([Stop.STEP, Stop.END, Stop.LENGTH], [6, 2, 1])[0]
@@ -149,6 +153,12 @@ def answer(work: Work, world: int) -> Generated | Scored:
         thoughts.append(Thought(ids, text, stop))
         if not work.whole or stop is not Stop.STEP or len(thoughts) > 6:
             return Generated(work.node, tuple(thoughts))
+
+
+def critiques(tree, world: int) -> int:
+    """How many tokens the verifier has written for the scores in a tree."""
+    scored = [Score(node.path) for node in tree if node.score is not None]
+    return sum(answer(work, world).tokens for work in scored)
 
 
 def may_stop_early(config) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.search.driving import advices, answer, auto_configs, drive, worlds
+from tests.search.driving import advices, answer, auto_configs, critiques, drive, worlds
 
 from tts.grading.votes import answer_form
 from tts.search import (
@@ -64,7 +64,7 @@ def test_what_comes_out_depends_on_no_order_of_events_and_every_token_is_counted
     assert (found.completions, decision) == (other.completions, other.decision)
     assert len(set(asked)) == len(asked), "nothing is asked for twice"
     assert decision.advice == advice
-    assert decision.tokens == sum(len(node.thought.token_ids) for node in found.tree)
+    assert decision.tokens == found.tree.tokens + critiques(found.tree, world)
     assert decision.first_tokens <= decision.tokens
     assert 0 <= decision.chain_tokens <= decision.tokens
     assert len(found.completions) >= 1

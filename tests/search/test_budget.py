@@ -9,6 +9,7 @@ from tests.search.driving import (
     answer,
     build,
     configs,
+    critiques,
     drive,
     may_stop_early,
     worlds,
@@ -55,7 +56,7 @@ def test_the_tree_is_a_function_of_the_seeds_and_the_budget(config, world, shuff
         assert result.completions == whole.result().completions
         assert nodes(plain) == nodes(whole)
     else:
-        assert tokens(whole) >= budget or may_stop_early(config)
+        assert tokens(whole) + critiques(whole.tree, world) >= budget or may_stop_early(config)
         ended = [not plain.tree[done.node].thought.goes_on for done in result.completions]
         assert all(ended) or not any(ended)
     if not may_stop_early(config):  # beyond whose stop the whole tree holds nothing
@@ -156,3 +157,22 @@ def test_a_spent_budget_foresees_nothing():
     assert list(search.foresee({})) == []
     assert (0,) not in search.expandable()
     assert not any(isinstance(work, Expand) for work in search.ask())
+
+
+def test_what_the_verifier_writes_is_paid_once_for_each_request():
+    search = BudgetedSearch(build(SampleSearchConfig(n=16)), 130)
+    assert len(search.ask()) == 4
+    for place in range(4):
+        search.tell(Generated((place,), chain(10)))
+    assert [work.node for work in search.ask()] == [(0,), (1,), (2,), (3,)], "scores: 90 are left"
+    search.tell(Scored((0,), 0.5, 30, b"0"))
+    assert search.ask() == [], "60 are left, and three more scores are due"
+    search.tell(Scored((1,), 0.5, 30, b"0"))
+    assert [work.node for work in search.ask()] == [(4,)], "that was the first one's critique"
+    search.tell(Generated((4,), chain(10)))
+    search.tell(Scored((2,), 0.5, 30, b"2"))
+    search.tell(Scored((3,), 0.5, 10, b"3"))
+    assert [work.node for work in search.ask()] == [(4,)], "20 are left: a score's mean and more"
+    search.tell(Scored((4,), 0.5, 30, b"4"))
+    assert [done.node for done in search.result().completions] == [(i,) for i in range(5)]
+    assert search.result().limit == "tokens"

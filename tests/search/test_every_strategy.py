@@ -28,8 +28,10 @@ from tts.search import (
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
+    Score,
     Scored,
 )
+from tts.strategies.catalog import STRATEGIES
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
@@ -72,6 +74,25 @@ def test_the_budget_of_samples_is_kept(config, world):
     assert max(depths) <= config.num_iterations
     if config.finish == "depth":
         assert not any(work.whole for work in expansions)
+
+
+def scores_steps(config, world) -> bool:
+    """Whether a search asks for the score of a step that is not its chain's last."""
+    search = build(config)
+    scored = {work.node for work in drive(search, world) if isinstance(work, Score)}
+    return not scored.isdisjoint(node.path[:-1] for node in search.tree)
+
+
+@settings(max_examples=amount(75, 300), deadline=None)
+@given(configs, worlds)
+def test_what_scores_answers_alone_asks_for_no_score_of_a_step(config, world):
+    assert config.scores_steps or not scores_steps(config, world)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_built_in_strategy_says_whether_it_asks_for_scores_of_steps(name):
+    config = STRATEGIES[name].configure({}, context=4096)
+    assert config.scores_steps == any(scores_steps(config, world) for world in range(5))
 
 
 @pytest.mark.parametrize("config", [SampleSearchConfig(n=1), BeamSearchConfig(n=1, beam_width=1)])

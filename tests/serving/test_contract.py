@@ -86,6 +86,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
     assert set(second.output_map) == {"score", "label_logits"}
     # nothing but the token ids of the published verifier: its checkpoint is not here
     assert configs["prm_score"].parameters["label_ids"].string_value == "10,12"
+    assert configs["prm_score"].parameters["label_weights"].string_value == "1.0,0.0"
     assert list((folder / "generator" / "1").iterdir()) == []
 
 
@@ -108,6 +109,52 @@ def test_replicas_policies_and_host_memory_come_from_the_deployment(tensorrt: Ma
     assert values["enable_kv_cache_reuse"] == "false"
 
 
+WRITES = {"format": "critique", "in_flight_tokens": None, "in_flight_requests": 8}
+VERDICT = {"after": "Verdict:", "probability": True, "labels": {"+": 1.0, "-": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("verifier", "engines", "decoupled", "scored"),
+    [
+        ({}, {"generator", "prm_engine"}, {"generator"}, "prm_engine"),
+        (WRITES, {"generator", "prm"}, {"generator", "prm"}, None),
+        (
+            WRITES | {"critique": {"verdict": VERDICT}},
+            {"generator", "prm_engine"},
+            {"generator", "prm_engine", "prm"},
+            "prm_engine",
+        ),
+        ({"same_as": "generator"}, {"generator"}, {"generator", "prm"}, "generator"),
+        (WRITES | {"same_as": "generator"}, {"generator"}, {"generator"}, None),
+    ],
+)
+def test_engines_that_write_are_decoupled_and_so_is_an_ensemble_over_one(
+    tensorrt: Make,
+    tmp_path: Path,
+    verifier: dict[str, Any],
+    engines: set[str],
+    decoupled: set[str],
+    scored: str | None,
+):
+    write_tokenizer(tmp_path)
+    given = tensorrt(checkpoint=tmp_path).model_dump(exclude_unset=True)
+    own = {"in_flight_tokens": 8192}
+    if "same_as" not in verifier:
+        own = {name: each for name, each in given["verifier"].items() if name != "labels"}
+    deployment = Deployment.model_validate(given | {"verifier": own | verifier})
+    folder = render_repository(deployment)
+    assert check_repository(folder, deployment) == []
+    assert unexpected(folder) == []
+    configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
+    assert {n for n, c in configs.items() if c.backend == "tensorrtllm"} == engines
+    assert {n for n, c in configs.items() if c.model_transaction_policy.decoupled} == decoupled
+    if scored:
+        first, _ = configs["prm"].ensemble_scheduling.step
+        assert first.model_name == scored
+    else:
+        assert configs.keys() == engines
+
+
 def test_label_ids_are_those_of_the_tokenizer_if_there_is_one(tensorrt: Make, tmp_path: Path):
     checkpoint = tmp_path / "Llama3.1-8B-PRM-Deepseek-Data"
     write_tokenizer(checkpoint)
@@ -121,7 +168,7 @@ def test_label_ids_are_those_of_the_tokenizer_if_there_is_one(tensorrt: Make, tm
 def test_unknown_labels_are_an_error(tensorrt: Make):
     with pytest.raises(CheckpointError, match=r"'\+' and '-' are not known: /models/mine has no"):
         render_repository(tensorrt(checkpoint=Path("/models/mine")))
-    labels = {"labels": {"positive": "yes", "negative": "-"}}
+    labels = {"labels": ["yes", "-"]}
     with pytest.raises(CheckpointError, match=r"'yes' are not known.*published ones differ"):
         render_repository(tensorrt(verifier=labels))
 

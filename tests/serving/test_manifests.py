@@ -99,7 +99,10 @@ def test_a_pod_serves_one_replica_on_gpus_of_its_own(tensorrt: Make, tmp_path: P
     variables = {variable["name"]: variable["value"] for variable in container["env"]}
     assert variables["TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE"] == "1MB"
     assert pod["securityContext"]["runAsNonRoot"]
-    assert container["readinessProbe"]["exec"]["command"] == ["python3", PROBE, "8000"]
+    assert container["readinessProbe"]["exec"]["command"] == [
+        *("python3", PROBE, "8000"),
+        *("generator", "prm"),
+    ]
     assert service["spec"]["type"] == "ClusterIP"
     pair = one_replica(deployment)
     assert pair.generator.placement.replicas == ((0, 1),)
@@ -170,7 +173,7 @@ def test_a_port_of_the_deployment_moves_a_default_out_of_its_way(
     manifests = rendered(deployment, tmp_path)
     service = manifests["compose.yaml"][0]["services"]["triton"]
     assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
-    assert service["healthcheck"]["test"][-1] == str(ports[1])
+    assert service["healthcheck"]["test"][3] == str(ports[1])
     (pods,) = (each for each in manifests["kubernetes.yaml"] if each["kind"] == "Deployment")
     (container,) = pods["spec"]["template"]["spec"]["containers"]
     assert [port["containerPort"] for port in container["ports"]] == list(ports)

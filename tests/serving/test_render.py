@@ -63,9 +63,11 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
     *(f"generator.thinking.{name}" for name in ThinkingSpec.model_fields),
     *("generator.chat_template_kwargs", "verifier.chat_template_kwargs"),
-    "verifier.reads_thinking",
+    *("verifier.reads_thinking", "verifier.scores", "verifier.in_flight_requests"),
+    *(f"verifier.critique.{name}" for name in ("max_tokens", "temperature", "top_p", "samples")),
+    *(f"verifier.critique.thinking.{name}" for name in ThinkingSpec.model_fields),
     *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
-    *("verifier.prompt", "verifier.template"),
+    *("verifier.prompt", "verifier.template", "verifier.criteria"),
     *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds
 }
 

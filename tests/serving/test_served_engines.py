@@ -56,5 +56,5 @@ def test_engines_that_were_built_are_served(
 def pod_probe(http_port: int) -> str:
     """What the probe of the Kubernetes and compose manifests says of a server; nothing if well."""
     probe = paths.templates_dir() / "deploy" / "probe.py"
-    command = [sys.executable, "-I", "-S", str(probe), str(http_port)]
+    command = [sys.executable, "-I", "-S", str(probe), str(http_port), "generator", "prm"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr

@@ -18,7 +18,9 @@ from tts.serving.repository import model_configs
 from tts.serving.repository import render as repository
 from tts.serving.repository.render import parse_config, render_repository
 
-SHAPE = SimpleNamespace(vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9))
+SHAPE = SimpleNamespace(
+    vocab_size=100, output_vocab_size=100, eos_token_ids=(5,), label_token_ids=(7, 9)
+)
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_the_verifier_is_asked_as_the_ensemble_of_other_targets_is(
     assert [each.model_transaction_policy.decoupled for each in configs.values()] == [
         name == wire.GENERATOR for name in configs
     ]
-    ensemble, ours = model_configs._ensemble(make()), configs[wire.PRM]
+    ensemble, ours = model_configs._ensemble(make(), "verifier", 2), configs[wire.PRM]
     assert tensors(ours.input) == tensors(ensemble.input)
     assert not any(tensor.optional for tensor in ours.input)
     rows = of_wire(wire.ROW_OUTPUTS, [1])

@@ -103,6 +103,39 @@ def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
     assert got == [(Problem("p", "Compute 1."), node_seed(7, "p", (0, 1)))]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "refused"),
+    [
+        ("best-of-n", {}, False),
+        ("majority-vote", {"agg_strategy": "min"}, False),
+        ("weighted-adaptive-vote", {}, False),
+        ("best-of-n", {"agg_strategy": "min"}, True),
+        ("beam-search", {}, True),
+        ("auto", {}, True),
+    ],
+)
+def test_scores_of_steps_are_refused_where_whole_answers_are_scored(
+    tiny_deployment, strategy, parameters, refused
+):
+    verifier = tiny_deployment.verifier.model_copy(update={"scores": "answers"})
+    deployment = tiny_deployment.model_copy(update={"verifier": verifier})
+
+    def plan(spec, **own):
+        chosen = choose(strategy, spec, parameters)
+        return Plan(RunConfig(), spec, (Problem("a", "Compute 1."),), chosen, **own)
+
+    plan(tiny_deployment)
+    plan(deployment, endpoints={"verifier": "the program's own"})
+    if not refused:
+        plan(deployment)
+        return
+    with pytest.raises(ConfigError, match=rf"Strategy {strategy}.* scores of steps.* answers") as e:
+        plan(deployment)
+    assert "greedy" in e.value.hint
+    assert "beam-search" not in e.value.hint
+    assert "verifier.scores: steps" in e.value.hint
+
+
 def config(deployment, *, answer_of=None, equal=None, endpoints=None, **changes):
     """The configuration of a run on a deployment, resolved."""
     own = {"answer_of": answer_of, "equal": equal, "endpoints": endpoints or {}}

@@ -64,16 +64,18 @@ def new_plan(inputs: EngineInputs, settings: BuildSettings, logits: int | None =
 def describe_engine(inputs: EngineInputs, logits: int | None = None) -> EngineConfig:
     """What clients and templates need to know of an engine of this model.
 
-    `logits` is the number of its columns; None: one per label of a verifier, or per token.
+    `logits` is the number of its columns; None: one per token, or per label of a verifier that does
+    not write.
     """
-    model, labels, spec = inputs.shape, inputs.label_columns, inputs.spec
+    model, labels, spec = inputs.shape, inputs.label_weights, inputs.spec
     return EngineConfig(
         target=inputs.deployment.target,
         role=inputs.role,
         architecture=model.architecture,
         vocab_size=model.vocab_size,
-        output_vocab_size=logits or (model.vocab_size if labels is None else len(labels)),
-        label_token_ids=labels,
+        output_vocab_size=logits or (model.vocab_size if inputs.is_language_model else len(labels)),
+        label_token_ids=tuple(labels) or None,
+        label_weights=tuple(labels.values()) or None,
         eos_token_ids=inputs.tokenizer.eos_ids,
         precision=spec.precision,
         max_position_embeddings=model.max_position_embeddings,
@@ -100,7 +102,7 @@ def check_tokenizer(inputs: EngineInputs, vocab_size: int) -> None:
                 f"{tokenizer.checkpoint}: eos_token_id {token} is outside the vocabulary of "
                 f"{vocab_size} tokens."
             )
-    _ = inputs.dialogue  # refused here, not after minutes of building
+    _ = inputs.judge and inputs.judge.dialogue  # refused here, not after minutes of building
 
 
 def check_length(inputs: EngineInputs, max_position_embeddings: int | None = None) -> None:

@@ -32,6 +32,7 @@ from .targets import TargetModule, target_module
 
 QUICK_BYTES = 50_000_000
 """Both checkpoints of a deployment up to this size are exported and compared within seconds."""
+_SHARED = "verifier: nothing to build, the generator's engine is its own"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def build_engines(
     """
     for role, remote in deployment.remotes().items():
         say(f"{role}: nothing to build, it runs at {', '.join(remote.url)}")
+    if deployment.shares_engine:
+        say(_SHARED)
     roles = tuple(deployment.engines()) if roles is None else roles
     if not roles:
         return []
@@ -100,6 +103,8 @@ def preview_build(deployment: Deployment, inputs: Inputs | None = None) -> list[
         f"# {role}: nothing to build, it runs at {', '.join(remote.url)}"
         for role, remote in deployment.remotes().items()
     ]
+    if deployment.shares_engine:
+        lines.append(f"# {_SHARED}")
     if not deployment.engines():
         return lines
     target = target_module(deployment.target)
@@ -146,7 +151,7 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
     for role, inputs in Inputs(deployment).engines.items():
         folder = paths.engine_dir(deployment.name, role)
         state = _inspect_all(folder, inputs.folder, target.settings_for(inputs), anew=anew)
-        _ = inputs.dialogue
+        _ = inputs.judge and inputs.judge.dialogue
         if state.reasons:
             problems.append(
                 f"The {role} engine of {deployment.name!r} is not ready: "

@@ -51,7 +51,12 @@ class Checkpoint:
         """
         head, tensor = self.config.head, self.weights.numbers
         assert head is not None
-        layers = [(tensor(f"{name}.weight"), tensor(f"{name}.bias")) for name in head.layers]
+        layers = []
+        for name in head.layers:
+            weight = tensor(f"{name}.weight")
+            given = f"{name}.bias" in self.weights
+            bias = tensor(f"{name}.bias") if given else np.zeros(len(weight), weight.dtype)
+            layers.append((weight, bias))
         weight, bias = layers[-1]
         if head.kind == "value":
             layers[-1] = np.pad(weight, ((0, 1), (0, 0))), np.pad(bias, (0, 1))

@@ -10,12 +10,20 @@ from functools import cached_property
 from .checkpoint import CHECKPOINT_FILES, Checkpoint, open_checkpoint
 from .errors import CheckpointError
 from .model_config import ModelConfig
-from .spec import READ_AT_LABELS, Deployment, EngineSpec, Role, VerifierRole, VerifierSpec
+from .spec import (
+    READ_AT_LABELS,
+    Deployment,
+    EngineSpec,
+    Role,
+    RoleSpec,
+    VerifierRole,
+    VerifierSpec,
+)
 from .tensorrt.model_shape import known_model, shape_of
 from .tokenizer import Tokenizer
 from .verifiers.critique import Critic, critic
 from .verifiers.dialogue import VerifierDialogue, column_tokens, verifier_dialogue
-from .verifiers.head import VALUE_HEAD
+from .verifiers.head import HEAD_WEIGHTS, VALUE_HEAD
 from .weights import Weights
 
 
@@ -93,10 +101,32 @@ class EngineInputs:
         return (critic if spec.facts.writes else verifier_dialogue)(self.tokenizer, spec)
 
     @cached_property
-    def label_columns(self) -> tuple[int, ...] | None:
-        """The tokens of a verifier's logit columns; None for a generator."""
+    def judge(self) -> EngineInputs | None:
+        """The verifier that the engine is: this, or the one that shares it; None for neither."""
+        if self.role == "generator" and self.deployment.shares_engine:
+            return EngineInputs(self.deployment, "verifier")
+        return self if isinstance(self.role_spec, VerifierRole) else None
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the engine gives the logits of all tokens: it writes, if only critiques."""
         spec = self.role_spec
-        return column_tokens(self.tokenizer, spec) if isinstance(spec, VerifierRole) else None
+        return not isinstance(spec, VerifierRole) or spec.facts.writes
+
+    @cached_property
+    def label_weights(self) -> dict[int, float]:
+        """The tokens that a score is read at, with their weights; empty where there are none.
+
+        Tokens 0 and 1 are the columns of a head.
+        """
+        if self.judge is None:
+            return {}
+        spec, asked_in = self.judge.role_spec, self.judge.dialogue
+        assert isinstance(spec, VerifierRole)
+        if isinstance(asked_in, Critic):
+            return dict(asked_in.asks.labels) if asked_in.asks else {}
+        tokens = column_tokens(self.judge.tokenizer, spec)
+        return dict(zip(tokens, spec.labels.values() or HEAD_WEIGHTS, strict=True))
 
     def has_changed(self) -> bool:
         """Whether a file of the checkpoint is another than before anything was opened."""
@@ -176,8 +206,8 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     return model
 
 
-def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
+def judged_by(model: ModelConfig, spec: RoleSpec) -> str:
     """What a verifier of this shape judges with, in words."""
     if model.head:
         return model.head.text
-    return spec.facts.judged_by if isinstance(spec, VerifierSpec) else READ_AT_LABELS
+    return spec.facts.judged_by if isinstance(spec, VerifierRole) else READ_AT_LABELS

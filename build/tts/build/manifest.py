@@ -42,12 +42,13 @@ class EngineConfig(_Record):
     vocab_size: int
     """The rows of the embedding; every input id is below it."""
     output_vocab_size: int
-    """Columns of the logits: the vocabulary, or the labels of a verifier."""
+    """Columns of the logits: the vocabulary, or the labels of a verifier that does not write."""
     label_token_ids: tuple[int, ...] | None
-    """The token of each logit column, the positive label's first; 0 and 1 for columns that stand
-    for no tokens, such as a head's classes; null for a generator."""
+    """The tokens that scores are read at, the best first, in the order of the logits' columns where
+    these are the labels alone; 0 and 1 for columns that stand for no tokens, such as a head's
+    classes; null where no score is read."""
     label_weights: tuple[float, ...] | None = None
-    """How much the probability of each label counts in a score; null without labels."""
+    """How much the probability of each of these counts in a score; null without them."""
     eos_token_ids: tuple[int, ...]
     precision: Precision
     max_position_embeddings: int

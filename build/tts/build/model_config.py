@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
-from .verifiers.head import HEADED, Head
+from .verifiers.head import HEADED, Head, head_of, label_count
 
 
 class _Family(NamedTuple):
@@ -224,18 +224,17 @@ def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> tupl
     for architecture in architectures:
         if named == [architecture]:
             return architecture, None
-    for architecture, (backbone, head) in HEADED.items():
-        if named == [architecture] and backbone in architectures:
-            return backbone, head
+    found = head_of(fields.data)
+    if found and found[0] in architectures:
+        return found
     fields.refuse("architectures", named, ", ".join((*architectures, *HEADED)))
 
 
 def _require_classes(fields: _Fields, head: Head) -> None:
-    """Two classes, or one value; a config.json that states no number has the head's."""
-    names = fields.get("id2label")
-    default = len(names) if isinstance(names, dict) and names else head.outputs
-    if head.kind == "classification" and (given := fields.count("num_labels", default)) != 2:
-        fields.refuse("num_labels", given, "2 classes, wrong and right")
+    """Two classes, or one value."""
+    if head.kind == "classification" and (given := label_count(fields.data)) != 2:
+        one = ", or 1 value" if head.scores == "answers" else ""
+        fields.refuse("num_labels", given, f"2 classes, wrong and right{one}")
 
 
 def _experts(fields: _Fields) -> Experts:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .gguf import SUFFIX
 from .shown_text import Say
-from .spec import Deployment, EngineSpec, RemoteSpec, load_deployment
+from .spec import Deployment, RoleSpec, load_deployment
 
 
 def say_on_stderr(line: str) -> None:
@@ -34,10 +34,11 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
     Raises CheckpointError for a GGUF file or a tokenizer that cannot be had, BuildError where a
     folder cannot be written.
     """
-    update: dict[str, EngineSpec | RemoteSpec] = {}
+    update: dict[str, RoleSpec] = {}
     for role, engine in deployment.engines().items():
         folder = _folder(engine.checkpoint, say)
         update[role] = engine.model_copy(update={"checkpoint": folder})
+    _share(deployment, update)
     for role, remote in deployment.remotes().items():
         if remote.tokenizer.is_absolute():
             folder = _folder(remote.tokenizer, say)
@@ -53,11 +54,19 @@ def with_made_folders(deployment: Deployment) -> Deployment:
     """The deployment with the folders that were made of its GGUF files before; makes none."""
     from .gguf.folder import made_folder
 
-    update: dict[str, EngineSpec] = {}
+    update: dict[str, RoleSpec] = {}
     for role, engine in deployment.engines().items():
         folder = made_folder(engine.checkpoint)
         update[role] = engine.model_copy(update={"checkpoint": folder})
+    _share(deployment, update)
     return deployment.model_copy(update=update)
+
+
+def _share(deployment: Deployment, update: dict[str, RoleSpec]) -> None:
+    """Give a verifier that is the generator's engine the generator's folder."""
+    if deployment.shares_engine:
+        folder = {"checkpoint": update["generator"].tokenizer_folder}
+        update["verifier"] = deployment.verifier_model.model_copy(update=folder)
 
 
 def _folder(path: Path, say: Say) -> Path:

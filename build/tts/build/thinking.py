@@ -167,7 +167,7 @@ def require_budget(name: str, tokens: int, closing: int) -> None:
         raise CheckpointError(
             f"{name} is {tokens}, less than the {closing} tokens of the text that closes the "
             "thinking.",
-            hint=f"Give at least {closing}, or a shorter generator.thinking.closing_text.",
+            hint=f"Give at least {closing}, or a shorter thinking.closing_text.",
         )
 
 

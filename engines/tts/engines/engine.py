@@ -28,7 +28,14 @@ from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest
 from .iteration_log import StepRecorder
 from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
-from .pipeline import Generation, add_request, open_pipeline, release_mapped
+from .pipeline import (
+    Generation,
+    add_request,
+    asking_for_score,
+    open_pipeline,
+    release_mapped,
+    score_outputs,
+)
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
@@ -83,9 +90,7 @@ class Engine:
         Raises EngineError if the engine cannot be opened.
         """
         self.limits = limits
-        self._labels = config.label_token_ids or ()
-        if len(self._labels) not in (0, 2):
-            raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
+        self._scores = score_outputs(config)
         self._load = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
@@ -134,6 +139,8 @@ class Engine:
         if cold and not self.reset_prefix_cache():
             guarded(on_response, IN_USE)
             return
+        if request.return_generation_logits and self.limits.writes:
+            request = asking_for_score(request, self.limits.vocab_size)
         size, waiting = request.bytes_waiting, len(self._waiting)
         if waiting >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             full = f"{waiting} requests wait for this engine, as many as may; send it later"
@@ -220,7 +227,8 @@ class Engine:
                 self._respond(job, unavailable(f"the engine cannot be opened again: {error}"))
                 continue
             try:
-                log_probs = job.request.return_log_probs or bool(self._labels)
+                scores = self._scores if self._is_score(job.request) else None
+                log_probs = job.request.return_log_probs or scores is not None
                 handle = add_request(
                     self._pipeline,
                     ticket,
@@ -233,7 +241,10 @@ class Engine:
                 refused = f"the pipeline refused the request: {error}"
                 self._respond(job, Response([], error=refused))
             else:
-                job.generation = Generation(job.request, handle, self._labels)
+                job.generation = Generation(job.request, handle, scores)
+
+    def _is_score(self, request: GenerateRequest) -> bool:
+        return request.return_generation_logits or not self.limits.writes
 
     def _open(self) -> Any:
         pipeline = self._load()

@@ -49,8 +49,8 @@ class OpenLlm(msgspec.Struct, tag=True, array_like=True, frozen=True):
     arguments: dict[str, Any]
     devices: tuple[int, ...]
     """Its GPUs, one for each rank."""
-    labels: tuple[int, ...]
-    """Token ids of a verifier's labels, the positive one first; empty for a generator."""
+    labels: dict[int, float]
+    """Token ids of the labels that scores are made of, with their weights; empty without any."""
 
 
 Opening = Open | OpenLlm

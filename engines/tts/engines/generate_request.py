@@ -79,7 +79,9 @@ class EngineLimits:
     kv_reuse: bool = True
     """Keep the KV blocks of finished prefixes for later requests."""
     labels: int = 0
-    """Rows of a verifier's output; 0 means a generator."""
+    """How many labels a score is read at; 0: the engine gives no scores."""
+    writes: bool = True
+    """Whether it generates text; else it gives scores alone."""
     decoupled: bool = True
     guided_end_id: int | None = None
     """The end id that a request with a guide must have; None: the engine takes no guides."""
@@ -140,6 +142,19 @@ class GenerateRequest:
         """Whether the likeliest token is taken each time."""
         sampling = self.top_k > 0 or self.top_p > 0
         return not sampling or self.top_k == 1 or self.temperature == 0
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether a guide or a penalty changes what may be drawn."""
+        added = self.presence_penalty, self.frequency_penalty, self.min_tokens
+        return self.guide is not None or self.repetition_penalty != 1 or any(added)
+
+
+def score_request(input_ids: npt.NDArray[Any]) -> GenerateRequest:
+    """What asks an engine with labels for the score of a prompt."""
+    return GenerateRequest(
+        input_ids.astype(np.int64), max_new_tokens=1, return_generation_logits=True
+    )
 
 
 def is_stop(tensors: Tensors) -> bool:
@@ -382,13 +397,13 @@ def _fits_engine(request: GenerateRequest, limits: EngineLimits) -> None:
         )
     if request.guide is not None:
         _fits_guide(request, limits)
-    if limits.labels:
-        _fits_verifier(request)
-    elif request.return_generation_logits:
+    if request.return_generation_logits and not limits.labels:
         raise RequestError(
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
         )
+    if request.return_generation_logits or not limits.writes:
+        _fits_score(request)
 
 
 def _fits_guide(request: GenerateRequest, limits: EngineLimits) -> None:
@@ -404,16 +419,16 @@ def _fits_guide(request: GenerateRequest, limits: EngineLimits) -> None:
         )
 
 
-def _fits_verifier(request: GenerateRequest) -> None:
+def _fits_score(request: GenerateRequest) -> None:
     if request.max_new_tokens != 1:
         raise RequestError(
             f"request_output_len is {request.max_new_tokens}; "
             "a verifier scores with exactly one token: send 1"
         )
-    if not request.greedy or request.stop_words or request.end_id is not None:
+    if not request.greedy or request.stop_words or request.end_id is not None or request.is_shaped:
         raise RequestError(
             "a verifier takes the likeliest label: leave out runtime_top_k, runtime_top_p, "
-            "stop_words_list and end_id"
+            "stop_words_list, end_id, guides and penalties"
         )
 
 

@@ -60,7 +60,7 @@ def llm_opening_of(deployment: Deployment, role: Role) -> OpenLlm:
         _limits(spec, engine),
         llm_arguments(spec),
         devices=spec.placement.replicas[0],
-        labels=engine.label_token_ids or (),
+        labels=dict(zip(engine.label_token_ids or (), engine.label_weights or (), strict=True)),
     )
 
 
@@ -75,4 +75,5 @@ def _limits(spec: EngineSpec, engine: EngineConfig) -> EngineLimits:
         chunked_context=spec.chunked_context,
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
+        writes=engine.output_vocab_size >= engine.vocab_size,
     )

@@ -10,6 +10,7 @@ import math
 import mmap
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import openvino_genai as ov_genai
 
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
+from tts.build.openvino.transformer import SCORE_LOGITS
 
 from .generate_request import EngineLimits, GenerateRequest, StopWords, single_stops
 from .responses import FinishReason, Response, unavailable
@@ -59,7 +61,7 @@ def open_pipeline(
     properties = plugin_properties(config.precision, threads)
     if vocabulary is None or limits.guided_end_id is None:
         return ov_genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", properties)
-    tokenizer = guide_tokenizer(vocabulary, config.vocab_size, limits.guided_end_id)
+    tokenizer = guide_tokenizer(vocabulary, config.output_vocab_size, limits.guided_end_id)
     return ov_genai.ContinuousBatchingPipeline(
         str(engine_dir), tokenizer, scheduler, "CPU", **properties
     )
@@ -91,8 +93,33 @@ def _draw_by_probability(config: ov_genai.GenerationConfig) -> None:
     config.min_p = max(config.min_p, _NEVER_DRAWN)
 
 
+@dataclass(frozen=True)
+class ScoreOutputs:
+    """The two outputs of an engine's logits that a score is the softmax of."""
+
+    first: int
+    """The first one's column: 0, or behind the vocabulary."""
+    tokens: tuple[int, int]
+    """The labels that stand for them in an answer: the best, and the worst."""
+
+
+def score_outputs(config: EngineConfig) -> ScoreOutputs | None:
+    """Those of an engine; None if it gives no scores."""
+    labels = config.label_token_ids
+    if not labels:
+        return None
+    return ScoreOutputs(config.output_vocab_size - SCORE_LOGITS, (labels[0], labels[-1]))
+
+
+def asking_for_score(request: GenerateRequest, vocab_size: int) -> GenerateRequest:
+    """A request for a score as an engine that writes as well is asked; see ScoreColumns."""
+    ids = request.input_ids.copy()
+    ids[-1] += vocab_size
+    return replace(request, input_ids=ids)
+
+
 def label_logits(row: int, log_prob: float) -> tuple[float, float]:
-    """Both logits of a two-label verifier, from the log-probability of the row it chose.
+    """Both logits of a score, from the log-probability of the one that was drawn.
 
     They are normalised (their exponentials sum to 1), so softmax over them gives the engine's
     probabilities; the unnormalised ones never leave the pipeline.
@@ -201,9 +228,9 @@ class Generation:
 
     __slots__ = (
         "_handle",
-        "_labels",
         "_log_probs",
         "_request",
+        "_scores",
         "_sent",
         "_single_stops",
         "_stop_words",
@@ -216,7 +243,7 @@ class Generation:
         "started",
     )
 
-    def __init__(self, request: GenerateRequest, handle: Any, labels: tuple[int, ...]) -> None:
+    def __init__(self, request: GenerateRequest, handle: Any, scores: ScoreOutputs | None) -> None:
         self.started = False
         """Whether its prompt has been computed, so that it generates."""
         self.moved_on = False
@@ -228,7 +255,7 @@ class Generation:
         self._stopped = False
         self._request = request
         self._handle = handle
-        self._labels = labels
+        self._scores = scores
         self._tokens: list[int] = []
         self._log_probs: list[float] = []
         self._sent = 0
@@ -310,7 +337,7 @@ class Generation:
         (output,) = outputs  # one sequence per request
         self.generated += output.generated_ids
         self._tokens += output.generated_ids
-        if self._request.return_log_probs or self._labels:
+        if self._request.return_log_probs or self._scores:
             self._log_probs += output.generated_log_probs
 
     def _response(self, reason: FinishReason | None) -> Response:
@@ -318,10 +345,11 @@ class Generation:
         if self._request.streaming:
             self._sent = len(self._tokens)
         logits = None
-        if self._labels and new:
+        if self._scores and new:
+            rows = [token - self._scores.first for token in new]
             if self._request.return_generation_logits:
-                logits = label_logits(new[0], self._log_probs[0])
-            new = [self._labels[row] for row in new]  # the rows of the sliced head are labels
+                logits = label_logits(rows[0], self._log_probs[0])
+            new = [self._scores.tokens[row] for row in rows]
         return Response(
             token_ids=new,
             log_probs=list(self._log_probs) if self._request.return_log_probs else None,

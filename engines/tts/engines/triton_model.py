@@ -75,7 +75,10 @@ class _Client:
 
 
 class TritonPythonModel:
-    """One engine behind Triton's Python backend: `generator`, or `prm` with its scores."""
+    """One engine behind Triton's Python backend: `generator`, or `prm`.
+
+    `prm` has scores alone, or writes as `generator` does.
+    """
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Open the engine named by the model configuration."""
@@ -95,8 +98,8 @@ class TritonPythonModel:
     def serve(self, args: Mapping[str, str], limits: EngineLimits) -> None:
         """Prepare for requests; the engine, which may answer them at once, is opened afterwards."""
         self._limits = limits
-        # a score is answered by itself
-        self._must_be_requested = set() if limits.labels else MUST_BE_REQUESTED
+        # an engine that gives scores alone answers with them by themselves
+        self._must_be_requested = MUST_BE_REQUESTED if limits.writes else set()
         self._running: dict[str, int] = {}
         """Tickets, by the id of the request or of the row."""
         self._clients: dict[str, _Client] = {}
@@ -263,7 +266,7 @@ class TritonPythonModel:
         if failure := failure_of(response):
             return failure
         try:
-            if self._limits.labels:
+            if not self._limits.writes:
                 return score_tensors(response)
             return response_tensors(request, response)
         except RequestError as error:

@@ -32,7 +32,7 @@ def read_back(inputs: Inputs) -> Iterator[Finding]:
                 f"Run: tts build-engines {inputs.deployment.named}",
             )
         elif inputs.deployment.target == "tensorrt":
-            expected = expected_engine(role, engine.spec, engine.shape)
+            expected = expected_engine(engine.spec, engine.shape)
             why = "the server would be told one thing by the engine and another by config.pbtxt"
             fix = f"Build it again: tts build-engines {inputs.deployment.named}"
             where = f"{folder}/config.json"

@@ -30,12 +30,13 @@ from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.resolve import say_on_stderr
-from tts.build.spec import HeadKind, RemoteVerifier, Role
+from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.user_paths import is_there
+from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
 from tts.serving.command.tritonserver import find_tritonserver
 
@@ -179,7 +180,7 @@ def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel
         folder,
         shape.max_position_embeddings if shape else None,
         "" if here else repository,
-        shape.head.kind if shape and shape.head else "labels",
+        *((shape.head.kind, shape.head.scores) if shape and shape.head else ()),
     )
 
 
@@ -210,14 +211,21 @@ def with_format(
     verifier = choices.verifier
     if isinstance(verifier, FunctionModel):
         return choices
-    prompt = paths.deployments_dir() / "prompts" / "right-step.txt"
-    choices = replace(choices, prompt=read_text(prompt).strip())
     formats = [(given, "")] if given else list(_formats(choices, verifier, said))
-    for form, why in formats:
-        if _can_be_asked(verifier, form, choices.prompt, base):
-            return replace(choices, format=form, why_format=why)
-    form, why = formats[0]
-    return replace(choices, format=form, why_format=why)
+    asked = [
+        replace(choices, format=form, why_format=why, prompt=_prompt_of(form))
+        for form, why in formats
+    ]
+    can_be = (each for each in asked if _can_be_asked(verifier, each.format, each.prompt, base))
+    return next(can_be, asked[0])
+
+
+def _prompt_of(form: str) -> str:
+    """The bundled prompt of a format."""
+    if FORMATS[form].needs != "prompt":
+        return ""
+    file = "graded-step.txt" if form == "graded" else "right-step.txt"
+    return read_text(paths.deployments_dir() / "prompts" / file).strip()
 
 
 def with_system_prompt(choices: Choices) -> Choices:
@@ -236,6 +244,8 @@ def _formats(
         yield trained, f"{verifier.name} was trained with it."
     if (head := _head(verifier, said)) != "labels":
         guess = "The checkpoint has a head of its own and does not say its format: check it."
+        if isinstance(verifier, CompiledModel) and verifier.scores == "answers":
+            yield "chat", guess
         yield _BY_HEAD[head], guess
         yield "custom", guess
     own = verifier.name == choices.generator.name
@@ -271,20 +281,24 @@ def _can_be_asked(verifier: Model, form: str, prompt: str, base: Path) -> bool:
     folder = verifier.folder if isinstance(verifier, CompiledModel) else base / verifier.tokenizer
     if not is_file(folder / "tokenizer.json"):
         return True
-    asked = {"format": form, **({"prompt": prompt} if form == "prompted" else {})}
+    facts = FORMATS[form]
+    asked = {"format": form, **({"prompt": prompt} if facts.needs == "prompt" else {})}
     spec = RemoteVerifier.model_validate(
         {
             "url": "http://localhost",
             "tokenizer": folder,
             "max_seq_len": 1,
-            "in_flight_tokens": 1,
+            "in_flight_requests" if facts.writes else "in_flight_tokens": 1,
             **asked,
         }
     )
     try:
         tokenizer = Tokenizer(folder)
-        verifier_dialogue(tokenizer, spec)
-        column_tokens(tokenizer, spec)
+        if facts.writes:
+            critic(tokenizer, spec)
+        else:
+            verifier_dialogue(tokenizer, spec)
+            column_tokens(tokenizer, spec)
     except CheckpointError:
         return False
     return True

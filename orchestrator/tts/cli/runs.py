@@ -74,9 +74,10 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens of a problem. In bench and without --n the mean, to which n is "
-        "fitted on a few problems, and no search is cut off; auto shares it out by itself. With "
-        "--n and in solve a limit: then the best answer so far counts.",
+        help="Generated tokens of a problem: those of the generator, and those of a verifier that "
+        "writes; prompts do not count. In bench and without --n the mean, to which n is fitted on "
+        "a few problems, and no search is cut off; auto shares it out by itself. With --n and in "
+        "solve a limit: then the best answer so far counts.",
         show_default="no limit",
     ),
 ]

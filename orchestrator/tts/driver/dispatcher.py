@@ -14,7 +14,7 @@ from tts.build.spec import Role
 from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
 from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import ConfidenceWatch, Expand, Score, Stop, quantise
+from tts.search import ConfidenceWatch, Expand, Score, Scored, Stop, quantise
 
 from .problem_run import ProblemRun
 from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
@@ -83,7 +83,11 @@ class Dispatcher:
         sent, in_flight = self._clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
         area = self._loads[engine].update(sent, in_flight[engine])
-        ended = partial(EndedRequest, run.problem_id, job.work, kind, job.tokens, in_flight, sent)
+        ended = partial(
+            EndedRequest,
+            *(run.problem_id, job.work, kind, job.tokens, in_flight, sent),
+            reused=job.reused,
+        )
         reply: Any = None
         error: Exception | None = None
         try:
@@ -104,8 +108,8 @@ class Dispatcher:
                 if not isinstance(job.work, Prefetch):
                     self._scheduler.learn(job, area / (done - sent), reply.tokens, done - sent)
             try:
-                answer, tokens, no_verdict = _answer(job.work, reply)
-                self._record(ended(done, answer, tokens, no_verdict))
+                answer = _answer(job.work, reply)
+                self._record(ended(done, answer, **_counts(reply)))
             except Exception as failure:  # not what a verifier may answer
                 error = failure
         self._on_end(job, error or answer)
@@ -174,15 +178,19 @@ def _require_log_probs(new: NewTokens) -> None:
         )
 
 
-def _answer(work: Expand | Score | Prefetch, reply: Any) -> tuple[JobAnswer, int, int]:
-    """A reply as the search takes it, the tokens that were generated for it, and how many of its
-    critiques have no verdict.
-    """
+def _answer(work: Expand | Score | Prefetch, reply: Any) -> JobAnswer:
+    """A reply as the search takes it."""
     if isinstance(work, Expand):
-        return reply.thoughts, reply.tokens, 0
+        return reply.thoughts  # type: ignore[no-any-return]
     if isinstance(work, Score):
-        return quantise(reply.score), reply.tokens, reply.no_verdict
-    return None, 0, 0
+        return Scored(work.node, quantise(reply.score), reply.tokens)
+    return None
+
+
+def _counts(reply: Any) -> dict[str, Any]:
+    """What a request took, and what a verifier wrote."""
+    names = ("tokens", "no_verdict", "critique")
+    return {name: getattr(reply, name) for name in names if hasattr(reply, name)}
 
 
 class IdleWatch:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tts.build.errors import SearchError
@@ -148,7 +148,7 @@ class ProblemRun:
         """Thoughts that the search may ask for and that need no request."""
         self._resumed = submission.resumed
         self._parts = parts
-        self._scores: dict[bytes, float] = {}
+        self._scores: dict[bytes, Scored] = {}
         """The locked scores by key."""
         self._pending: dict[bytes, _Pending] = {}
         """The scores that have been asked for, by key."""
@@ -183,8 +183,8 @@ class ProblemRun:
             assert isinstance(answer, tuple)
             self._tell_generated(work.node, answer)
         else:
-            assert isinstance(answer, float)
-            self._share_score(work.node, answer)
+            assert isinstance(answer, Scored)
+            self._share_score(answer)
             self._release(job)
         self._advance(self.search.ask(), WorkKind.MAIN)
 
@@ -225,18 +225,16 @@ class ProblemRun:
         if work.own_turn:
             self.context.give_own_turn(node)
         if not self.context.can_be_scored(node):
-            self._tell_scored(node, 0.0)  # ranks below every chain that can be
+            self._tell_scored(Scored(node, 0.0))  # ranks below every chain that can be
             return
-        key = self.context.score_key(node)
-        score = self._scores.get(key)
-        if score is None:
-            score = self._resumed.scores.get(node)
-        if score is not None:
-            self._tell_scored(node, self._scores.setdefault(key, score))
+        key, reused = self.context.score_key(node), self.context.read(node)
+        if known := self._scores.get(key) or self._resumed.scores.get(node):
+            self._tell_scored(replace(self._lock(key, known), node=node))
         elif pending := self._pending.get(key):
             pending.nodes.append(node)
         else:
             job = self._job(work, self.context.score_tokens(node), kind)
+            job.reused = reused
             self._pending[key] = _Pending(job, [node])
             self._admit(job)
 
@@ -255,15 +253,19 @@ class ProblemRun:
             self._parts.cancel(job, "pruned")
         self._release(job)
 
-    def _share_score(self, node: NodePath, score: float) -> None:
+    def _share_score(self, fresh: Scored) -> None:
         """Lock a fresh score and give it to every node that waits for it."""
-        key = self.context.score_key(node)
-        self._scores[key] = score
+        key = self.context.score_key(fresh.node)
+        scored = self._lock(key, fresh)
         for waiting in self._pending.pop(key).nodes:
-            if waiting == node:
-                self._tell(Scored(node, score))
+            if waiting == scored.node:
+                self._tell(scored)
             else:
-                self._tell_scored(waiting, score)
+                self._tell_scored(replace(scored, node=waiting))
+
+    def _lock(self, key: bytes, scored: Scored) -> Scored:
+        """The score of all chains with this key: the first that came."""
+        return self._scores.setdefault(key, replace(scored, request=key))
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
         critiques = self.context.models.deployment.critiques
@@ -292,12 +294,12 @@ class ProblemRun:
             path = (*path, 0)
         self._tell(Generated(node, thoughts))
 
-    def _tell_scored(self, node: NodePath, score: float) -> None:
+    def _tell_scored(self, scored: Scored) -> None:
         """Tell a score that took no request of its own."""
-        if node not in self._resumed.scores:
+        if scored.node not in self._resumed.scores:
             now = self._parts.clock()
-            self._parts.record(SharedScore(now, self.problem_id, node, score))
-        self._tell(Scored(node, score))
+            self._parts.record(SharedScore(now, self.problem_id, scored.node, scored.score))
+        self._tell(scored)
 
     def _tell(self, result: Generated | Scored) -> None:
         self.search.tell(result)

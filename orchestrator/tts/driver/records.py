@@ -12,9 +12,9 @@ from typing import Literal
 from tts.build.spec import Role
 from tts.problem import Problem
 from tts.scheduling import Prefetch, WorkKind
-from tts.search import Expand, NodePath, Score, Thought
+from tts.search import Expand, NodePath, Score, Scored, Thought
 
-JobAnswer = tuple[Thought, ...] | float | None
+JobAnswer = tuple[Thought, ...] | Scored | None
 """The result of a request: thoughts, a score, or nothing for a prefetch."""
 
 ENGINES: tuple[Role, Role] = ("generator", "verifier")
@@ -49,7 +49,11 @@ class EndedRequest:
     """Tokens that its engine generated."""
     no_verdict: int = 0
     """The verifier's critiques without a verdict."""
+    critique: str = ""
+    """What the verifier wrote, the first of several critiques."""
     cancelled: CancelReason | None = None
+    reused: int = 0
+    """Tokens of a score's prompt that one of the same problem before it began with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ that another server, or a later attempt, may answer it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from tts.build.errors import RequestRefused
 from tts.build.spec import Role
 from tts.engines.wire import Guide
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,18 @@ class Verifier(Protocol):
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """Judge the last step of a chain; raises EndpointError."""
+
+
+async def together(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Everything at a time, in order; the first failure cancels the others, and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in running]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 class Connection(Protocol):

@@ -12,11 +12,8 @@ cancelling a score ends its requests in the middle.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,9 +22,8 @@ from tts.build.tokenizer import Ids
 from tts.build.verifiers.critique import Critic
 from tts.build.verifiers.prompted import Prompted
 
-from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
+from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult, together
 
-T = TypeVar("T")
 UNDECIDED = 0.5
 """The score of a chain whose critiques have no verdict."""
 ATTEMPTS = 2
@@ -62,28 +58,36 @@ class WritingVerifier:
             sum(verdicts) / len(verdicts) if verdicts else UNDECIDED,
             tokens=sum(each.tokens for each in written),
             no_verdict=len(written) - len(verdicts),
-            critique=self.critic.tokenizer.decode(written[0].ids),
+            critique=self.critic.tokenizer.spelled(written[0].ids),
         )
 
     async def _write(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
         """A critique, and how many tokens were generated for it."""
-        spec, thinking = self.spec.critique, self.critic.thinking
-        room = min(spec.max_tokens, self.spec.max_seq_len - len(prompt))
-        ids: list[int] = []
+        asked, critic = self.spec.critique, self.critic
+        room = min(asked.max_tokens, self.spec.max_seq_len - len(prompt))
+        call = GenerateCall(prompt, room, seed, asked.temperature, asked.top_p, False)
+        thinking, ids, generated = critic.thinking, list[int](), 0
         if thinking and thinking.budget is not None:
-            least = min(thinking.budget - len(thinking.closing_ids), room)
-            call = GenerateCall(prompt, least, seed, spec.temperature, spec.top_p, False)
-            ids = await self.generator.generate(replace(call, stop_words=thinking.stop_words))
-            if thinking.end(ids) is None:
-                if len(ids) < least:
-                    return ids, len(ids)  # it ended inside its thinking
-                ids += thinking.closing_ids
-        written = np.concatenate((prompt, np.asarray(ids, np.int32)))
-        closed = len(ids)
-        if room > closed:
-            call = GenerateCall(written, room - closed, seed, spec.temperature, spec.top_p, False)
-            ids = ids + await self.generator.generate(call)
-        return ids, len(ids)
+            most = min(thinking.budget - len(thinking.closing_ids), room)
+            if most > 0:
+                part = replace(call, max_new_tokens=most, stop_words=thinking.stop_words)
+                ids = await self.generator.generate(part)
+            generated = len(ids)
+            if (end := thinking.end(ids)) is not None:
+                ids = ids[:end]
+            elif generated < most:
+                return ids, generated  # it ended inside its thinking
+            else:
+                ids = [*ids, *thinking.closing_ids]
+        if len(ids) < room:
+            after = np.concatenate((prompt, np.asarray(ids, np.int32)))
+            words = () if thinking and not ids else critic.stop_words  # they may be thought, too
+            part = replace(call, input_ids=after, max_new_tokens=room - len(ids), stop_words=words)
+            rest = await self.generator.generate(part)
+            ids, generated = [*ids, *rest], generated + len(rest)
+        if ids and ids[-1] in critic.tokenizer.eos_ids:  # one that ends outputs as a stop word
+            ids = ids[:-1]
+        return ids, generated
 
     async def _sample(self, call: ScoreCall, number: int) -> _Critique:
         tokens = 0
@@ -91,14 +95,19 @@ class WritingVerifier:
             seed = seed_of(call.input_ids, number * ATTEMPTS + attempt)
             ids, generated = await self._write(call.input_ids, seed)
             tokens += generated
-            verdict = await self._verdict(call, ids)
+            verdict = await self._verdict(call.input_ids, ids)
             if verdict is not None:
                 break
         return _Critique(ids, verdict, tokens)
 
-    async def _verdict(self, call: ScoreCall, ids: list[int]) -> float | None:
-        """What a critique says."""
-        return self.critic.verdict(self.critic.tokenizer.decode(ids), len(call.steps))
+    async def _verdict(self, prompt: Ids, ids: list[int]) -> float | None:
+        """What a critique says; None if nothing, or if no label fits behind it."""
+        if self.labels is None:
+            return self.critic.verdict(self.critic.tokenizer.spelled(ids))
+        asked = np.concatenate((prompt, np.asarray(self.critic.ask(ids), np.int32)))
+        if len(asked) >= self.spec.max_seq_len:
+            return None
+        return (await self.labels.score(ScoreCall(asked))).score
 
 
 @dataclass(frozen=True)
@@ -119,13 +128,3 @@ def seed_of(prompt: Ids, number: int) -> int:
     """The seed of a prompt's critique with this number."""
     digest = hashlib.blake2b(prompt.tobytes(), digest_size=8, key=number.to_bytes(8, "big"))
     return int.from_bytes(digest.digest(), "big") >> 1
-
-
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all of these give; where one fails the others are cancelled."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]

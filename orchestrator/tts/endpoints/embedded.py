@@ -34,6 +34,7 @@ from tts.engines.generate_request import (
     Sequences,
     check_request,
     check_stop_words,
+    score_request,
 )
 from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
@@ -290,12 +291,13 @@ class EmbeddedConnection:
 
     async def reset_prefix_caches(self) -> bool:
         """See endpoints.Connection."""
-        one_token = GenerateRequest(np.zeros(1, np.int64), max_new_tokens=1)
-        scored = replace(one_token, return_generation_logits=True)
-        asked = {"generator": one_token, "verifier": scored}
-        return await all_reset(
-            *(engine.answer(asked[role], cold=True) for role, engine in self._engines.items())
-        )
+        prompt = np.zeros(1, np.int64)
+        one_token = GenerateRequest(prompt, max_new_tokens=1)
+        asked = [
+            (engine, one_token if engine.limits.writes else score_request(prompt))
+            for engine in self._engines.values()
+        ]
+        return await all_reset(*(engine.answer(request, cold=True) for engine, request in asked))
 
 
 class EmbeddedGenerator(StreamingGenerator):
@@ -374,10 +376,7 @@ class EmbeddedVerifier:
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        request = GenerateRequest(
-            call.input_ids.astype(np.int64), max_new_tokens=1, return_generation_logits=True
-        )
-        logits = (await self._engine.answer(request)).label_logits
+        logits = (await self._engine.answer(score_request(call.input_ids))).label_logits
         assert logits is not None
         try:
             return VerifierResult(first_probability(logits))

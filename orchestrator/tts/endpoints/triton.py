@@ -19,10 +19,11 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.build.errors import EndpointError, EndpointUnavailable, RequestError
 from tts.build.owner import require_unforked
 from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
+from tts.engines.responses import first_probability
 
 from .base import (
     GenerateCall,
@@ -40,7 +41,6 @@ from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
     Draw,
-    Encode,
     RequestRow,
     RequestTemplate,
     generate_template,
@@ -84,14 +84,22 @@ class TritonConnection:
         most_rows: int = 1,
         host: bool = False,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        verifier_model: str = wire.PRM,
+        verifier_writes: bool = False,
+        scorer: str | None = None,
     ) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
         `comes_back` says whether a server that is gone is being started again (see `retried`).
         `most_rows` is how many rows a request may have; TensorRT-LLM takes one. `host`: the models
         are those of our engine host (target openvino), which can do more than TensorRT-LLM.
+        `verifier_writes`: the model that is the verifier has the generator's tensors. `scorer` is
+        the model that makes scores of its logits; None: itself does.
         """
         self.host = host
+        self._models: dict[Role, str] = {"generator": wire.GENERATOR, "verifier": verifier_model}
+        self._verifier_writes = verifier_writes
+        self._scorer = scorer
         self.address = address
         self.patience_s = PATIENCE_S
         """How long a request is sent again; less where another server can take it."""
@@ -139,20 +147,21 @@ class TritonConnection:
         Raises EndpointError. A sample that is given up, and one whose wait is cancelled, is stopped
         on the engine.
         """
-        attempt = partial(self._generate_once, partial(self._start, row))
-        return await retried(attempt, self._comes_back, self.patience_s)
+        attempt = partial(self._sample_once, row.template.model, partial(self._start, row))
+        return (await retried(attempt, self._comes_back, self.patience_s)).ids
 
     async def score(self, row: RequestRow) -> float:
         """What the verifier says of a chain; retried. Raises EndpointError."""
         return await retried(partial(self._score_once, row), self._comes_back, self.patience_s)
 
-    async def stream(self, encode: Encode) -> AsyncGenerator[NewTokens, None]:
-        """The tokens of a request to the generator as they come; never retried, without a timeout.
+    async def stream(self, row: RequestRow) -> AsyncGenerator[NewTokens, None]:
+        """The tokens of a request as they come; never retried, without a timeout.
 
         Raises EndpointError. Closing it stops the request on the engine.
         """
-        with Translation(wire.GENERATOR, self.address):
-            sample = self._token_streams().start(encode, whole=False)
+        model = row.template.model
+        with Translation(model, self.address):
+            sample = self._token_channel().streams(model).start(row.encode, whole=False)
             try:
                 while True:
                     new = await sample.next()
@@ -172,27 +181,48 @@ class TritonConnection:
     ) -> TritonGenerator:
         """See endpoints.Connection."""
         return TritonGenerator(
-            self, end_id=end_id, step_stop_words=step_stop_words, end_stop_words=end_stop_words
+            self,
+            end_id=end_id,
+            step_stop_words=step_stop_words,
+            end_stop_words=end_stop_words,
+            model=self._models[role],
         )
 
     def verifier(self) -> TritonVerifier:
         """See endpoints.Connection."""
-        return TritonVerifier(self)
+        model = self._scorer or self._models["verifier"]
+        writes = self._verifier_writes and not self._scorer
+        return TritonVerifier(self, score_template(model, writes=writes))
 
     async def reset_prefix_caches(self) -> bool:
-        """Leave both engines of target openvino as they were when the server was ready.
+        """Leave the engines of target openvino as they were when the server was ready.
 
         False if one of them holds requests. Raises EndpointError.
         """
-        generator = partial(reset_request, wire.GENERATOR)
-        start = partial(self._whole.streams.start, generator, whole=True)
-        attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
+        writing = set(self._models.values())
+        scoring = set() if self._verifier_writes else {self._models["verifier"]}
         return await all_reset(
-            retried(attempt, self._comes_back, self.patience_s),
-            self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S),
+            *(self._reset_by_stream(model) for model in writing - scoring),
+            *(
+                self.infer(model, reset_request(model, scored=True), RESET_TIMEOUT_S)
+                for model in scoring
+            ),
         )
 
+    async def _reset_by_stream(self, model: str) -> NewTokens:
+        request = partial(reset_request, model)
+        start = partial(self._whole.streams(model).start, request, whole=True)
+        attempt = partial(self._sample_once, model, start, RESET_TIMEOUT_S)
+        return await retried(attempt, self._comes_back, self.patience_s)
+
     async def _score_once(self, row: RequestRow) -> float:
+        if self._verifier_writes:
+            start = partial(self._start, row, scores=True)
+            given = (await self._sample_once(row.template.model, start)).log_probs
+            try:
+                return given[0] if self._scorer else first_probability(given)
+            except RequestError as error:
+                raise EndpointError(f"Model {row.template.model}: {error.message}.") from None
         if not self._by_rows:
             answer = await self._infer_once(wire.PRM, row.encode(""))
             return float(_FP32.unpack(_output(answer, "score"))[0])
@@ -240,13 +270,16 @@ class TritonConnection:
         self._deaths = 0
         return answer
 
-    def _start(self, row: RequestRow) -> Sample:
-        streams = self._whole.streams
+    def _start(self, row: RequestRow, *, scores: bool = False) -> Sample:
+        stopped = self._models["verifier"] if scores else row.template.model
+        streams = self._whole.streams(stopped, scores=scores)
         return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
 
-    async def _generate_once(self, start: Callable[[], Sample], least_s: float = 0.0) -> list[int]:
+    async def _sample_once(
+        self, model: str, start: Callable[[], Sample], least_s: float = 0.0
+    ) -> NewTokens:
         self._see_that_it_is_back()
-        with _translation(wire.GENERATOR, self.address):
+        with _translation(model, self.address):
             sample = start()
             try:
                 async with self._silence.limited(least_s):
@@ -254,15 +287,15 @@ class TritonConnection:
             finally:
                 sample.cancel()
         self._deaths = 0
-        return new.ids
+        return new
 
-    def _token_streams(self) -> Streams:
-        """Those of a new channel after a failure.
+    def _token_channel(self) -> _Channel:
+        """That of single tokens, a new one after a failure.
 
         gRPC waits, more and more, before it connects again to what was not there.
         """
         channel = self._tokens
-        if channel and channel.streams.broken and not channel.streams.running:
+        if channel and channel.broken and not channel.running:
             closing = asyncio.ensure_future(channel.aclose())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
@@ -276,7 +309,7 @@ class TritonConnection:
                 self._silence.broken,
                 most_streams=TOKEN_STREAMS,
             )
-        return channel.streams
+        return channel
 
     def _see_that_it_is_back(self) -> None:
         if self._down:
@@ -311,24 +344,41 @@ class _Channel:
             f"{_SERVICE}/ModelInfer",
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
-        self.streams = Streams(
-            self._channel.stream_stream(
-                f"{_SERVICE}/ModelStreamInfer",
-                response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
-            ),
-            most_rows,
-            most_streams,
-            on_message,
+        open_call = self._channel.stream_stream(
+            f"{_SERVICE}/ModelStreamInfer",
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
+        self._new_streams = partial(Streams, open_call, most_rows, most_streams, on_message)
+        self._streams: dict[tuple[str, bool], Streams] = {}
+
+    def streams(self, model: str, *, scores: bool = False) -> Streams:
+        """Those of a model's samples, or of its scores: rows that are answered together have the
+        same outputs.
+        """
+        key = model, scores
+        if key not in self._streams:
+            self._streams[key] = self._new_streams(model)
+        return self._streams[key]
+
+    @property
+    def running(self) -> int:
+        """How many samples run."""
+        return sum(streams.running for streams in self._streams.values())
+
+    @property
+    def broken(self) -> bool:
+        """Whether a stream has ended before its time; see Streams."""
+        return any(streams.broken for streams in self._streams.values())
 
     async def aclose(self) -> None:
         """End what runs on it."""
         await self._channel.close()
-        await self.streams.wait_closed()
+        for streams in self._streams.values():
+            await streams.wait_closed()
 
 
 class TritonGenerator(StreamingGenerator):
-    """The `generator` model; see endpoints.StreamingGenerator."""
+    """A model that writes; see endpoints.StreamingGenerator."""
 
     def __init__(
         self,
@@ -337,9 +387,11 @@ class TritonGenerator(StreamingGenerator):
         end_id: int,
         step_stop_words: Sequence[tuple[int, ...]],
         end_stop_words: Sequence[tuple[int, ...]] = (),
+        model: str = wire.GENERATOR,
     ) -> None:
         """`step_stop_words` end a step, `end_stop_words` end a sequence as `end_id` does."""
         self._connection = connection
+        self._model = model
         self._end_id = end_id
         self._step_stop_words = tuple(step_stop_words)
         self._end_stop_words = tuple(end_stop_words)
@@ -352,7 +404,7 @@ class TritonGenerator(StreamingGenerator):
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """See endpoints.StreamingGenerator."""
         flags = call.streaming, call.log_probs
-        return self._connection.stream(self._row(call, flags).encode)
+        return self._connection.stream(self._row(call, flags))
 
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> RequestRow:
         """The request for it; without flags it is answered once."""
@@ -399,15 +451,20 @@ class TritonGenerator(StreamingGenerator):
             *(() if ignore_end else self._end_stop_words),
             *(self._step_stop_words if at_step else ()),
         ]
-        return generate_template(end_id, words, draw, guided=guided, flags=flags, shaping=shaping)
+        return generate_template(
+            end_id, words, draw, guided=guided, flags=flags, shaping=shaping, model=self._model
+        )
 
 
 class TritonVerifier:
-    """The `prm` model; see endpoints.Verifier."""
+    """A model that scores; see endpoints.Verifier."""
 
-    def __init__(self, connection: TritonConnection) -> None:
+    def __init__(
+        self, connection: TritonConnection, template: RequestTemplate | None = None
+    ) -> None:
+        """`template` is by default that of `prm` with scores alone."""
         self._connection = connection
-        self._template = score_template()
+        self._template = template or score_template()
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""

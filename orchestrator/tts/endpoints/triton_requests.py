@@ -175,8 +175,11 @@ def generate_template(
     guided: bool,
     flags: tuple[bool, bool] | None,
     shaping: Sequence[tuple[str, float]] = (),
+    model: str = wire.GENERATOR,
 ) -> RequestTemplate:
-    """Samples. `flags` are whether tokens come one by one, and with their log-probabilities.
+    """Samples of a model that writes.
+
+    `flags` are whether tokens come one by one, and with their log-probabilities.
 
     Without flags, as a search sends them, they are answered once: the wire's default is off.
     `shaping` are inputs of HOST_SHAPING with their values.
@@ -193,7 +196,7 @@ def generate_template(
         layout = wire.encode_stop_words(stop_words)
         constants.append(Constant("stop_words_list", layout.tobytes(), layout.shape))
     return RequestTemplate(
-        wire.GENERATOR,
+        model,
         scalars=("input_lengths", "request_output_len", *_DRAWN_BY[draw]),
         constants=constants,
         texts=("guided_decoding_guide_type", "guided_decoding_guide") if guided else (),
@@ -201,30 +204,33 @@ def generate_template(
     )
 
 
-def score_template() -> RequestTemplate:
-    """Chains whose last step the verifier scores."""
+def score_template(model: str = wire.PRM, *, writes: bool = False) -> RequestTemplate:
+    """Chains whose last step the verifier scores; `writes`: it has the generator's tensors."""
     return RequestTemplate(
-        wire.PRM,
+        model,
         scalars=["input_lengths"],
         constants=[
             _constant("request_output_len", 1),
             _constant("return_generation_logits", True),
         ],
-        outputs=["score"],
+        outputs=["output_ids", "sequence_length", "generation_logits"] if writes else ["score"],
     )
 
 
-def stop_request(number: str) -> bytes:
+def stop_request(number: str, model: str = wire.GENERATOR) -> bytes:
     """What stops the sample of this id. The lengths mean nothing; the model requires them."""
-    message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id=number)
+    message = service_pb2.ModelInferRequest(model_name=model, id=number)
     return _by_hand(message, input_lengths=1, request_output_len=1, stop=True)
 
 
-def reset_request(model: str, number: str = "") -> bytes:
-    """A request for one token that finds an empty cache, as the first one of a server does."""
+def reset_request(model: str, number: str = "", *, scored: bool = False) -> bytes:
+    """A request for one token that finds an empty cache, as the first one of a server does.
+
+    `scored`: of a model that gives scores alone.
+    """
     message = service_pb2.ModelInferRequest(model_name=model, id=number)
     message.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
-    logits = {"return_generation_logits": True} if model == wire.PRM else {}
+    logits = {"return_generation_logits": True} if scored else {}
     return _by_hand(message, input_ids=0, input_lengths=1, request_output_len=1, **logits)
 
 

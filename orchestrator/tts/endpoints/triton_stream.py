@@ -48,6 +48,7 @@ class Streams:
         most_rows: int = 1,
         most_streams: int = 1,
         on_message: Callable[[], None] = lambda: None,
+        model: str = wire.GENERATOR,
     ) -> None:
         """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here.
 
@@ -55,10 +56,11 @@ class Streams:
 
         `most_rows` is how many samples one request may ask for, `most_streams` how many streams
         take requests at a time: rows of one stream can be answered together, and single tokens of
-        several are read together.
+        several are read together. `model` is whose samples they are: a stream holds those of one.
         """
         self._open_call = open_call
         self._on_message = on_message
+        self._model = model
         self._most_streams = most_streams
         self._turns: Turns[RequestTemplate, tuple[RequestRow, Sample]] = Turns(
             self._send_rows, most_rows
@@ -99,7 +101,7 @@ class Streams:
         least = min(taking, key=lambda stream: len(stream.samples), default=None)
         if least and (not least.samples or len(taking) >= self._most_streams):
             return least
-        self._streams.append(_Stream(self._open_call(), self._on_message))
+        self._streams.append(_Stream(self._open_call(), self._on_message, self._model))
         return self._streams[-1]
 
     async def wait_closed(self) -> None:
@@ -118,6 +120,7 @@ class Sample:
         """Where it was sent, and its number there."""
         self._ids: list[int] = []
         self._log_probs: list[float] = []
+        """Of a score, which is one token, its two logits, or the score itself."""
         self.final = False
         """Whether it has ended, or is wanted no more."""
         self._failure: Exception | None = None
@@ -163,14 +166,15 @@ class Sample:
         """
         whole = self._whole
         ids, log_probs = _tokens(answer, whole=whole)
-        if log_probs:  # TensorRT-LLM's are those of the whole output so far
-            self._log_probs += log_probs[len(log_probs) - len(ids) :]
-        self.give(ids, final=whole or answer.parameters[_FINAL].bool_param)
+        if log_probs and not whole:  # TensorRT-LLM's are those of the whole output so far
+            log_probs = log_probs[len(log_probs) - len(ids) :]
+        self.give(ids, log_probs, final=whole or answer.parameters[_FINAL].bool_param)
         return self.final
 
-    def give(self, ids: list[int], *, final: bool) -> None:
+    def give(self, ids: list[int], log_probs: list[float], *, final: bool) -> None:
         """Take in tokens."""
         self._ids += ids
+        self._log_probs += log_probs
         self.final = final
         self._wake()
 
@@ -206,7 +210,8 @@ class Sample:
 class _Stream:
     """One ModelStreamInfer call, which samples share."""
 
-    def __init__(self, call: Any, on_message: Callable[[], None]) -> None:
+    def __init__(self, call: Any, on_message: Callable[[], None], model: str) -> None:
+        self._model = model
         self.samples: dict[int, Sample] = {}
         """Those that run, by number."""
         self.broken = False
@@ -257,7 +262,7 @@ class _Stream:
     def stop(self, number: int) -> None:
         """Stop a request on the engine, if it runs."""
         if self.samples.pop(number, None) is not None:
-            self._outbox.put_nowait(stop_request(wire.row_id(self._name, number)))
+            self._outbox.put_nowait(stop_request(wire.row_id(self._name, number), self._model))
             self._end_if_used_up()
 
     def _end_if_used_up(self) -> None:
@@ -319,14 +324,14 @@ class _Stream:
         del self.samples[number]
 
     def _take_rows(self, answer: Any) -> None:
-        for number, ids, error in _rows(answer):
+        for number, ids, logits, error in _rows(answer):
             sample = self.samples.pop(number, None)
             if sample is None:  # it was cancelled
                 continue
             if error:
                 sample.fail(ErrorAnswer(error))
             else:
-                sample.give(ids, final=True)
+                sample.give(ids, logits, final=True)
 
     def _fail_rows(self, first: int, failure: Exception) -> None:
         """A request by rows has failed as a whole: with it what it was to answer, earlier rows."""
@@ -349,8 +354,10 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
                 ids = raw
             case "sequence_length":
                 length = int.from_bytes(raw, "little")
-            case "output_log_probs":
+            case "output_log_probs" | "generation_logits":
                 log_probs = raw
+            case "score":
+                log_probs, length = raw, 0
     if whole and length is None:
         raise EndpointError(f"The answer of model {answer.model_name} holds no output.")
     found: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()
@@ -359,8 +366,8 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
     return found, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
 
 
-def _rows(answer: Any) -> Iterator[tuple[int, list[int], str]]:
-    """The rows of an answer: number, token ids, and why there are none.
+def _rows(answer: Any) -> Iterator[tuple[int, list[int], list[float], str]]:
+    """The rows of an answer: number, token ids, the logits of a score, and why there are none.
 
     Raises EndpointError for an answer that is not one by rows.
     """
@@ -374,11 +381,14 @@ def _rows(answer: Any) -> Iterator[tuple[int, list[int], str]]:
         if "output_ids" in raw:  # else all have failed
             ids = np.frombuffer(raw["output_ids"], "<i4").reshape(len(numbers), -1)
             lengths = np.frombuffer(raw["sequence_length"], "<i4").tolist()
-        rows = list(zip(numbers, ids, lengths, errors, strict=True))
+        logits = np.empty((len(numbers), 0), "<f4")
+        if "generation_logits" in raw:
+            logits = np.frombuffer(raw["generation_logits"], "<f4").reshape(len(numbers), -1)
+        rows = list(zip(numbers, ids, lengths, logits, errors, strict=True))
     except (KeyError, ValueError):
         raise EndpointError(f"The answer of model {answer.model_name} has no rows.") from None
-    for number, row, length, error in rows:
-        yield number, row[:length].tolist(), error
+    for number, row, length, scored, error in rows:
+        yield number, row[:length].tolist(), scored.tolist(), error
 
 
 async def _status_of(call: Any) -> grpc.aio.AioRpcError:

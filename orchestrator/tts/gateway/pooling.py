@@ -40,7 +40,9 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     admit(service, exchange, tokens, search=False)
     exchange.record.t2 = time.monotonic()
-    scores = await service.session.score_calls(calls)
+    results = await service.session.score_calls(calls)
+    scores = [result.score for result in results]
+    exchange.record.search_tokens = written = sum(result.tokens for result in results)
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
@@ -49,7 +51,11 @@ async def pooling(service: Service, exchange: Exchange) -> None:
         "created": int(time.time()),
         "model": request.model,
         "data": [{"index": 0, "object": "pooling", "data": data}],
-        "usage": {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens},
+        "usage": {
+            "prompt_tokens": tokens,
+            "completion_tokens": written,
+            "total_tokens": tokens + written,
+        },
         "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1])},
     }
     await exchange.respond(msgspec.json.encode(body))

@@ -25,6 +25,8 @@ class Context:
     models: Models
     problem: Problem
     prompt: Ids
+    dialogue: Ids
+    """The verifier's before any step; empty for one that takes text."""
     _generator: dict[NodePath, Ids] = field(default_factory=dict)
     _texts: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
@@ -41,6 +43,8 @@ class Context:
     """
     _thought: set[NodePath] = field(default_factory=set)
     """Nodes of thinking."""
+    _read: set[bytes] = field(default_factory=set)
+    """The dialogues that the verifier reads, and those above them, by key."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
@@ -61,7 +65,7 @@ class Context:
                     f"max_seq_len is {limit}; nothing would be left to generate.",
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
-        context = cls(models, problem, prompt)
+        context = cls(models, problem, prompt, NO_IDS if dialogue is None else dialogue)
         context._generator[()] = prompt
         if models.thinking:
             context._thinking[()] = 0
@@ -106,12 +110,13 @@ class Context:
     def give_own_turn(self, node: NodePath) -> None:
         """Make a step without text a turn of the verifier's dialogue, where it would add nothing.
 
-        A node that was never generated becomes such a step.
+        A node that was never generated becomes such a step. One text of all steps has no turns.
         """
         self.add(node, Thought((), "", Stop.STEP))
-        if self.models.dialogue:
+        if self.models.dialogue and not self.models.reads_whole:
             above = self.verifier_ids(node[:-1])
-            self._verifier[node] = self.models.verifier.add_turn(above, "")
+            number = self._number(node[:-1]) + 1
+            self._verifier[node] = self.models.verifier.add_turn(above, "", number)
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
@@ -142,11 +147,12 @@ class Context:
         verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
         ids = self._dialogues.get((parent, step))
         if ids is None:
-            ids = (
-                verifier.extend(self.verifier_ids(parent), step)
-                if parent and parent not in self._unread
-                else verifier.first(self.problem.full_question, step)
-            )
+            if self.models.reads_whole:
+                ids = verifier.first(self.problem.full_question, self._answer(node))
+            elif parent and parent not in self._unread:
+                ids = verifier.extend(self.verifier_ids(parent), step, self._number(node))
+            else:
+                ids = verifier.first(self.problem.full_question, step)
             self._dialogues[parent, step] = ids
         self._verifier[node] = ids
         return ids
@@ -161,6 +167,23 @@ class Context:
         """Tokens that a request for the score of `node` takes of the verifier's budget."""
         return len(self._generator[node] if self.models.takes_text else self.verifier_ids(node))
 
+    def read(self, node: NodePath) -> int:
+        """Note that the verifier reads the dialogue of `node`; how many tokens it need not compute.
+
+        It has read them before: in the dialogue of a node above or an equal one, or, as all share
+        the question, in any.
+        """
+        if self.models.dialogue is None:
+            return 0
+        above, new = node, []
+        while above and (key := self.score_key(above)) not in self._read:
+            new.append(key)
+            above = above[:-1]
+        begun = self.verifier_ids(above) if above else self.dialogue
+        reused = _common(self.verifier_ids(node), begun) if self._read else 0
+        self._read.update(new)
+        return reused
+
     def can_be_scored(self, node: NodePath) -> bool:
         """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
         if node in self._unanswered:
@@ -174,12 +197,27 @@ class Context:
         ids = NO_IDS if self.models.takes_text else self.verifier_ids(node)
         return ScoreCall(ids, self.problem.full_question, self._chain(node))
 
+    def _answer(self, node: NodePath) -> str:
+        """What the verifier reads down to `node`, as one text."""
+        return "".join(self._texts[node[:end]] for end in range(1, len(node) + 1)).strip()
+
+    def _number(self, node: NodePath) -> int:
+        """How many steps that say something the verifier reads down to `node`."""
+        return sum(map(bool, self._chain(node)))
+
     def _chain(self, node: NodePath) -> tuple[str, ...]:
         if (known := self._steps.get(node)) is None:
             own = () if node in self._unread else (self._texts[node].strip(),)
             known = (*self._chain(node[:-1]), *own)
             self._steps[node] = known
         return known
+
+
+def _common(one: Ids, other: Ids) -> int:
+    """How many tokens both begin with."""
+    length = min(len(one), len(other))
+    differing = np.flatnonzero(one[:length] != other[:length])
+    return int(differing[0]) if len(differing) else length
 
 
 def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:
@@ -194,10 +232,14 @@ def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[Sco
         return [ScoreCall(NO_IDS, question, chain) for chain in chains]
     if critic := models.critic:
         dialogues = [critic.prompt(question, chain) for chain in chains]
+    elif models.reads_whole:
+        answers = (models.step_delimiter.join(filter(None, chain)) for chain in chains)
+        dialogues = [models.verifier.first(question, answer) for answer in answers]
     else:
         dialogues = [models.verifier.first(question, said[0])]
-        for step in said[1:]:
-            dialogues.append(models.verifier.extend(dialogues[-1], step))
+        for chain in chains[1:]:
+            number = sum(map(bool, chain))
+            dialogues.append(models.verifier.extend(dialogues[-1], chain[-1], number))
     context = models.deployment.verifier_model.max_seq_len
     if (over := len(dialogues[-1]) - (context - 1)) > 0:  # one token is the engine's answer
         raise DatasetError(

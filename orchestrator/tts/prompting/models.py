@@ -132,6 +132,11 @@ class Models:
         """Whether chains are scored as text, by a verifier without a tokenizer."""
         return self.dialogue is None and self.critic is None
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the verifier reads the answer as one text."""
+        return self.deployment.verifier_model.reads_whole
+
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool
     ) -> tuple[Thought, ...]:

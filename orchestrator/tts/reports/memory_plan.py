@@ -31,9 +31,7 @@ _MARKS = dict(zip(_PARTS, "WAXGV.", strict=True))  # a pipe shows no colours
 
 
 def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
-    """Print each GPU with the contents of its memory, both engines, and the cost of a search
-    step.
-    """
+    """Print each GPU with its contents, the engines, and the cost of a search step."""
     out.print(
         f"[bold]{planned.deployment}[/] on {planned.gpu.name}: a plan from shapes and data sheets; "
         "nothing was run.",
@@ -110,7 +108,7 @@ def _bar(gpu: GpuPlan, colours: bool) -> Text:
         sizes["weights"] += place.memory.weights
         sizes["activations"] += place.memory.activations + place.memory.logits
         sizes["workspaces"] += place.memory.workspaces + place.memory.transfer
-    sizes["generator KV"], sizes["verifier KV"] = gpu.kv["generator"], gpu.kv["verifier"]
+    sizes |= {f"{role} KV": size for role, size in gpu.kv.items()}
     sizes["free"] = gpu.free
     shown = {part: size for part, size in sizes.items() if size}
     lengths = {part: max(1, round(_BAR_WIDTH * size / gpu.total)) for part, size in shown.items()}
@@ -151,8 +149,13 @@ def _cost(planned: MemoryPlan) -> str:
     found = planned.searched
     line = (
         f"One search step of {planned.beams} beams (roofline estimate): {found.seconds:.3f} s, "
-        "the engines one after the other."
+        "one role after the other."
     )
+    if planned.saved:
+        return (
+            f"{line} One engine has both roles: its weights are loaded once, which saves "
+            f"{_gib(planned.saved)} GiB, and one pool serves both."
+        )
     if not planned.shared:
         return f"{line} They share no GPU, so there is nothing to divide."
     plain = planned.plain
@@ -185,6 +188,14 @@ def print_host_memory(out: Console, plan: HostMemoryPlan, limit: MemoryLimit | N
         "kernel takes back when memory is short.",
         f"While an engine loads, its whole weight file is mapped as well, in MiB: {files}.",
         *((f"The verifier judges with {plan.judged_by}.",) if plan.judged_by else ()),
+        *(
+            (
+                "One engine has both roles: its weights and its process are there once, which "
+                f"saves {gib(plan.saved)}, and one pool serves both.",
+            )
+            if plan.saved
+            else ()
+        ),
         *(_beside(plan, limit) if limit else ()),
     ):
         out.print(line, markup=False, soft_wrap=True)

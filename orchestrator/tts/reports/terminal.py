@@ -344,11 +344,12 @@ def work_lines(summary: Summary) -> list[str]:
 def limit_lines(summary: Summary) -> list[str]:
     """One run: the budget that n was fitted to, how many problems came to a limit, and which."""
     limits, limited = summary.limits or {}, summary.limited or {}
+    written = summary.generated_tokens + summary.critique_tokens
     lines = []
     if tokens := (summary.fitted_to or {}).get("budget_tokens"):
         lines.append(
             f"budget of {tokens:,} generated tokens a problem on average: n={summary.n} is fitted "
-            f"to it, and took {summary.generated_tokens / max(1, summary.problems):,.0f}"
+            f"to it, and took {written / max(1, summary.problems):,.0f}"
         )
     if tokens := limits.get("budget_tokens"):
         cut = f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"

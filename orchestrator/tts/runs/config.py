@@ -24,7 +24,7 @@ _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
-_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking"}
+_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking", "criteria", "critique"}
 """Further ones, which are recorded where they are not the defaults."""
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
@@ -57,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Limits of one problem; a search that reaches one ends with the best answer so far."""
 
     budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Generated tokens that its tree may hold. Exact: see `tts.search.budget`."""
+    """Generated tokens of both models that its tree may take. Exact: see `tts.search.budget`."""
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds from the start of its search. Its result therefore depends on timing."""
 
@@ -127,11 +127,23 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
     """Of ids, questions and references; of a shard, those of the whole. Resolved."""
+    model_parameters: dict[str, int] = {}
+    """Parameters by role that a token is multiplied with, of the models whose shape is known. They
+    decide nothing of the outcome. Resolved."""
 
     @property
     def keeps_problems(self) -> bool:
         """Whether the run folder holds the problems, as no dataset does."""
         return self.dataset == PROBLEMS
+
+    @property
+    def critiques(self) -> int:
+        """How many critiques a score takes; 0 of a verifier that writes none."""
+        verifier = self.prompting.get("verifier", {})
+        if verifier.get("format") != "critique":
+            return 0
+        samples: int = verifier.get("critique", {}).get("samples", 1)
+        return samples
 
     def to_json(self) -> Json:
         """The content of run.json, in its order."""
@@ -147,7 +159,7 @@ FIELDS = RunConfig.__struct_fields__
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
-CIRCUMSTANCES = ("server", "remotes", "command")
+CIRCUMSTANCES = ("server", "remotes", "command", "model_parameters")
 """Fields that decide nothing of the outcome: a run may go on elsewhere, by another command."""
 
 

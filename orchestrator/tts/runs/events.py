@@ -45,7 +45,7 @@ class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     time: str
     version: int
     limits: InFlight | None = None
-    """Limits in flight: requests on the generator, prompt tokens on the verifier."""
+    """Limits in flight: requests on the generator, prompt tokens or critiques on the verifier."""
     made_with: dict[str, str] = {}
     """Versions and machine (`log.surroundings`); empty where a repair has put the event in."""
     files: dict[str, str] = {}
@@ -121,6 +121,10 @@ class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     """Tokens that the verifier generated."""
     no_verdict: LoggedCount = 0
     """How many of its critiques have no verdict."""
+    critique: str = ""
+    """What the verifier wrote, the first of several critiques."""
+    reused: LoggedCount = 0
+    """Tokens of the prompt that one of the problem before it began with."""
     in_flight: InFlight = (0, 0)
     server: str = ""
     """See `RequestEnded`."""

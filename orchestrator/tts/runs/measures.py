@@ -65,8 +65,12 @@ class ProblemMeasures:
     """The first indices of the completions whose answer equals the reference, each once."""
     tokens: int
     """Generated for it, whether they were needed or not."""
+    critique_tokens: int
+    """Tokens that the verifier generated for it."""
     verifier_tokens: int
     """Tokens of its verifier requests' prompts."""
+    compute: float | None
+    """FLOPs of both models; None where the size of one that worked is not known."""
     seconds: float | None
     """From its start to its result, grading included, in the session that solved it."""
     tree: TreeMeasures
@@ -159,9 +163,20 @@ class LoadOverTime:
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(self, vote: str = "") -> None:
-        """`vote` is the rule that chooses the run's answers; without one none of them is right."""
+    def __init__(
+        self,
+        vote: str = "",
+        model_parameters: Mapping[str, int] | None = None,
+        critiques: int = 0,
+    ) -> None:
+        """`vote` is the rule that chooses the run's answers; without one none of them is right.
+
+        `model_parameters` are those of run.json; without them no compute is known. `critiques` is
+        how many a score takes.
+        """
         self.vote = vote
+        self.critiques = critiques
+        self.model_parameters = model_parameters or {}
         self.run = RunState()
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
@@ -173,7 +188,8 @@ class Measures:
             engine: defaultdict(float) for engine in ENGINES
         }
         self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
-        """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
+        """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
+        critiques of each score."""
         self.calibration = ScoreCalibration()
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
@@ -182,9 +198,15 @@ class Measures:
         """Those that are solved, in the order in which they were."""
 
     @classmethod
-    def of(cls, events: Iterable[AnyEvent], vote: str = "") -> Self:
+    def of(
+        cls,
+        events: Iterable[AnyEvent],
+        vote: str = "",
+        model_parameters: Mapping[str, int] | None = None,
+        critiques: int = 0,
+    ) -> Self:
         """The measures of a whole log."""
-        measures = cls(vote)
+        measures = cls(vote, model_parameters, critiques)
         for event in events:
             measures.add(event)
         return measures
@@ -204,11 +226,14 @@ class Measures:
             self.speculation.solved(problem.id)
             self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
-            self.problems[problem.id] = problem_measures(problem, problem.solution)
+            self.problems[problem.id] = problem_measures(
+                problem, problem.solution, self.model_parameters
+            )
 
     def _add_request(self, request: EngineRequest) -> None:
         self.requests[request.engine].add(request)
-        self.in_flight[request.engine].add(request.sent, request.done, request.load)
+        load = self.critiques if request.engine == "verifier" and self.critiques else request.load
+        self.in_flight[request.engine].add(request.sent, request.done, load)
         if request.kind == "speculative" and request.engine == "generator":
             self.speculation.add(request)
 
@@ -226,6 +251,12 @@ class Measures:
     def useful_tokens(self) -> int:
         """Tokens of the nodes on the paths of completions, each node once."""
         return sum(problem.tree.useful_tokens for problem in self.problems.values())
+
+    @property
+    def compute(self) -> float | None:
+        """FLOPs of both models for the solved problems; None where they are not known of all."""
+        known = [each.compute for each in self.problems.values() if each.compute is not None]
+        return sum(known) if known and len(known) == len(self.problems) else None
 
     @property
     def problems_per_s(self) -> float | None:
@@ -329,7 +360,9 @@ class Measures:
         )
 
 
-def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMeasures:
+def problem_measures(
+    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[str, int]
+) -> ProblemMeasures:
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
         id=problem.id,
@@ -340,13 +373,47 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
         any_correct=solved.any_correct,
         right_roots=_right_roots(solved),
         tokens=problem.work.generated_tokens,
+        critique_tokens=problem.work.critique_tokens,
         verifier_tokens=problem.work.verifier_tokens,
+        compute=compute_of(problem, model_parameters),
         seconds=problem.seconds,
         tree=tree_measures(problem),
         tree_digest=solved.tree_digest,
         limit=solved.limit,
         undecided=solved.undecided,
     )
+
+
+def computed_tokens(problem: ProblemState) -> dict[Engine, int]:
+    """The tokens that each model computes for a problem, with perfect reuse of prefixes.
+
+    Of the generator the prompt and every thought of the tree, each once: what is sent ahead in vain
+    is left out, so that every schedule has the same number. Of the verifier the prompts without
+    what one before began with, and what it generates. An engine that loses a prefix from its cache
+    computes more, and so does one for requests that are cancelled: this is what the search needs,
+    not what an engine did, of which only some tell how much their caches served.
+    """
+    work, own = problem.work, problem.tokens_by_node()
+    prompt = min((event.prompt_tokens for _, event in problem.generated), default=0)
+    on_a_path = {node for path in problem.completed_paths() for node in path}
+    kept = own.keys() - (_in_vain(problem) - on_a_path)
+    return {
+        "generator": prompt + sum(own[node] for node in kept),
+        "verifier": work.verifier_tokens - work.reused_tokens + work.critique_tokens,
+    }
+
+
+def compute_of(problem: ProblemState, model_parameters: Mapping[str, int]) -> float | None:
+    """FLOPs of both models for a problem: 2 N for each of its `computed_tokens`.
+
+    N are the parameters that a token is multiplied with, with a multiplication and an addition each
+    (Kaplan et al. 2020, arXiv 2001.08361, section 2.1, without its term for attention). None where
+    N of a model that worked is not known.
+    """
+    worked = {role: tokens for role, tokens in computed_tokens(problem).items() if tokens}
+    if worked.keys() - model_parameters.keys():
+        return None
+    return float(sum(2 * model_parameters[role] * tokens for role, tokens in worked.items()))
 
 
 def tree_measures(problem: ProblemState) -> TreeMeasures:

@@ -116,6 +116,19 @@ def _throughput() -> Iterator[Measure]:
         lambda measures: measures.generated_tokens,
     )
     yield Measure(
+        "critique_tokens",
+        "tokens",
+        "Tokens of all verifier answers: of critiques, 0 where it gives labels or a head.",
+        lambda measures: measures.run.work.critique_tokens,
+    )
+    yield Measure(
+        "compute",
+        "FLOPs",
+        "Σ over both models of 2 N · tokens, for solved problems: see [Compute](#compute).",
+        lambda measures: measures.compute,
+        "Kaplan et al. 2020 (arXiv 2001.08361)",
+    )
+    yield Measure(
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
@@ -201,7 +214,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "Mean prompt and generated tokens of an answered request, whatever part of the prompt the "
         "prefix cache serves."
         if generates
-        else "Mean prompt tokens of an answered request.",
+        else "Mean prompt and generated tokens of an answered request, likewise.",
         lambda measures: rounded(_mean(measures.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
@@ -209,10 +222,10 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "requests" if generates else "prompt tokens",
         f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
         f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
-        "requests included.",
+        f"requests included.{'' if generates else ' Of a verifier that writes: critiques.'}",
         lambda measures: rounded(measures.mean_in_flight(engine), 3),
     )
-    limit = "in_flight_requests" if generates else "in_flight_tokens"
+    limit = "in_flight_requests" if generates else "in_flight_tokens` or `in_flight_requests"
     beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
     yield Measure(
         f"{engine}_batch_utilization",
@@ -276,6 +289,12 @@ def _speculation() -> Iterator[Measure]:
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
         lambda measures: measures.unclosed,
+    )
+    yield Measure(
+        "no_verdict",
+        "critiques",
+        "Critiques of the verifier from which no verdict can be read.",
+        lambda measures: measures.run.work.no_verdict,
     )
     yield Measure(
         "lost_tokens",

@@ -24,9 +24,12 @@ from .state import ProblemState
 from .statistics import mcnemar, paired, share_difference_95
 
 CostName = Literal["generated_tokens", "verifier_tokens", "seconds"]
-_NOT_SETTINGS = ("problem_ids", "problems_digest", "deployment_source", "command")
-"""Keys of run.json: problems are matched by themselves, a deployment is known by its digest, and a
-command line says again what the others do."""
+_NOT_SETTINGS = (
+    *("problem_ids", "problems_digest", "deployment_source", "command"),
+    "model_parameters",
+)
+"""Keys of run.json: problems are matched by themselves, a deployment is known by its digest, as are
+its models, and a command line says again what the others do."""
 _SAME_TREES = frozenset(
     {"schedule", "speculation", "in_flight", "server", "limit", "problem_ids", "shard"}
 )

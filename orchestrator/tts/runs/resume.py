@@ -14,7 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tts.build.errors import RunDamaged, RunError
-from tts.search import Decision, ResumedWork
+from tts.search import Decision, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of
 from .files import open_file, replacing
@@ -39,7 +39,7 @@ def resumed_work(problem: ProblemState) -> ResumedWork:
     """The results computed for a problem so far."""
     return ResumedWork(
         {event.node: thoughts_of(event) for _, event in problem.generated},
-        {event.node: event.score for _, event in problem.scored},
+        {event.node: Scored(event.node, event.score, event.tokens) for _, event in problem.scored},
     )
 
 

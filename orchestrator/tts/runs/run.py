@@ -71,7 +71,9 @@ class Run:
     @cached_property
     def totals(self) -> Measures:
         """What its log adds up to, as far as it goes; raises RunError."""
-        return Measures.of(read_events(self.folder), self.config.vote)
+        config = self.config
+        events = read_events(self.folder)
+        return Measures.of(events, config.vote, config.model_parameters, config.critiques)
 
     @property
     def accuracy(self) -> float | None:

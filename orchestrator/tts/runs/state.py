@@ -78,6 +78,8 @@ class WorkCounts:
     """Answered requests to the verifier."""
     verifier_tokens: int = 0
     """Prompt tokens of these requests."""
+    reused_tokens: int = 0
+    """Those of them that a prompt of the same problem began with before."""
     critique_tokens: int = 0
     """Tokens that the verifier generated."""
     no_verdict: int = 0
@@ -97,6 +99,7 @@ class WorkCounts:
             else:
                 self.verifier_calls += 1
                 self.verifier_tokens += event.prompt_tokens
+                self.reused_tokens += event.reused
                 self.critique_tokens += event.tokens
                 self.no_verdict += event.no_verdict
 

@@ -24,6 +24,7 @@ from .statistics import quantile, rounded
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Flops = Annotated[float, msgspec.Meta(ge=0, le=1e30)]
 
 
 class MeanInFlight(msgspec.Struct, frozen=True):
@@ -128,6 +129,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of all answers of the verifier; missing where it wrote none."""
     no_verdict: LoggedCount = 0
     """Its critiques without a verdict; missing where there are none."""
+    compute: Flops | None = None
+    """FLOPs of both models, with perfect reuse of prefixes; missing where the size of one is not
+    known."""
     mean_in_flight: MeanInFlight
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
@@ -215,7 +219,9 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    measures = Measures.of(events)
+    measures = Measures.of(
+        events, model_parameters=config.model_parameters, critiques=config.critiques
+    )
     work, rule, judged = measures.run.work, config.vote, measures.judged()
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
@@ -235,6 +241,7 @@ def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
             "verifier_tokens": work.verifier_tokens,
             "critique_tokens": work.critique_tokens,
             "no_verdict": work.no_verdict,
+            **({} if measures.compute is None else {"compute": measures.compute}),
             **_engine_use(measures),
             "strategy": config.strategy,
             "schedule": config.schedule,

@@ -50,6 +50,8 @@ class Job:
     """How many decisions of its search speculative work is ahead; else 0."""
     chance: float = 1.0
     """A rough probability that its search will ask for speculative work; else 1."""
+    reused: int = 0
+    """Tokens of a score's prompt that one before it began with."""
     needed: bool = field(default=False, init=False)
     """Whether its search has said that it needs this score (`Search.needed`)."""
     generates: bool = field(init=False)

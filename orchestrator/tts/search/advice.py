@@ -55,7 +55,7 @@ class Decision:
     advice: Advice
     ended_by: EndedBy
     tokens: int
-    """Generated tokens in the tree."""
+    """Generated tokens in the tree, with those that the verifier wrote about it."""
     first_tokens: int | None
     """The tokens, without unused samples, when it could have ended: it had its first completions.
     None where a limit came first."""
@@ -68,4 +68,4 @@ class Decision:
     searched: Agreement = (0, 0)
     """Of the pairs of a chain of that first round and one of REBASE, how many agree."""
     chain_tokens: int | None = None
-    """The mean tokens of a completion; None where there is none."""
+    """The mean tokens of a completion, with what was written about it; None where there is none."""

@@ -17,7 +17,7 @@ Chains that the tree search did not take over are `surplus`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -26,6 +26,7 @@ from pydantic import Field
 from .adaptive_vote import chance_of_reversal
 from .advice import Advice, Agreement, Decision, EndedBy
 from .base import SearchConfig
+from .budget import Critiques
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
@@ -96,6 +97,8 @@ class AutoSearch(Search):
         """Take in one result; late, unknown and duplicate ones are ignored."""
         if self._result:
             return
+        if isinstance(result, Scored):
+            self._ending.critiques.add(result)
         self._search.tell(result)
         if self._sampling and (samples := self._search.result()):
             self._sampling = False
@@ -190,11 +193,14 @@ class AutoSearch(Search):
         independent = self._independent(completions)
         high, low = agreements(independent, self._answer_of)
         alone, searched = self._compared(independent, completions, by)
-        tokens, first = self.tree.tokens, self._ending.first_tokens
+        written, first = self.tree.tokens, self._ending.first_tokens
+        tokens = written + self._ending.critiques.tokens
         if first is None and by == "n":  # it ended with the first completions
             first = tokens
         completions = tuple(_weighed(done, self.advice) for done in completions)
         length = self._mean_length(completions)
+        if length and tokens > written:  # a chain costs what is written about it, too
+            length = round(length * tokens / written)
         decision = Decision(self.advice, by, tokens, first, high, low, alone, searched, length)
         self._result = SearchResult(completions, self.tree, decision=decision)
         self._asks.clear()
@@ -231,6 +237,8 @@ class Ending:
     advice: Advice
     by: EndedBy = "n"
     first_tokens: int | None = None
+    critiques: Critiques = field(default_factory=Critiques)
+    """What the verifier wrote, which counts like what was generated."""
 
     def reached(self, first: float, second: float, tokens: int, completions: int) -> bool:
         """Whether to end with these votes for the first two answers, and so much generated.
@@ -238,6 +246,7 @@ class Ending:
         There must be a completion. The votes are those of `adaptive_vote`, each with a weight by
         which `votes` unanimous ones decide, approximately.
         """
+        tokens += self.critiques.tokens
         if self.first_tokens is None:
             self.first_tokens = tokens
         weight = ONE_VOTE / self.advice.votes

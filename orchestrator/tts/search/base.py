@@ -44,6 +44,11 @@ class SearchConfig(BaseModel, ABC):
         return self.model_dump(mode="json", exclude=unset)
 
     @property
+    def scores_steps(self) -> bool:
+        """Whether it asks for scores of steps, and not of whole answers alone."""
+        return True
+
+    @property
     def sampling(self) -> Sampling:
         """How every request is sampled."""
         return Sampling(

@@ -1,19 +1,22 @@
-"""A budget of generated tokens for any search, exact under every schedule.
+"""A budget of generated tokens for any search, those of both models, exact under every schedule.
 
     engines ──results in any order──► BudgetedSearch ──in the order asked──► the search
                                        counts tokens
 
 The search receives every result in the order in which it asked, so its next requests depend on the
-answers alone and not on which came first. Tokens are counted in that order. The first expansion
-that exceeds the budget ends the generation: neither it nor anything asked for later is part of the
-tree. Thoughts generated before that are still scored; then the search stops with its best answer so
-far. So the tree is a function of the seeds and the budget, and a search that stays within its
+answers alone and not on which came first. Tokens are counted in that order: those of thoughts, and
+those that a verifier writes, once for all thoughts that share a score. The first expansion that
+exceeds the budget ends the generation: neither it nor anything asked for later is part of the tree.
+Thoughts generated before that are still scored; then the search stops with its best answer so far.
+Where an expansion would not fit together with the critiques that are due, by the mean of those told
+so far, these are told first; what is written about the last thoughts may go beyond the budget. So
+the tree is a function of the seeds and the budget, and a search that stays within its
 budget grows the same tree without one.
 
 Requests whose answers would not be part of the tree are not made, as far as that can be foreseen:
-`FIRST` go out at once, then as many as fit into what is left if they are as long as those that were
-told. So the engines generate what the budget says, and at most `FIRST` or what differs from that
-mean beyond it. When a request goes out changes no tree.
+`FIRST` go out at once, then, once a thought and its score show what they cost, as many as fit into
+what is left at that cost. So the engines generate what the budget says, and at most `FIRST` or what
+differs from that mean beyond it. An expansion's place in the order is that of going out.
 
 The cost is less overlap within one problem: an answer waits for those that were asked for before
 it. Speculative tokens that were never asked for do not count, because their number depends on
@@ -37,7 +40,9 @@ _Key = tuple[bool, NodePath]
 
 
 class BudgetedSearch(Search):
-    """A search whose tree holds `tokens` generated tokens at most."""
+    """A search whose tree holds `tokens` generated tokens at most, with the critiques before the
+    last.
+    """
 
     def __init__(self, inner: Search, tokens: int, *, foresees: bool = True) -> None:
         """`inner` must not have been asked or told anything yet; `tokens` is 1 or more.
@@ -50,6 +55,14 @@ class BudgetedSearch(Search):
         self._foresees = foresees
         self._told = 0
         """Expansions that are part of the tree."""
+        self._written = 0
+        """Their tokens."""
+        self._scores = 0
+        """Scores that were asked for."""
+        self._scored = 0
+        """Scores that were told."""
+        self._critiques = Critiques()
+        """What the verifier wrote for them."""
         self._out = 0
         """Expansions that have gone out and have not been told."""
         self._held: deque[Expand] = deque()
@@ -112,43 +125,84 @@ class BudgetedSearch(Search):
 
     def _tell_in_order(self) -> None:
         """Tell the search all that is due, and end it when that was the last."""
-        while self._result is None and (key := next(iter(self._asked), None)) in self._arrived:
+        while self._result is None and (key := self._next()) in self._arrived:
             assert key is not None
             del self._asked[key]
             result = self._arrived.pop(key)
-            if isinstance(result, Generated) and not self._pay(result):
+            if isinstance(result, Scored):
+                self._pay_critique(result)
+            elif not self._pay(result):
                 continue
             self._inner.tell(result)
             self._take_asks()
         if self._result is None and not self._left and not self._asked:
             self._result = replace(self._inner.stop(), limit="tokens", lost_tokens=self._lost)
 
+    def _next(self) -> _Key | None:
+        """What is told next: the oldest, but scores before an expansion that may not fit too."""
+        key = next(iter(self._asked), None)
+        if key and isinstance(result := self._arrived.get(key), Generated):
+            tokens = _tokens(result)
+            if self._left - self._set_aside < tokens <= self._left:
+                return next(other for other in self._asked if other[0])
+        return key
+
     def _pay(self, result: Generated) -> bool:
         """Take an expansion's tokens from the budget; False if they do not fit."""
         tokens = _tokens(result)
         fits = tokens <= self._left
-        self._left = self._left - tokens if fits else 0
-        self._lost += 0 if fits else tokens
         self._out -= 1
-        self._told += fits
-        if not self._left:
-            for work in self._held:
-                del self._asked[False, work.node]
-            self._held.clear()
-            for key in [key for key in self._asked if not key[0]]:
-                if isinstance(answer := self._arrived.get(key), Generated):
-                    self._lost += _tokens(answer)
-                else:
-                    self._late.add(key[1])
-                self._withdraw(key)
+        if fits:
+            self._told += 1
+            self._written += tokens
+            self._spend(tokens)
+        else:
+            self._lost += tokens
+            self._spend(self._left)
         return fits
+
+    def _pay_critique(self, result: Scored) -> None:
+        """Take what the verifier wrote from the budget."""
+        self._scored += 1
+        self._spend(self._critiques.add(result))
+
+    def _spend(self, tokens: int) -> None:
+        """Take tokens from the budget; where none are left, nothing more is generated."""
+        self._left = max(0, self._left - tokens)
+        if self._left:
+            return
+        self._held.clear()
+        for key in [key for key in self._asked if not key[0]]:
+            if isinstance(answer := self._arrived.get(key), Generated):
+                self._lost += _tokens(answer)
+            else:
+                self._late.add(key[1])
+            self._withdraw(key)
+
+    @property
+    def _critique(self) -> int:
+        """The mean tokens that a score took."""
+        return self._critiques.tokens // self._scored if self._scored else 0
+
+    @property
+    def _set_aside(self) -> int:
+        """What the scores will take that have been asked for and not told."""
+        return self._critique * sum(scores for scores, _ in self._asked)
 
     def _release(self) -> None:
         """Let those expansions go out that are expected to fit into what is left; one at least."""
-        spent = self._budget - self._left
-        fitting = self._left * self._told // spent if spent else FIRST
-        while self._held and self._out < max(1, fitting):
-            self._asks.append(self._held.popleft())
+        spent = self._written + self._critique * self._scores
+        if not spent:
+            fitting = FIRST
+        elif self._scores and not self._scored:  # what a score costs is not known
+            fitting = FIRST - self._told
+        else:
+            fitting = (self._left - self._set_aside) * self._told // spent
+        waits = any(scores for scores, _ in self._asked) and (self._critique or not self._scored)
+        while self._held and self._out < max(0 if waits else 1, fitting):
+            work = self._held.popleft()
+            self._asked[False, work.node] = None
+            self._asks.append(work)
             self._out += 1
 
     def _take_asks(self) -> None:
@@ -162,11 +216,11 @@ class BudgetedSearch(Search):
         for work in self._inner.ask():
             if isinstance(work, Expand) and not self._left:
                 continue
-            self._asked[isinstance(work, Score), work.node] = None
             if isinstance(work, Expand):
                 self._held.append(work)
-                self._release()
             else:
+                self._scores += 1
+                self._asked[True, work.node] = None
                 self._asks.append(work)
         self._release()
         if self._result:
@@ -177,6 +231,23 @@ class BudgetedSearch(Search):
         self._asked.pop(key, None)
         self._arrived.pop(key, None)
         self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]
+
+
+class Critiques:
+    """Counts what a verifier writes, once for all nodes whose score is that of one request."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._counted: set[bytes | NodePath] = set()
+
+    def add(self, scored: Scored) -> int:
+        """Count the tokens of a score; how many are new."""
+        key = scored.request or scored.node
+        if key in self._counted:
+            return 0
+        self._counted.add(key)
+        self.tokens += scored.tokens
+        return scored.tokens
 
 
 def _tokens(result: Generated) -> int:

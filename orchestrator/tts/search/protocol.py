@@ -69,6 +69,10 @@ class Scored:
 
     node: NodePath
     score: float
+    tokens: int = 0
+    """Tokens that the verifier generated for it."""
+    request: bytes = b""
+    """Equal for nodes whose score is that of one request."""
 
 
 @dataclass
@@ -77,7 +81,7 @@ class ResumedWork:
 
     thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
     """The node is the first thought's; each further one is child 0 of the one before."""
-    scores: dict[NodePath, float] = field(default_factory=dict)
+    scores: dict[NodePath, Scored] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -21,6 +21,11 @@ class SampleSearchConfig(SearchConfig):
     scored: bool = True
     """Whether the verifier scores the chains."""
 
+    @property
+    def scores_steps(self) -> bool:
+        """See SearchConfig: the score of a whole chain is that of its last step, or of all."""
+        return self.scored and self.agg_strategy != "last"
+
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
         return SampleSearch(self, seed)
@@ -86,7 +91,7 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             node = self.tree.get(path) or self.tree.add(path)
             node.thought, node.fate = thought, Fate.EXPANDED
         self.tree[paths[-1]].fate = Fate.COMPLETED
-        wanted = paths[-1:] if self._scores_last_only else self.tree.judged(paths[-1])
+        wanted = self.tree.judged(paths[-1]) if self.config.scores_steps else paths[-1:]
         asks = [Score(path) for path in wanted] if self.config.scored else []
         self._asks += asks
         self._generated[result.node[0]] = paths[-1]
@@ -115,10 +120,6 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     def _score(self, path: NodePath) -> float | None:
         if not self.config.scored:
             return None
-        if self._scores_last_only:
-            return self.tree[path].score
-        return self.tree.path_score(path, self.config.agg_strategy)
-
-    @property
-    def _scores_last_only(self) -> bool:
-        return self.config.agg_strategy == "last"
+        if self.config.scores_steps:
+            return self.tree.path_score(path, self.config.agg_strategy)
+        return self.tree[path].score

@@ -25,7 +25,7 @@ from tts.build.owner import Owner
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
-from tts.endpoints.base import Generator, ScoreCall, Verifier
+from tts.endpoints.base import Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
 from tts.endpoints.routing import RoutingPolicy
 from tts.grading import Grader
@@ -250,9 +250,10 @@ class AsyncSession:
 
     async def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
         """See `Session.score`."""
-        return await self.score_calls(requests.calls_for(self.models, question, steps))
+        calls = requests.calls_for(self.models, question, steps)
+        return [result.score for result in await self.score_calls(calls)]
 
-    async def score_calls(self, calls: Sequence[ScoreCall]) -> list[float]:
+    async def score_calls(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
         """Score requests that are made already (`tts.prompting.context`)."""
         _, verifier = self.endpoints
         return await self.watched(requests.score(verifier, calls))

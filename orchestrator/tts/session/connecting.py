@@ -11,10 +11,11 @@ from tts.build import paths
 from tts.build.builder import build_if_quick, require_current
 from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.manifest import is_only_described
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierRole
 from tts.checks.requirements import require_gpu
 from tts.endpoints.base import Connection
 from tts.endpoints.triton import TritonConnection
+from tts.engines import wire
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
@@ -166,12 +167,20 @@ def triton_connection(
 ) -> TritonConnection:
     """The connection to a server of a deployment, with all abilities of its target."""
     rows, host = most_rows(deployment), deployment.target == "openvino"
+    verifier, shares = deployment.verifier, deployment.shares_engine
+    asked = verifier if isinstance(verifier, VerifierRole) else None
+    writes = shares or (asked is not None and asked.facts.writes)
+    ensemble = not host and writes and asked is not None and asked.reads_logits
+    own = wire.PRM_ENGINE if ensemble else wire.PRM
     return TritonConnection(
         address,
         comes_back,
         most_rows=rows,
         host=host,
         answer_timeout_s=deployment.answer_timeout_s,
+        verifier_model=wire.GENERATOR if shares else own,
+        verifier_writes=writes,
+        scorer=wire.PRM if ensemble else None,
     )
 
 
@@ -209,6 +218,6 @@ def _require_served(address: str, deployment: Deployment) -> None:
             "leave it out.",
         )
     try:
-        probe.probe(address, roles=deployment.engines())
+        probe.probe(address)
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error

@@ -91,7 +91,8 @@ class Engines:
         deployment, on_triton = self.models.deployment, self.server or self.replicas.elastic
         if deployment.target != "openvino" or deployment.remotes():
             return False
-        if on_triton and len(deployment.engines()) < 2:  # its connection asks both
+        alone = len(deployment.engines()) < 2 and not deployment.shares_engine
+        if on_triton and alone:  # its connection asks both
             return False
         for connection in connections:
             if connection is None or not await _reset(connection):

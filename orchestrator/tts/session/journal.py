@@ -13,7 +13,7 @@ from tts.runs.log import RunLog
 from tts.runs.resume import resumed_work
 from tts.runs.state import ProblemState
 from tts.scheduling import Prefetch
-from tts.search import Expand, ResumedWork, Score
+from tts.search import Expand, ResumedWork, Score, Scored
 
 from .outcome import JudgedResult
 from .result import Usage
@@ -166,14 +166,16 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
             thoughts=events.logged(request.answer),
             **common,
         )
-    if isinstance(request.answer, float):
+    if isinstance(request.answer, Scored):
         return events.StepScored(
             node=work.node,
             kind=kind,
-            score=request.answer,
+            score=request.answer.score,
             cached=False,
             tokens=request.tokens,
             no_verdict=request.no_verdict,
+            critique=request.critique,
+            reused=request.reused,
             **common,
         )
     return events.Prefetched(**common)

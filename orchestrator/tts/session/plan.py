@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tts.build.errors import ConfigError, RunError
+from tts.build.errors import CheckpointError, ConfigError, RunError
 from tts.build.input_files import is_file
+from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
 from tts.build.spec import Deployment, load_deployment
+from tts.build.tensorrt.engine_memory import parameters_per_token
 from tts.build.thinking import require_budget
 from tts.driver.policy import policy_of
 from tts.endpoints.functions import name_of
@@ -24,7 +27,7 @@ from tts.runs.config import RemoteEngine, RunConfig, prompting_of
 from tts.scheduling import Policy
 from tts.search import SearchConfig
 from tts.serving.repository.digest import deployment_digest
-from tts.strategies.parameters import check_blocks
+from tts.strategies.parameters import check_blocks, require_scores
 
 from .function_files import Loaded
 from .functions import AnswerFunction, EqualFunction
@@ -56,6 +59,11 @@ class Plan:
     """Called with each step that is written or scored."""
     on_server: Callable[[str], None] | None = None
     """Called with the server that a problem goes to; again when it moves to another."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a search over steps whose verifier scores whole answers alone."""
+        if self.strategy.config and "verifier" not in {*self.endpoints, *self.loaded}:
+            require_scores(self.strategy.name, self.strategy.config, self.deployment)
 
     @property
     def verifier(self) -> Any | None:
@@ -96,6 +104,7 @@ def resolved(plan: Plan) -> RunConfig:
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
         sources={role: each.source for role, each in plan.loaded.items()},
+        model_parameters=dict(_model_parameters(plan)),
     )
     if config.keeps_problems:  # nothing was drawn or read from columns
         config = msgspec.structs.replace(
@@ -110,6 +119,13 @@ def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
         role: RemoteEngine(url=list(spec.url), model=spec.model)
         for role, spec in deployment.remotes().items()
     }
+
+
+def _model_parameters(plan: Plan) -> Iterator[tuple[str, int]]:
+    """The parameters that a token is multiplied with, of the models whose config.json is here."""
+    for role in plan.deployment.roles().keys() - plan.endpoints.keys() - plan.loaded.keys():
+        with suppress(CheckpointError):
+            yield role, parameters_per_token(EngineInputs(plan.deployment, role).shape)
 
 
 def _functions(plan: Plan) -> dict[str, str]:

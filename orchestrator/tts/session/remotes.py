@@ -211,7 +211,9 @@ class Remotes:
         from tts.endpoints.openai.verifier import OpenAIVerifier
 
         spec = self._models.deployment.verifier_model
-        return OpenAIVerifier(server, Tokenizer(spec.tokenizer_folder), spec)
+        critic = self._models.critic
+        labels = critic.asks.labels if critic and critic.asks else None
+        return OpenAIVerifier(server, Tokenizer(spec.tokenizer_folder), spec, labels)
 
     @staticmethod
     def told(role: Role, server: OpenAIServer) -> str:

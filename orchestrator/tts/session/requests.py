@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
-from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
+from tts.endpoints.base import (
+    GenerateCall,
+    Generator,
+    ScoreCall,
+    Verifier,
+    VerifierResult,
+    together,
+)
 from tts.prompting import Models
 from tts.prompting.chat import chat_prompt, generator_prompt
 from tts.prompting.context import score_calls
 from tts.search import node_seed, quantise
 
 from .questions import Asked, as_problem, check_question, is_message
-
-T = TypeVar("T")
 
 
 async def generate(
@@ -55,7 +59,7 @@ async def generate(
         GenerateCall(ids, limit, node_seed(seed, "generate", (sample,)), temperature, top_p, False)
         for sample in range(n)
     )
-    samples = await _all(generator.generate(call) for call in calls)
+    samples = await together(generator.generate(call) for call in calls)
     return [
         "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))
         for sample in samples
@@ -72,19 +76,7 @@ def calls_for(models: Models, question: Asked, steps: Sequence[str]) -> list[Sco
     return score_calls(models, asked, steps)
 
 
-async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[float]:
-    """The score of each call; all are sent at once."""
-    results = await _all(verifier.score(call) for call in calls)
-    return [quantise(result.score) for result in results]
-
-
-async def _all(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Everything at a time, in order; the first failure cancels the others, and is raised."""
-    tasks = [asyncio.ensure_future(each) for each in running]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
+    """The result of each call; all are sent at once."""
+    results = await together(verifier.score(call) for call in calls)
+    return [replace(result, score=quantise(result.score)) for result in results]

@@ -39,6 +39,11 @@ class Usage:
     seconds: float = 0.0
     """From the start of the problem to its answer."""
 
+    @property
+    def tokens(self) -> int:
+        """Generated tokens of both models."""
+        return self.generated_tokens + self.critique_tokens
+
     @classmethod
     def of(cls, work: WorkCounts, completion_tokens: int, seconds: float) -> Self:
         """The usage of a problem for which the engines did this work."""

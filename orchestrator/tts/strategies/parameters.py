@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from tts.build.errors import ConfigError, did_you_mean
 from tts.build.input_files import Unreadable, read_text, require_path
-from tts.build.spec import Deployment, explain
+from tts.build.spec import Deployment, VerifierFunction, explain
+from tts.build.verifiers.dialogue import what_is_scored
 from tts.constraints import answer_constraint
 from tts.search import SearchConfig
 
-from .catalog import all_strategies, find_strategy, strategy_names
+from .catalog import STRATEGIES, all_strategies, find_strategy, strategy_names
 from .names import TEXTS
 from .strategy import Strategy
 
@@ -153,6 +154,24 @@ def require_answer_form(config: SearchConfig, deployment: Deployment) -> None:
             hint="Target llmapi cannot: use target tensorrt."
             if llmapi
             else "Set generator.guided_decoding: true in the deployment.",
+        )
+
+
+def require_scores(strategy: str, config: SearchConfig, deployment: Deployment) -> None:
+    """Raise ConfigError for scores of steps where the verifier scores whole answers alone."""
+    verifier = deployment.verifier
+    if not config.scores_steps or isinstance(verifier, VerifierFunction):
+        return
+    if what_is_scored(verifier.tokenizer_folder, verifier) == "answers":
+        context = deployment.generator.max_seq_len
+        defaults = {name: each.configure({}, context=context) for name, each in STRATEGIES.items()}
+        fitting = [name for name, each in defaults.items() if not each.scores_steps]
+        given = f" with agg_strategy {config.agg_strategy}" if strategy in fitting else ""
+        raise ConfigError(
+            f"Strategy {strategy}{given} asks for scores of steps, but the verifier of deployment "
+            f"{deployment.name} scores whole answers.",
+            hint=f"By agg_strategy last, these score answers alone: {', '.join(fitting)}. With "
+            "verifier.scores: steps each step is scored as if the answer ended with it.",
         )
 
 

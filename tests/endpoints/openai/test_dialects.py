@@ -19,7 +19,7 @@ from tts.endpoints.openai.dialects import (
     TRTLLM,
     VLLM,
     Ask,
-    label_score,
+    log_probs_of,
 )
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
@@ -76,13 +76,17 @@ def test_samples_that_were_answered(kind, name, ids, text, end):
     assert len(piece.log_probs) == len(piece.ids) == 4
 
 
+def share(found, labels):
+    return answers.mean_weight(log_probs_of(found, labels, ("", "")), (1, 0))
+
+
 def test_labels_that_were_answered():
     found = VLLM.labels.read(said("vllm", "labels"))
-    assert label_score(found, (14, 15), ("", "")) == pytest.approx(0.5)
+    assert share(found, (14, 15)) == pytest.approx(0.5)
     found = LLAMA.labels.read(said("llama", "labels"))
-    assert label_score(found, (14, 15), ("", "")) == pytest.approx(0.49987030)
-    assert label_score({7: -1.0, " no": -1.0}, (7, 8), (" yes", " no")) == pytest.approx(0.5)
-    assert label_score({7: -1.0}, (7, 8), (" yes", " no")) is None
+    assert share(found, (14, 15)) == pytest.approx(0.49987030)
+    assert log_probs_of({7: -1.0, " no": -2.0}, (7, 8), (" yes", " no")) == [-1, -2]
+    assert log_probs_of({7: -1.0}, (7, 8), (" yes", " no")) == [-1, None]
 
 
 def test_a_prompt_that_was_answered():
@@ -99,7 +103,7 @@ def test_an_answer_of_sglang_by_its_documentation():
     assert piece.log_probs == [-0.25, -1.5]
     assert piece.top == [{12095: -0.25, 7: -1.75}, {8: -0.1}]
     found = SGLANG.labels.read(SGLANG_ANSWER)
-    assert label_score(found, (14, 15), ("", "")) == pytest.approx(1 / (1 + math.exp(-1)))
+    assert share(found, (14, 15)) == pytest.approx(1 / (1 + math.exp(-1)))
     assert SGLANG.prompts.read(SGLANG_ANSWER, [10, 11, 12]) == [None, -2.0, -3.0]
     aborted = copy.deepcopy(SGLANG_ANSWER)
     aborted["meta_info"]["finish_reason"] = {"type": "abort", "message": "out of memory"}
@@ -175,9 +179,10 @@ def test_any_value_in_an_answer_is_read_or_is_a_sentence(data, value):
         data.draw(st.sampled_from(READERS))(answer)
 
 
-@given(st.floats(-1e30, 0), st.floats(-1e30, 0))
-def test_shares_of_two_labels_are_probabilities_that_add_up_to_one(first, second):
-    one, other = answers.share(first, second), answers.share(second, first)
-    assert 0 <= one <= 1
-    assert one + other == pytest.approx(1)
-    assert (one > other) <= (first > second)
+@given(st.lists(st.tuples(st.floats(-1e30, 0), st.floats(0, 1)), min_size=2))
+def test_a_mean_weight_lies_among_the_weights_and_turns_with_them(labels):
+    log_probs, weights = zip(*labels, strict=True)
+    score = answers.mean_weight(log_probs, weights)
+    assert min(weights) - 1e-9 <= score <= max(weights) + 1e-9
+    turned = answers.mean_weight(log_probs, [1 - each for each in weights])
+    assert score + turned == pytest.approx(1)

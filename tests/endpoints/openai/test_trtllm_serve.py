@@ -19,8 +19,7 @@ from tests.endpoints.openai.stand_in import (
 
 from tts.build.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints.base import Shaping
-from tts.endpoints.openai import answers
-from tts.endpoints.openai.dialects import TRTLLM, label_score
+from tts.endpoints.openai.dialects import TRTLLM, log_probs_of
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 
@@ -80,8 +79,9 @@ async def test_labels_are_scored_by_a_draw_that_is_confined_to_them():
         finally:
             await http.aclose()
     texts = tuple(TOKENIZER.token_texts[label] for label in labels)
-    wanted = answers.share(*(log_prob(PROMPT.tolist(), label) for label in labels))
-    assert label_score(found, labels, texts) == pytest.approx(wanted)
+    wanted = [log_prob(PROMPT.tolist(), label) for label in labels]
+    first, second = log_probs_of(found, labels, texts)  # of the whole or of both: as far apart
+    assert first - second == pytest.approx(wanted[0] - wanted[1])
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "timeout"])

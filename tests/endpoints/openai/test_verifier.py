@@ -17,7 +17,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
 from tts.build.verifiers.likelihood import last_step
 from tts.endpoints.base import ScoreCall
-from tts.endpoints.openai.answers import share
+from tts.endpoints.openai.answers import mean_weight
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier, head_score
 
@@ -26,7 +26,8 @@ IDS = [30, 31, 32]
 
 def section(checkpoint="demo-verifier", **fields):
     folder = ROOT / "engines" / "checkpoints" / checkpoint
-    return VerifierSpec.model_construct(checkpoint=folder, **fields)
+    labels = {"+": 1.0, "-": 0.0}
+    return VerifierSpec.model_construct(checkpoint=folder, **{"labels": labels} | fields)
 
 
 async def scored(stand_in, spec, ids=IDS, failures=()):
@@ -46,7 +47,7 @@ async def test_a_score_is_the_share_of_the_positive_label(kind):
     score, (body,) = await scored(StandIn(kind), spec)
     labels = label_ids(TOKENIZER, spec.labels)
     assert body["prompt"] == IDS
-    assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
+    assert score == pytest.approx(mean_weight([log_prob(IDS, each) for each in labels], (1, 0)))
 
 
 class OlderVllm(StandIn):
@@ -63,7 +64,7 @@ async def test_labels_that_are_not_among_the_likeliest_are_appended_and_asked_fo
     spec = section()
     labels = label_ids(TOKENIZER, spec.labels)
     score, bodies = await scored(OlderVllm(), spec)
-    assert score == pytest.approx(share(*(log_prob(IDS, label) for label in labels)))
+    assert score == pytest.approx(mean_weight([log_prob(IDS, each) for each in labels], (1, 0)))
     assert sorted(body["prompt"][-1] for body in bodies[1:]) == sorted(labels)
 
 
@@ -122,6 +123,13 @@ def test_a_head_without_a_place_says_what_to_tell_the_server():
     with pytest.raises(EndpointError, match="no place") as caught:
         head_score(head())
     assert "step_tag_id" in str(caught.value)
+
+
+def test_a_classifier_of_sequences_that_vllm_served_scores_by_its_one_row():
+    """Random weights, whose logit transformers gives as 0.69123012."""
+    score = head_score(head(0.6912310719490051))
+    assert score == pytest.approx(1 / (1 + math.exp(-0.69123012)), abs=1e-6)
+    assert head_score(head(0.0, 1.0)) == pytest.approx(1 / (1 + math.exp(-1)))
 
 
 def test_a_head_that_vllm_served_scores_as_its_activation_says():

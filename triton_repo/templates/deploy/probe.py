@@ -1,7 +1,7 @@
-"""Whether both models of a server really answer: one token generated, one text scored.
+"""Whether the models of a server really answer: one token generated, one text scored.
 
 "Ready" means little to Triton: a model whose process died stays ready while every request fails.
-Run inside the container, which has Python but not this toolkit: `python3 probe.py HTTP_PORT`.
+Run inside the container, which has Python but not this toolkit: `python3 probe.py PORT MODEL...`.
 """
 
 import json
@@ -10,26 +10,20 @@ import urllib.error
 import urllib.request
 
 TIMEOUT_S = 20
-GENERATE = {"input_ids": [0], "input_lengths": 1, "request_output_len": 1}
-SCORE = {
-    "inputs": [
-        {"name": "input_ids", "datatype": "INT32", "shape": [1, 1], "data": [0]},
-        {"name": "input_lengths", "datatype": "INT32", "shape": [1, 1], "data": [1]},
-        {"name": "request_output_len", "datatype": "INT32", "shape": [1, 1], "data": [1]},
-        {"name": "return_generation_logits", "datatype": "BOOL", "shape": [1, 1], "data": [True]},
-    ]
-}
+ONE_TOKEN = {"input_ids": [0], "input_lengths": 1, "request_output_len": 1}
+LOGITS = "return_generation_logits"
+"""What a model that scores must be asked for."""
 
 
-def ask(url, request):
-    """Post a request; exit with the reason unless it is answered."""
-    data = json.dumps(request).encode()
-    post = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+def ask(url, request=None):
+    """The answer to a request, posted if there is one; exit with the reason if there is none."""
+    data = None if request is None else json.dumps(request).encode()
+    asked = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     # past any proxy of the environment: the server is in this very container
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(post, timeout=TIMEOUT_S) as answer:
-            json.load(answer)
+        with opener.open(asked, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
             sys.exit(f"{url}: {error.code}: {error.read().decode(errors='replace')}")
@@ -39,5 +33,7 @@ def ask(url, request):
 
 if __name__ == "__main__":
     models = f"http://127.0.0.1:{int(sys.argv[1])}/v2/models"
-    ask(f"{models}/generator/generate", GENERATE)
-    ask(f"{models}/prm/infer", SCORE)
+    for model in sys.argv[2:]:
+        inputs = ask(f"{models}/{model}/config")["input"]
+        scores = any(each["name"] == LOGITS and not each["optional"] for each in inputs)
+        ask(f"{models}/{model}/generate", ONE_TOKEN | ({LOGITS: True} if scores else {}))

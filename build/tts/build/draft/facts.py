@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..spec import Gpu, HeadKind, Target
+from ..spec import Gpu, HeadKind, Scores, Target
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class CompiledModel:
     """Its name on the Hugging Face hub, if it has to be downloaded first."""
     head: HeadKind = "labels"
     """The head or labels that it judges with, if it is a verifier."""
+    scores: Scores = "steps"
+    """What its head was trained to score."""
 
     @property
     def name(self) -> str:
@@ -92,7 +94,7 @@ class Choices:
     why_format: str = ""
     """Why this one, as a sentence."""
     prompt: str = ""
-    """The text of format prompted."""
+    """The text of formats prompted and graded."""
     system_prompt: str = ""
     """The system message; empty: none, but one is suggested."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import ConfigError
 from ..openvino.memory import gib, plan_host_memory
-from ..spec import PRECISIONS, Deployment, EngineSpec, GeneratorSpec, Precision, VerifierSpec
+from ..spec import PRECISIONS, Deployment, EngineSpec, Precision, VerifierSpec
 from ..tensorrt.contract import precision_problem
 from ..tensorrt.placements import Placement, place, placements
 from .facts import Machine
@@ -116,7 +116,7 @@ def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> Engin
         tokens = pool(batch, spec.max_seq_len, spec.kv_cache.block_size)
         update["max_batch_size"] = batch
         update["kv_cache"] = spec.kv_cache.model_copy(update={"tokens": tokens})
-        if isinstance(spec, GeneratorSpec):
+        if spec.writes:
             update["in_flight_requests"] = batch
         if isinstance(spec, VerifierSpec) and spec.in_flight_tokens:
             update["in_flight_tokens"] = min(spec.in_flight_tokens, batch * spec.max_seq_len)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..spec import Deployment, Role
+from ..spec import FORMATS, Deployment, Role
 from .facts import Choices, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool
 
@@ -12,7 +12,7 @@ CONTEXT = 4096
 """Tokens of a sequence where the models have as many: enough for a solution in steps."""
 _UNKNOWN_CONTEXT = 2048
 _PROMPT = 2048
-"""Tokens that the prompt of format prompted may add to the text that it judges."""
+"""Tokens that a prompt or a critique may add to the text that it judges."""
 SYSTEM_PROMPT = (
     "Please reason step by step, and put your final answer within \\boxed{}."  # of Qwen2.5-Math
 )
@@ -60,15 +60,19 @@ def _verifier(choices: Choices, machine: Machine) -> dict[str, Any]:
     model, form = choices.verifier, choices.format
     if isinstance(model, FunctionModel):
         return {"function": model.name}
-    length = _length(model, CONTEXT + (_PROMPT if form == "prompted" else 0))
+    facts = FORMATS[form]
+    length = _length(model, CONTEXT + (_PROMPT if facts.needs == "prompt" or facts.writes else 0))
     values = _model("verifier", model, length, machine, choices)
     on_gpu = choices.target != "openvino" or "url" in values
     budget = 65536 if on_gpu else 8192
     if "checkpoint" in values:
         budget = min(budget, values["max_batch_size"] * length)
-    values["in_flight_tokens"] = max(budget, length)
+    if facts.writes:
+        values["in_flight_requests"] = values.get("max_batch_size", 64)
+    else:
+        values["in_flight_tokens"] = max(budget, length)
     values["format"] = form
-    if form == "prompted":
+    if facts.needs == "prompt":
         values["prompt"] = choices.prompt
     if form == "custom":
         values["template"] = {**_TEMPLATE, **({} if model.head == "labels" else {"turn": ""})}

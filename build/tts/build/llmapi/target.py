@@ -17,7 +17,7 @@ from ..checkpoint import FileStamp
 from ..errors import BuildError
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
-from ..spec import EngineSpec, Precision, VerifierSpec
+from ..spec import EngineSpec, Precision
 from ..tensorrt.feasibility import check_feasible
 from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import KV_FRACTION, check_pools
@@ -29,14 +29,12 @@ PACKAGE = "tensorrt_llm"
 def settings_for(inputs: EngineInputs) -> BuildSettings:
     """The settings that the manifest would record now, beside the checkpoint."""
     spec = inputs.spec
-    labels: JsonValue = None
-    if isinstance(spec, VerifierSpec):
-        labels = [[label, weight] for label, weight in spec.labels.items()]
+    labels: JsonValue = [[token, weight] for token, weight in inputs.label_weights.items()]
     return {
         "target": inputs.deployment.target,
         "role": inputs.role,
         "precision": spec.precision,
-        "labels": labels,
+        "labels": labels or None,
         "tensor_parallel": spec.placement.tensor_parallel,
         "pipeline_parallel": spec.placement.pipeline_parallel,
         "expert_parallel": spec.placement.expert_parallel,
@@ -110,11 +108,10 @@ def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
     """The arguments that `LLM` is opened with; passed on unchecked.
 
     The KV pool is a number of tokens, because a share of the free memory would depend on which
-    engine loads first. A verifier has no CUDA graphs: they are for steps that only decode, and its
-    single token comes out of the prompt's last step.
+    engine loads first. A verifier that does not write has no CUDA graphs: they are for steps that
+    only decode, and its single token comes out of the prompt's last step.
     """
     place, cache = spec.placement, spec.kv_cache
-    verifier = isinstance(spec, VerifierSpec)
     arguments: dict[str, JsonValue] = {
         "model": str(spec.checkpoint),
         "skip_tokenizer_init": True,
@@ -135,10 +132,10 @@ def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
             "host_cache_size": int(place.kv_host_gib * GIB),
         },
         "scheduler_config": {"capacity_scheduler_policy": spec.scheduling_policy.upper()},
-        "cuda_graph_config": None
-        if verifier
-        else {"max_batch_size": spec.max_batch_size, "enable_padding": True},
-        "gather_generation_logits": verifier,
+        "cuda_graph_config": {"max_batch_size": spec.max_batch_size, "enable_padding": True}
+        if spec.writes
+        else None,
+        "gather_generation_logits": spec.judges,
     }
     if place.expert_parallel > 1:
         arguments["moe_expert_parallel_size"] = place.expert_parallel

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..checkpoint import Checkpoint
 from ..spec import Precision
-from .transformer import Transformer
+from .transformer import ScoreColumns, Transformer
 
 if TYPE_CHECKING:
     from openvino import Model
@@ -23,16 +23,16 @@ EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
 def export_model(
     checkpoint: Checkpoint,
     precision: Precision,
-    label_token_ids: Sequence[int] | None = None,
+    score: ScoreColumns | None = None,
 ) -> Model:
     """Build the model of a checkpoint.
 
-    With `label_token_ids` the output vocabulary is these tokens in this order, and the embedding
-    keeps the whole vocabulary; of a checkpoint with a head of its own it is the head's two columns
-    (see head_layers). Weights are mapped from the checkpoint, so it must stay in place until the
-    model is saved.
+    With `score` the output is the two logits of a score, alone or behind those of the vocabulary;
+    the embedding keeps the whole vocabulary. Of a checkpoint with a head of its own it is the
+    head's two columns (see head_layers). Weights are mapped from the checkpoint, so it must stay in
+    place until the model is saved.
     """
-    return Transformer(checkpoint, precision, label_token_ids).model()
+    return Transformer(checkpoint, precision, score).model()
 
 
 def save_model(model: Model, folder: Path) -> None:

@@ -4,9 +4,9 @@ OpenVINO maps an engine's file, and at the first step each matrix is copied into
 CPU's kernels; then the host gives the mapping back (tts.engines.pipeline). What stays:
 
 - *copies*: every matrix but the embedding, in the engine's precision. An output matrix that is tied
-  to the embedding is copied as well. Kernels for int8 weights differ by the number of rows: in a
-  generator, with its long prompts and single tokens, projections of the attention may be copied
-  twice (measured: all of them, or those of keys and values); all are counted twice.
+  to the embedding is copied as well. Kernels for int8 weights differ by the number of rows: in an
+  engine that writes, with its long prompts and single tokens, projections of the attention may be
+  copied twice (measured: all of them, or those of keys and values); all are counted twice.
 - *embedding*: rows that prompts name are read from the file. The kernel maps far more than the rows
   (up to 2 MiB around each), so the whole table is counted; it may take these pages back.
 - *KV pool*: exact. It is reserved at the start and written block by block.
@@ -29,8 +29,8 @@ from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..machine_limits import memory_available, memory_limit
 from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Precision, Role
-from .transformer import label_precision
+from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
+from .transformer import SCORE_LOGITS, label_precision
 
 MIB = 1 << 20
 PROCESS = 120 * MIB
@@ -41,7 +41,6 @@ STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
 """Bytes of one weight."""
 _SCALE = 4
 """One fp32 per row of an int8 matrix."""
-_LABELS = 2
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,14 @@ class HostMemoryPlan:
         """All that the pair holds when both pools are full."""
         return self.server + sum(engine.resident for engine in self.engines.values())
 
+    @property
+    def saved(self) -> int:
+        """The second engine's weights and process, where one has both roles."""
+        if not self.deployment.shares_engine:
+            return 0
+        engine = self.engines["generator"]
+        return engine.copies + engine.embedding + engine.process
+
 
 def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
     """The memory that a deployment for target openvino takes on its machine.
@@ -100,32 +107,46 @@ def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> Ho
         )
     specs = deployment.engines()
     shapes = (inputs or Inputs(deployment)).shapes()
-    engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
-    judge = judged_by(shapes["verifier"], specs["verifier"]) if "verifier" in specs else None
+    engines = {role: engine_memory(shapes[role], spec) for role, spec in specs.items()}
+    judge = None
+    if "verifier" in specs:
+        judge = judged_by(shapes["verifier"], specs["verifier"])
+    elif deployment.shares_engine:
+        judge = judged_by(shapes["generator"], deployment.verifier_model)
     return HostMemoryPlan(deployment, engines, judge)
 
 
-def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
+def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
     """The memory of one engine."""
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
-    whole = role == "generator"
-    if not whole:  # its head is cut to the labels, or is one of its own
+    whole = _writes(spec)
+    if isinstance(spec, VerifierSpec) and not whole:  # of labels, or a head of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
-        rows = _LABELS + inner_layers * shape.hidden_size
+        rows = _columns(spec) + inner_layers * shape.hidden_size
         head = _stored((rows, shape.hidden_size), label_precision(precision))
     else:
         head = table
     in_file = 0 if whole and shape.tie_word_embeddings else head
-    twice = _attention(shape) if (role, precision) == ("generator", "int8") else 0
+    twice = _attention(shape) if whole and precision == "int8" else 0
     return EngineMemory(
         file=table + inner + in_file,
         copies=inner + head + twice,
         embedding=table,
         kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * _kv_bytes_per_token(shape, spec),
-        working=_working(shape, spec, role),
+        working=_working(shape, spec),
     )
+
+
+def _writes(spec: EngineSpec) -> bool:
+    """Whether its logits are those of all tokens."""
+    return not isinstance(spec, VerifierSpec) or spec.facts.writes
+
+
+def _columns(spec: VerifierSpec) -> int:
+    """Rows of a verifier's head: its labels."""
+    return len(spec.labels) or SCORE_LOGITS
 
 
 def _stored(shape: tuple[int, ...], precision: Precision) -> int:
@@ -156,10 +177,10 @@ def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
     return 2 * columns * _computed_bytes(spec)
 
 
-def _working(shape: ModelConfig, spec: EngineSpec, role: Role) -> int:
+def _working(shape: ModelConfig, spec: EngineSpec) -> int:
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
-    logits = shape.vocab_size if role == "generator" else _LABELS
+    logits = shape.vocab_size if _writes(spec) else SCORE_LOGITS
     rows = min(spec.max_batch_size, spec.max_num_tokens)
     each = _computed_bytes(spec)
     return spec.max_num_tokens * width * each + rows * logits * (4 + each)

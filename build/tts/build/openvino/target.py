@@ -15,10 +15,11 @@ from ..errors import BuildError
 from ..extras import how_to_install
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
-from ..spec import VerifierSpec
+from ..spec import VerifierRole, VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
+from .transformer import SCORE_LOGITS, ScoreColumns
 from .verify import missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
@@ -28,20 +29,35 @@ VERIFY_BY_DEFAULT_BELOW = 200_000_000
 def settings_for(inputs: EngineInputs) -> BuildSettings:
     """The settings that the engine would be built with now."""
     spec = inputs.spec
-    labels: JsonValue = None
     stated: BuildSettings = {}
-    if isinstance(spec, VerifierSpec):
-        labels = [[label, weight] for label, weight in spec.labels.items()]
-        stated = {"head": spec.head} if spec.head else {}
+    if isinstance(spec, VerifierSpec) and spec.head:
+        stated = {"head": spec.head}
     return {
         "target": inputs.deployment.target,
         "role": inputs.role,
         "precision": spec.precision,
-        "labels": labels,
+        "labels": _labels(inputs),
         "exporter_version": EXPORTER_VERSIONS[spec.precision],
         "openvino_version": openvino_version(),
         **stated,
     }
+
+
+def _labels(inputs: EngineInputs) -> JsonValue:
+    """The labels that scores are read at, with their weights; token ids where a critique asks."""
+    judge = inputs.judge and inputs.judge.role_spec
+    if not isinstance(judge, VerifierRole):
+        return None
+    weights = inputs.label_weights if judge.facts.writes else judge.labels
+    return [[label, weight] for label, weight in weights.items()] or None
+
+
+def score_columns(inputs: EngineInputs) -> ScoreColumns | None:
+    """The columns that the engine's scores are made of; None without labels, or of a head."""
+    labels = inputs.label_weights
+    if not labels or inputs.shape.head:
+        return None
+    return ScoreColumns(tuple(labels), tuple(labels.values()), inputs.is_language_model)
 
 
 def plan_engine(inputs: EngineInputs) -> BuildPlan:
@@ -49,7 +65,10 @@ def plan_engine(inputs: EngineInputs) -> BuildPlan:
     require_precision(inputs.role, inputs.spec.precision)
     _ = inputs.checkpoint
     check_length(inputs)
-    return new_plan(inputs, settings_for(inputs))
+    columns = None
+    if inputs.label_weights:
+        columns = SCORE_LOGITS + (inputs.shape.vocab_size if inputs.is_language_model else 0)
+    return new_plan(inputs, settings_for(inputs), columns)
 
 
 def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
@@ -75,16 +94,16 @@ def make_engine(
 ) -> VerificationOutcome:
     """Export the checkpoint to `folder`, and compare it with transformers."""
     checkpoint = plan.inputs.checkpoint
-    precision, labels = plan.config.precision, plan.config.label_token_ids
+    precision, score = plan.config.precision, score_columns(plan.inputs)
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
-    save_model(export_model(checkpoint, precision, labels), folder)
+    save_model(export_model(checkpoint, precision, score), folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
-    return VerificationOutcome(verify_engine(folder, checkpoint, precision, labels), None)
+    return VerificationOutcome(verify_engine(folder, checkpoint, precision, score), None)
 
 
 def preview(inputs: EngineInputs) -> list[str]:

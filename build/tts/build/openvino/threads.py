@@ -48,17 +48,24 @@ def threads_of(
     weights = {role: _weights(engine) for role, engine in engines.items()}
     if len(weights) == 1:
         return {role: max(1, min(cores, each // LEAST_WEIGHTS)) for role, each in weights.items()}
-    return divide(cores, weights, stated)
+    both_write = engines["verifier"].is_language_model
+    return divide(cores, weights, stated, both_write=both_write)
 
 
 def divide(
-    cores: int, weights: Mapping[Role, int], stated: Mapping[Role, int | None]
+    cores: int,
+    weights: Mapping[Role, int],
+    stated: Mapping[Role, int | None],
+    *,
+    both_write: bool = False,
 ) -> Mapping[Role, int]:
     """The threads of each engine, by the weights that one token is multiplied with.
 
+    `both_write`: the verifier works on a token of each request at a time, too.
+
     Threads stated for one engine are not available to the other.
     """
-    work = weights["generator"] * GENERATED
+    work = weights["generator"] * (1 if both_write else GENERATED)
     share = round(cores * work / (work + weights["verifier"]))
     most = {role: max(1, each // LEAST_WEIGHTS) for role, each in weights.items()}
     generator = stated["generator"]
@@ -84,4 +91,4 @@ def threads_in_words(deployment: Deployment) -> str:
 def _weights(inputs: EngineInputs) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
     counted = parameters(inputs.shape)
-    return counted.active + (counted.head if inputs.role == "generator" else 0)
+    return counted.active + (counted.head if inputs.is_language_model else 0)

@@ -7,13 +7,17 @@ continuous batching can turn its attention into paged attention:
     state    key and value of every layer             f32 [batch, kv_heads, past tokens, head_dim]
     output   logits                                   f32 [batch, tokens, output vocabulary]
 
+An engine that writes and scores has one input more, `sampled_tokens_indices` i64 [sampled]: the
+rows of the batch that logits are computed for. GenAI adds it by itself where the graph ends in the
+matrix of the language head, and gives it to any graph that has it.
+
 The attention mask reaches nothing but the attention ops: paged attention removes them together.
 Weights are constants of the graph, in the precision that the engine stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -99,6 +103,35 @@ def _bfloat16(array: Array) -> Node:
 
 
 _MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
+_CLOSED = -1e30  # of a column: no temperature raises it, and it is finite
+_LEAST = 1e-37  # the logarithm of a sum of probabilities stays finite
+
+
+SCORE_LOGITS = 2
+
+
+@dataclass(frozen=True)
+class ScoreColumns:
+    """The two logits that a score is the softmax of: logsumexp(z + log w), logsumexp(z + log(1-w)).
+
+    z are the label rows' logits and w their weights, so the first one's share is sum(w p), p being
+    the softmax over the labels.
+    """
+
+    token_ids: tuple[int, ...]
+    """The rows of the language head."""
+    weights: tuple[float, ...]
+    beside_vocabulary: bool = False
+    """Whether the engine writes as well: then the two columns stand behind those of its V tokens.
+
+    They are open only after an id of V or more, which stands for itself minus V and closes all
+    others; elsewhere the two are closed.
+    """
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether the label rows' own logits are these two."""
+        return self.weights == (1.0, 0.0)
 
 
 def rotary_frequencies(config: ModelConfig) -> Array:
@@ -123,16 +156,16 @@ class Transformer:
         self,
         checkpoint: Checkpoint,
         precision: Precision,
-        label_token_ids: Sequence[int] | None = None,
+        score: ScoreColumns | None = None,
     ) -> None:
-        """`label_token_ids` are the rows of the language head that a verifier by labels keeps."""
+        """`score` is what a verifier by labels has in place of its vocabulary, or beside it."""
         from openvino import opset13
 
         self.ops = opset13
         self.checkpoint = checkpoint
         self.config = checkpoint.config
         self.precision = precision
-        self.label_token_ids = label_token_ids
+        self.score = score
         self.sinks: list[Node] = []
 
     def model(self) -> Model:
@@ -146,10 +179,12 @@ class Transformer:
             "position_ids": ops.parameter([-1, -1], np.int64),
             "beam_idx": ops.parameter([-1], np.int32),
         }
+        ids = inputs["input_ids"]
+        if self.score and self.score.beside_vocabulary:
+            ids = self._marked(ids, inputs)
         for name, node in inputs.items():
             node.set_friendly_name(name)
             node.output(0).get_tensor().set_names({name})
-        ids = inputs["input_ids"]
         self.beam_idx = inputs["beam_idx"]
         self.batch = ops.gather(ops.shape_of(ids), self._ints(0), self._int(0))
         self.rotary = self._rotary(inputs["position_ids"])
@@ -165,11 +200,47 @@ class Transformer:
         logits.output(0).get_tensor().set_names({"logits"})
         return Model([result], self.sinks, list(inputs.values()), self.checkpoint.path.name)
 
+    def _marked(self, ids: Node, inputs: dict[str, Node]) -> Node:
+        """The ids without marks; the rows that are sampled, and which of them are marked, are
+        kept.
+        """
+        ops, size = self.ops, self._int(self.config.vocab_size)
+        self.sampled = inputs["sampled_tokens_indices"] = ops.parameter([-1], np.int64)
+        marked = ops.greater_equal(ids, size)
+        rows = ops.gather(marked, self.sampled, self._int(0))
+        self.is_scored = ops.unsqueeze(rows, self._ints(-1))
+        return ops.select(marked, ops.subtract(ids, size), ids)
+
     def _logits(self, hidden: Node) -> Node:
         """The engine's output, from the last layer's output [batch, tokens, hidden]."""
         if self.config.head:
             return self._own_head(hidden)
-        return self.ops.matmul(hidden, self._head(), False, True)
+        ops, score = self.ops, self.score
+        if not (score and score.beside_vocabulary):
+            logits = ops.matmul(hidden, self._head(), False, True)
+            return self._graded(logits, score) if score else logits
+        hidden = ops.gather(hidden, self.sampled, self._int(0))
+        logits = ops.matmul(hidden, self._head(), False, True)
+        graded = self._graded(
+            ops.gather(logits, self._ints(*score.token_ids), self._int(-1)), score
+        )
+        closed = self._float(_CLOSED)
+        written = ops.select(self.is_scored, closed, logits)
+        return ops.concat([written, ops.select(self.is_scored, graded, closed)], -1)
+
+    def _graded(self, logits: Node, score: ScoreColumns) -> Node:
+        """The two logits of a score, of those of the labels [..., labels]."""
+        if score.are_rows:
+            return logits
+        ops = self.ops
+        largest = ops.reduce_max(logits, self._ints(-1), True)
+        shares = ops.exp(ops.subtract(logits, largest))
+        good = np.array(score.weights, np.float32)
+        parts = ops.multiply(
+            ops.unsqueeze(shares, self._ints(-2)), constant(np.stack([good, 1 - good]))
+        )
+        sums = ops.maximum(ops.reduce_sum(parts, self._ints(-1), False), self._float(_LEAST))
+        return ops.add(largest, ops.log(sums))
 
     def _layer(self, prefix: str, hidden: Node) -> Node:
         ops = self.ops
@@ -303,8 +374,8 @@ class Transformer:
         name = EMBEDDING if tied else LM_HEAD
         if tied and LM_HEAD in self.checkpoint.weights:
             self._require_tied()
-        if self.label_token_ids is not None:
-            rows = self.checkpoint.weights.numbers(name, self.label_token_ids)
+        if self.score and not self.score.beside_vocabulary:
+            rows = self.checkpoint.weights.numbers(name, self.score.token_ids)
             return matrix(rows, label_precision(self.precision))
         return self.table if tied else matrix(self._tensor(name), self.precision)
 

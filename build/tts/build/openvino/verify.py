@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from ..spec import Precision
 from ..weights import Array
 from .export import MODEL_FILE
 from .runtime import plugin_properties
-from .transformer import label_precision, stored_values
+from .transformer import ScoreColumns, label_precision, stored_values
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +56,8 @@ class _Case:
     mask: Array
     positions: Array
     steps: tuple[int, ...]
+    scored: bool = False
+    """Whether the ids ask for scores, of an engine that writes as well."""
 
 
 def missing_packages() -> list[str]:
@@ -66,19 +69,22 @@ def verify_engine(
     folder: Path,
     checkpoint: Checkpoint,
     precision: Precision,
-    label_token_ids: Sequence[int] | None = None,
+    score: ScoreColumns | None = None,
 ) -> Verification:
     """Compare the engine in `folder` with transformers; raises BuildError when they disagree."""
     cases = _cases(checkpoint)
-    exact, stored = _reference(checkpoint, precision, label_token_ids, cases)
+    if score and score.beside_vocabulary:  # else no score would be compared
+        cases += [replace(case, scored=True) for case in cases]
+    exact, stored = _reference(checkpoint, precision, score, cases)
     largest = float(np.max([np.abs(logits).max() for logits in exact]))
-    errors = _errors(folder, "fp32", cases, [each.logits for each in stored])
+    compare = partial(_errors, folder, cases=cases, vocabulary=checkpoint.config.vocab_size)
+    errors = compare("fp32", reference=[each.logits for each in stored])
     limits = [ROUNDINGS * max(each.rounding, LEAST_ROUNDING * largest) for each in stored]
     for error, limit in zip(errors, limits, strict=True):
         _require_near(checkpoint, "in fp32 arithmetic", error, limit, largest)
     served = errors
     if precision != "fp32":
-        served = _errors(folder, precision, cases, exact)
+        served = compare(precision, reference=exact)
         what = f"as served in {precision}"
         _require_near(checkpoint, what, _most(served), SERVED_TOLERANCE * largest, largest)
     return Verification(
@@ -130,7 +136,12 @@ def _cases(checkpoint: Checkpoint) -> list[_Case]:
 
 
 def _errors(
-    folder: Path, precision: Precision, cases: Sequence[_Case], reference: Sequence[Array]
+    folder: Path,
+    precision: Precision,
+    *,
+    cases: Sequence[_Case],
+    reference: Sequence[Array],
+    vocabulary: int,
 ) -> list[float]:
     """The largest error of a logit in each case."""
     import openvino
@@ -143,21 +154,26 @@ def _errors(
             f"OpenVINO cannot load the engine in {precision} on this CPU: {error}",
             hint="Choose precision fp32 in the deployment file; every CPU computes it.",
         ) from error
-    errors = []
+    errors, both = [], any(case.scored for case in cases)
     for case, expected in zip(cases, reference, strict=True):
         request = model.create_infer_request()
         logits, start = [], 0
         for step in case.steps:
             end = start + step
             inputs = {
-                "input_ids": case.ids[:, start:end],
+                "input_ids": case.ids[:, start:end] + vocabulary * case.scored,
                 "attention_mask": case.mask[:, :end],
                 "position_ids": case.positions[:, start:end],
                 "beam_idx": np.arange(len(case.ids), dtype=np.int32),
             }
+            if both:
+                inputs["sampled_tokens_indices"] = np.arange(len(case.ids))
             logits.append(request.infer(inputs)["logits"].copy())
             start = end
-        difference = np.abs(np.concatenate(logits, axis=1) - expected)[case.mask == 1]
+        found = np.concatenate(logits, axis=1)
+        if both:
+            found = found[..., vocabulary:] if case.scored else found[..., :vocabulary]
+        difference = np.abs(found - expected)[case.mask == 1]
         errors.append(float(difference.max(initial=0.0)))
     return errors
 
@@ -175,7 +191,7 @@ class _Expected:
 def _reference(
     checkpoint: Checkpoint,
     precision: Precision,
-    label_token_ids: Sequence[int] | None,
+    score: ScoreColumns | None,
     cases: Sequence[_Case],
 ) -> tuple[list[Array], list[_Expected]]:
     """Logits of every case: of the checkpoint, and of it with the engine's stored weights."""
@@ -186,8 +202,8 @@ def _reference(
     head: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     if checkpoint.config.head:
         head = [(_tensor(weight), _tensor(bias)) for weight, bias in checkpoint.head_layers()]
-    elif label_token_ids is not None:
-        rows = model.get_output_embeddings().weight.detach()[list(label_token_ids)].clone()
+    elif score and not score.beside_vocabulary:
+        rows = model.get_output_embeddings().weight.detach()[list(score.token_ids)].clone()
         head = [(rows, None)]
 
     def logits(case: _Case) -> Array:
@@ -197,14 +213,17 @@ def _reference(
             "position_ids": torch.from_numpy(case.positions),
         }
         if not head:
-            return np.asarray(model(**inputs).logits.numpy())
+            found = model(**inputs).logits
+            if score and case.scored:
+                found = _graded(found[..., list(score.token_ids)], score)
+            return np.asarray(found.numpy())
         hidden = model.model(**inputs).last_hidden_state
         for index, (weight, bias) in enumerate(head):
             hidden = functional.relu(hidden) if index else hidden
             hidden = functional.linear(
                 hidden, weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
             )
-        return np.asarray(hidden.numpy())
+        return np.asarray((_graded(hidden, score) if score else hidden).numpy())
 
     with torch.inference_mode():
         exact = [logits(case) for case in cases]
@@ -224,6 +243,17 @@ def _reference(
         for case, less, more in zip(cases, rounded, precise, strict=True)
     ]
     return exact, stored
+
+
+def _graded(logits: torch.Tensor, score: ScoreColumns) -> torch.Tensor:
+    """See ScoreColumns; of the logits of its labels."""
+    import torch
+
+    if score.are_rows:
+        return logits
+    good = torch.tensor(score.weights, dtype=logits.dtype)
+    counted = torch.log(torch.stack((good, 1 - good)))  # minus infinity leaves a label out
+    return torch.logsumexp(logits.unsqueeze(-2) + counted, -1)
 
 
 @contextmanager

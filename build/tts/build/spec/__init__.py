@@ -45,7 +45,7 @@ from .verifier import (
     VerifierRole,
     VerifierSpec,
 )
-from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
+from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind, Scores
 
 __all__ = [
     "ANSWER_TIMEOUT_S",
@@ -72,6 +72,7 @@ __all__ = [
     "RemoteVerifier",
     "Role",
     "RoleSpec",
+    "Scores",
     "ServerSpec",
     "SharedVerifier",
     "Target",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 else:
     PresetName = Literal[tuple(PRESETS)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
+Mark = Annotated[float, Field(ge=-1e9, le=1e9)]
 Weight = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -32,7 +33,7 @@ class VerdictSpec(Section):
     labels: dict[Text, Weight] | None = None
     """What each word is worth, from 0 to 1; unset: right, yes, correct, true and pass are 1, wrong,
     no, incorrect, false and fail are 0."""
-    scale: tuple[float, float] = (0.0, 1.0)
+    scale: tuple[Mark, Mark] = (0.0, 1.0)
     """What a number stands for the worst, and for the best score."""
 
     @model_validator(mode="after")
@@ -69,11 +70,18 @@ class CritiqueSpec(Section):
     thinking: ThinkingSpec = ThinkingSpec()
     """How the verifier thinks before it writes, if its chat template says so."""
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether its verdict is read from the probabilities of labels, not from the text."""
+        if self.verdict:
+            return self.verdict.probability
+        return bool(PRESETS[self.preset or "judge"].verdict.get("probability"))
+
     @model_validator(mode="before")
     @classmethod
     def _as_its_preset(cls, data: Any) -> Any:
-        preset = PRESETS.get(data.get("preset") or "judge") if isinstance(data, dict) else None
-        if preset is None:
+        named = (data.get("preset") or "judge") if isinstance(data, dict) else None
+        if not isinstance(named, str) or (preset := PRESETS.get(named)) is None:
             return data
         sampling = ("max_tokens", "temperature", "top_p")
         return {name: getattr(preset, name) for name in sampling} | data

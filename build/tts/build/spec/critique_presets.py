@@ -152,7 +152,7 @@ PRESETS: Mapping[str, Preset] = {
         system="You are a helpful assistant.",
         shown="Step {number}: {step}",
         no_steps="Since the Now Step is the first step, there are no Previous Steps.",
-        otherwise="\nBased on your analysis. Is the answer correct (Yes/No)?",
+        otherwise="\nBased on your analysis. Is the step correct (Yes/No)?",
         source="https://github.com/NJUNLP/R-PRM: src/prompts/GenPRM/GenPRM-evaluate-new3-qwen.txt, "
         "src/evaluate/GenPRM/evaluate-PRM-CoT.py, "
         "src/reward-guide-search/code/GenPRM-Greedy-Seach-Zero-Shot.py; no licence stated",

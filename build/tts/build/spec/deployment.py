@@ -84,7 +84,7 @@ Kinds = Sequence[tuple[str, type[Section]]]
 
 def kind_of(section: Mapping[str, Any], kinds: Kinds) -> type[Section]:
     """The kind of a section, by the first of these fields that it has; empty: any."""
-    return next(kind for field, kind in kinds if not field or field in section)
+    return next(kind for field, kind in kinds if not field or section.get(field) is not None)
 
 
 def _section(kinds: Kinds) -> WrapValidator:
@@ -170,7 +170,7 @@ class Deployment(Section):
         generator, verifier = data.get("generator"), data.get("verifier")
         if not (isinstance(generator, dict) and isinstance(verifier, dict)):
             return data
-        if "same_as" not in verifier:
+        if verifier.get("same_as") is None:
             return data
         shared = {name: generator[name] for name in _SHARED if name in generator}
         given = {name: verifier[name] for name in _SHARED if name in verifier}
@@ -180,6 +180,12 @@ class Deployment(Section):
                 "generator's: remove it"
             )
         return {**data, "verifier": {**verifier, **shared}}
+
+    @model_validator(mode="after")
+    def _shared_engine(self) -> Self:
+        if isinstance(self.verifier, SharedVerifier) and isinstance(self.generator, GeneratorSpec):
+            self.generator._judges = self.verifier.reads_logits
+        return self
 
     @model_validator(mode="after")
     def _paragraphs_are_read(self) -> Self:

@@ -67,6 +67,16 @@ class EngineSpec(RoleSpec):
         return self.checkpoint
 
     @property
+    def writes(self) -> bool:
+        """Whether the engine generates text: it decodes, and gives the logits of all tokens."""
+        return True
+
+    @property
+    def judges(self) -> bool:
+        """Whether scores are made of the engine's logits."""
+        return False
+
+    @property
     def placement(self) -> TensorRTEngine:
         """The block tensorrt, or its defaults where there is none."""
         return self.tensorrt or TensorRTEngine()

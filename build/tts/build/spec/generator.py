@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import Field, PrivateAttr, StrictBool
 
 from .engine import EngineSpec
 from .role import RoleSpec
@@ -29,3 +29,10 @@ class GeneratorRole(RoleSpec):
 
 class GeneratorSpec(GeneratorRole, EngineSpec):
     """The LLM that writes steps, compiled."""
+
+    _judges: bool = PrivateAttr(default=False)
+
+    @property
+    def judges(self) -> bool:
+        """See EngineSpec: whether it is the verifier as well, which is read at its logits."""
+        return self._judges

@@ -21,7 +21,7 @@ from .critique import CritiqueSpec
 from .engine import EngineSpec
 from .role import RoleSpec
 from .section import Count, FilePath, Section
-from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind
+from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind, Scores
 
 if TYPE_CHECKING:
     FormatName = str
@@ -42,7 +42,7 @@ def _spaced(labels: Any) -> Any:
 
 
 def _graded(labels: dict[str, float]) -> dict[str, float]:
-    if len(labels) < 2 or len(set(labels.values())) < 2:
+    if labels and len(set(labels.values())) < 2:
         raise ValueError("must be two labels or more, of different weights")
     return dict(sorted(labels.items(), key=lambda each: -each[1]))
 
@@ -60,15 +60,18 @@ class Template(Section):
     """The dialogue of a verifier of format custom; the texts are sent verbatim.
 
     It reads: head, first step, answer, turn, second step, answer, ... ; a step's score is read
-    right after its `answer`.
+    right after its `answer`. Without `turn` it reads: head, all steps as one text, answer.
     """
 
     head: str
     """Everything before the first step; {question} stands for the question."""
     answer: str
     """The text after a step, up to where its score is read."""
-    turn: str
-    """What follows up to the next step; {label} in front stands for the positive label."""
+    turn: str | None = None
+    """What follows up to the next step; {label} in front stands for the positive label, {number}
+    for the next step's number. Unset: the steps are one text, and `answer` follows the last one."""
+    apart: bool = False
+    """Whether each text and each step is encoded by itself, as TRL's PRMTrainer does."""
 
     @field_validator("head")
     @classmethod
@@ -79,12 +82,12 @@ class Template(Section):
 
     @field_validator("head", "answer", "turn")
     @classmethod
-    def _places(cls, text: str, info: ValidationInfo) -> str:
-        allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
-        for place in ("{question}", "{label}", "{step}"):
-            if place != allowed and place in text:
+    def _places(cls, text: str | None, info: ValidationInfo) -> str | None:
+        allowed = {"head": ("{question}",), "turn": ("{label}", "{number}")}
+        for place in ("{question}", "{label}", "{number}", "{step}"):
+            if text and place in text and place not in allowed.get(info.field_name or "", ()):
                 raise ValueError(f"must not hold {place}")
-        if "{label}" in text.removeprefix("{label}"):
+        if text and "{label}" in text.removeprefix("{label}"):
             raise ValueError("may hold {label} once, at its very beginning")
         return text
 
@@ -116,6 +119,9 @@ class VerifierRole(RoleSpec):
     """How questions and steps are presented to the verifier (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
     """What the verifier judges with; unset: recognised from its config.json."""
+    scores: Scores | None = None
+    """What it scores: every step, or whole answers alone, so that searches over steps are refused;
+    unset: what its head was trained for."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None
@@ -127,7 +133,7 @@ class VerifierRole(RoleSpec):
     {steps} and {step} (format prompted only)."""
     system_prompt: str | None = None
     """The text that the model reads before the question (format likelihood only)."""
-    labels: Labels = Field(default={}, validate_default=False)
+    labels: Labels = Field(default={})
     """The labels, one token each, from the best to the worst, or with weights from 1 to 0; the
     default is that of the format."""
     criteria: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)] | None = None
@@ -146,6 +152,11 @@ class VerifierRole(RoleSpec):
         return FORMATS[self.format]
 
     @property
+    def reads_logits(self) -> bool:
+        """Whether its scores are made of logits, those behind a critique included."""
+        return self.critique.reads_labels if self.facts.writes else True
+
+    @property
     def own_labels(self) -> Mapping[str, float]:
         """The labels of its format."""
         return _spaced(list(self.facts.labels)) if self.facts.labels else {}
@@ -155,13 +166,21 @@ class VerifierRole(RoleSpec):
         """The upper bound of what is in flight: critiques, or prompt tokens."""
         return (self.in_flight_requests if self.facts.writes else self.in_flight_tokens) or 0
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether it reads the answer as one text, up to its last step, and not step by step."""
+        return self.facts.whole or (self.template is not None and self.template.turn is None)
+
     @model_validator(mode="before")
     @classmethod
     def _labels_of_its_format(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "labels" not in data:
-            facts = FORMATS.get(data.get("format", "rlhflow"))
-            if facts and facts.labels:
-                return data | {"labels": _spaced(list(facts.labels))}
+        if not isinstance(data, dict):
+            return data
+        facts = FORMATS.get(data.get("format", "rlhflow"))
+        if facts and facts.labels and "labels" not in data:
+            return data | {"labels": _spaced(list(facts.labels))}
+        if facts and not facts.labels and data.get("labels") == {}:  # as it is written back
+            return {name: value for name, value in data.items() if name != "labels"}
         return data
 
     @property
@@ -269,6 +288,16 @@ class VerifierFunction(Section):
 
 class VerifierSpec(VerifierRole, EngineSpec):
     """The process reward model that scores steps, compiled."""
+
+    @property
+    def writes(self) -> bool:
+        """See EngineSpec."""
+        return self.facts.writes
+
+    @property
+    def judges(self) -> bool:
+        """See EngineSpec."""
+        return self.reads_logits
 
     @model_validator(mode="after")
     def _can_be_compiled(self) -> Self:

@@ -13,6 +13,8 @@ from typing import Literal
 
 HeadKind = Literal["labels", "classification", "value"]
 """How a verifier judges: by labels of its language head, or by a head (verifiers/head.py)."""
+Scores = Literal["steps", "answers"]
+"""What a verifier scores: every step at its end, or whole answers alone."""
 FormatField = Literal["step_tag", "template", "prompt", "system_prompt", "criteria", "critique"]
 """Fields of section `verifier` that only some formats have."""
 _HEADS: tuple[HeadKind, ...] = ("classification", "value")
@@ -30,6 +32,8 @@ class FormatFacts:
     verifiers."""
     judges: tuple[HeadKind, ...] = ("labels",)
     """The heads that verifiers of this format may have."""
+    whole: bool = False
+    """Whether the answer is read as one text, up to its last step, and not step by step."""
     output: Literal["logits", "likelihood", "text"] = "logits"
     """What a score is made of: logits of labels or of a head, a step's likelihood, or a text."""
     judged_by: str = READ_AT_LABELS
@@ -88,6 +92,13 @@ FORMATS: Mapping[str, FormatFacts] = {
         judges=_HEADS,
         published="skywork-o1-open-prm",
     ),
+    "chat": FormatFacts(
+        "a chat of the question and the whole answer, by the chat template",
+        "running_text:chat",
+        judges=_HEADS,
+        whole=True,
+        published="skywork-reward",
+    ),
     "prompted": FormatFacts(
         "an instruct model, asked with a prompt whether the last step is right",
         "prompted:prompted",
@@ -98,7 +109,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         trained=False,
     ),
     "graded": FormatFacts(
-        "as prompted, but answered with one of several grades, A to T unless labels names others",
+        "as prompted, answered with a grade",
         "prompted:prompted",
         judged_by="a prompt: a language head, read at the labels",
         needs="prompt",

@@ -84,7 +84,7 @@ def steps(
     return [
         _check(deployment, spec, work),
         _conversion(spec, model, work),
-        _compilation(role, spec, model, work),
+        _compilation(spec, model, work),
     ]
 
 
@@ -140,24 +140,23 @@ def check_calibration(spec: EngineSpec) -> None:
         )
 
 
-def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, str]:
+def build_values(spec: EngineSpec, model: ModelConfig) -> dict[str, str]:
     """The flags of trtllm-build that determine the engine; a switch has the value "".
 
-    The generator decodes: many requests, a token of each per step, so kernels are tuned for a full
-    batch of single tokens (opt_num_tokens). The verifier only reads prompts: few requests fill
-    max_num_tokens, and that is what its kernels are tuned for.
+    An engine that writes decodes: many requests, a token of each per step, so kernels are tuned for
+    a full batch of single tokens (opt_num_tokens). A verifier that does not only reads prompts: few
+    requests fill max_num_tokens, and that is what its kernels are tuned for.
     """
     fp8 = spec.precision == "fp8"
     quantised, kv_quantised = quantisation(spec)
     max_num_tokens = _max_num_tokens(spec)
-    decoding = role == "generator"
     values = {
         "--max_batch_size": str(spec.max_batch_size),
         "--max_input_len": str(spec.max_seq_len),  # the default is 1024
         "--max_seq_len": str(spec.max_seq_len),
         "--max_num_tokens": str(max_num_tokens),
         "--opt_num_tokens": str(
-            min(spec.max_batch_size, max_num_tokens) if decoding else max_num_tokens
+            min(spec.max_batch_size, max_num_tokens) if spec.writes else max_num_tokens
         ),
         "--max_beam_width": "1",  # search branches by requests, not by beams inside the engine
         "--kv_cache_type": "paged",
@@ -177,13 +176,13 @@ def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, 
     }
     if model.experts:
         values["--moe_plugin"] = "auto"
-    if not decoding:
+    if spec.judges:
         # Deprecated for an option at run time that Triton's backend never sets.
         values["--gather_generation_logits"] = ""
     return values
 
 
-def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, object]:
+def expected_engine(spec: EngineSpec, model: ModelConfig) -> dict[str, object]:
     """Values required in the engine's config.json, by the names of the contract's engine fields."""
     quant_algo, kv_quant_algo = quantisation(spec)
     place = spec.placement
@@ -198,7 +197,7 @@ def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[st
     }
     if place.expert_parallel > 1:
         expected["moe_ep_size"] = place.expert_parallel
-    for flag, value in build_values(role, spec, model).items():
+    for flag, value in build_values(spec, model).items():
         if (name := flag.removeprefix("--")) in contract.engine_fields():
             expected[name] = _recorded(value)
     return expected
@@ -290,10 +289,10 @@ def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> BuildS
     return BuildStep("quantise", tuple(command), devices, reads, writes, network=folder is None)
 
 
-def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspace) -> BuildStep:
+def _compilation(spec: EngineSpec, model: ModelConfig, work: Workspace) -> BuildStep:
     devices = spec.placement.replicas[0]
     arguments = ["--checkpoint_dir", str(work.checkpoint), "--output_dir", str(work.engine)]
-    for flag, value in build_values(role, spec, model).items():
+    for flag, value in build_values(spec, model).items():
         arguments += [flag, value] if value else [flag]
     arguments += [
         *("--workers", str(len(devices))),  # one rank per GPU at a time

@@ -24,11 +24,12 @@ Exact and estimated parts:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..model_config import ModelConfig
-from ..spec import EngineSpec, Precision, TensorRTEngine, VerifierSpec
+from ..spec import EngineSpec, Precision, TensorRTEngine
 from .commands import splits_embedding
 from .gpus import GIB
 
@@ -145,6 +146,17 @@ def parameters(shape: ModelConfig) -> Parameters:
     )
 
 
+def parameters_per_token(shape: ModelConfig) -> int:
+    """Parameters that one token is multiplied with: of a mixture of experts, those it is sent to.
+
+    All but the embedding, of which it takes a row; a head of a verifier's own stands in the place
+    of the language head.
+    """
+    counted = parameters(shape)
+    own = shape.head.tensors(shape.hidden_size).values() if shape.head else None
+    return counted.active + (counted.head if own is None else sum(map(math.prod, own)))
+
+
 def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
     """Memory of each rank of one replica, in rank order (pipeline stage by stage)."""
     placement = spec.placement
@@ -197,7 +209,7 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
     padded_vocabulary = _share(shape.vocab_size, tp) * tp
     rows = padded_vocabulary // tp if splits_embedding(spec) else shape.vocab_size
     embedding = 2 * rows * shape.hidden_size
-    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if isinstance(spec, VerifierSpec) else 0)
+    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if spec.judges else 0)
     logits = int(kept * 4 * spec.max_batch_size * padded_vocabulary)
     activations = 2 * spec.max_num_tokens * _width(shape, placement)
     if last:

@@ -38,7 +38,7 @@ def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) 
     raise ConfigError(
         f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
         f"{deployment.target} cannot compute: {reason}.",
-        hint="Use a verifier that answers with label tokens, or target openvino "
+        hint="Use a verifier that answers with label tokens, target openvino, or vLLM by url "
         "(docs/reference/verifiers.md).",
     )
 

@@ -15,7 +15,8 @@ from ..build_plan import QUESTION, STEP
 from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
+from ..spec import Deployment, EngineSpec, Role, TensorRTSpec
+from ..spec.critique_presets import PRESETS
 from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_feasible
@@ -36,6 +37,8 @@ STEPS = 10
 TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
 CHARACTERS_PER_TOKEN = 4
+WRITTEN = 0.5
+"""The share of its limit that a critique has: a guess."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,9 @@ class MemoryPlan:
     """The fixed division that the search is compared with. It may hold less than one sequence."""
     shared: bool
     """Whether any GPU has a part of both engines."""
+    saved: int
+    """Bytes of weights that a verifier of its own would take, where the generator's engine is it;
+    else 0."""
     judged_by: str
     """What the verifier judges with, in words."""
 
@@ -141,7 +147,9 @@ class MemoryPlan:
 
 
 def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryPlan:
-    """Place both engines on their GPUs and divide the remaining memory between their KV caches.
+    """Place the engines on their GPUs and divide the remaining memory between their KV caches.
+
+    One engine in both roles has one pool, as large as both roles' parts together.
 
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
     the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.
@@ -157,13 +165,22 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
     placed = _placed(deployment, ranks)
     for here in placed:
         _check_fixed(deployment, gpu, here)
-    limits = [_limit(gpu, here) for here in placed if here.ranks]
-    generator, verifier = (_side(deployment, role, shapes[role], gpu) for role in specs)
+    limits = [_limit(deployment, gpu, here) for here in placed if here.ranks]
+    served = _served_by(deployment)
+    generator, verifier = (
+        _side(deployment, role, shapes[engine], gpu) for role, engine in served.items()
+    )
     sides = (generator, verifier)
     pools = search_split(sides, limits)
     if pools is None:
         raise _too_small(deployment, gpu, placed)
-    tokens: dict[Role, int] = {"generator": pools.generator, "verifier": pools.verifier}
+    parts: dict[Role, int] = {"generator": pools.generator, "verifier": pools.verifier}
+    tokens = dict.fromkeys(specs, 0)
+    beams: dict[Role, int] = {}
+    for (role, engine), side in zip(served.items(), sides, strict=True):
+        tokens[engine] += parts[role]
+        held = side.holds(parts[role])
+        beams[engine] = min(held, beams.get(engine, held))
     return MemoryPlan(
         deployment=deployment.name,
         gpu=gpu,
@@ -174,9 +191,9 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
                 parameters=parameters(shapes[role]),
                 ranks=ranks[role],
                 tokens=tokens[role],
-                beams=side.holds(tokens[role]),
+                beams=beams[role],
             )
-            for (role, spec), side in zip(specs.items(), sides, strict=True)
+            for role, spec in specs.items()
         },
         gpus=tuple(
             GpuPlan(here.device, gpu.memory, here.ranks, _kv(here, tokens), here.server)
@@ -185,8 +202,11 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
         beams=deployment.generator.in_flight_requests,
         searched=pools,
         plain=plain_split(sides, limits, PLAIN_FRACTION),
-        shared=any(all(limit.per_token) for limit in limits),
-        judged_by=judged_by(shapes["verifier"], deployment.compiled_pair()[1]),
+        shared=len(specs) > 1 and any(all(limit.per_token) for limit in limits),
+        saved=sum(place.memory.weights for here in placed for place in here.ranks)
+        if deployment.shares_engine
+        else 0,
+        judged_by=judged_by(shapes[served["verifier"]], deployment.verifier_model),
     )
 
 
@@ -280,7 +300,7 @@ def _too_small(deployment: Deployment, gpu: GpuFacts, placed: list[_Placed]) -> 
             _whole_blocks(specs[place.role]) * place.memory.kv_bytes_per_token
             for place in here.ranks
         )
-        return least - _limit(gpu, here).capacity
+        return least - _capacity(gpu, here)
 
     here = max(placed, key=lacking)
     wanted = " and ".join(
@@ -290,7 +310,7 @@ def _too_small(deployment: Deployment, gpu: GpuFacts, placed: list[_Placed]) -> 
         if each
     )
     return ConfigError(
-        f"Deployment {deployment.name!r}: {_gib(_limit(gpu, here).capacity)} are left for KV "
+        f"Deployment {deployment.name!r}: {_gib(_capacity(gpu, here))} are left for KV "
         f"caches on GPU {here.device} ({gpu.name}), but one sequence of full length takes "
         f"{wanted}.",
         hint=_remedies(here) + " Or lower max_seq_len.",
@@ -311,26 +331,45 @@ def _usable(gpu: GpuFacts) -> int:
     return int(gpu.memory * (1 - SAFETY))
 
 
-def _limit(gpu: GpuFacts, here: _Placed) -> PoolLimit:
-    each = here.per_token
-    return PoolLimit(_usable(gpu) - here.fixed, (each["generator"], each["verifier"]))
+def _served_by(deployment: Deployment) -> dict[Role, Role]:
+    """The engine of each role."""
+    return {
+        "generator": "generator",
+        "verifier": "generator" if deployment.shares_engine else "verifier",
+    }
+
+
+def _capacity(gpu: GpuFacts, here: _Placed) -> int:
+    return _usable(gpu) - here.fixed
+
+
+def _limit(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> PoolLimit:
+    generator, verifier = (here.per_token[engine] for engine in _served_by(deployment).values())
+    return PoolLimit(_capacity(gpu, here), (generator, verifier))
 
 
 def _kv(here: _Placed, tokens: Mapping[Role, int]) -> dict[Role, int]:
-    return {role: tokens[role] * each for role, each in here.per_token.items()}
+    return {role: size * here.per_token[role] for role, size in tokens.items()}
 
 
 def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts) -> Side:
-    spec = deployment.engines()[role]
+    spec = deployment.engines()[_served_by(deployment)[role]]
     beams = math.ceil(deployment.generator.in_flight_requests / len(spec.placement.replicas))
-    if isinstance(spec, GeneratorSpec):
-        prompt = QUESTION + len(spec.system_prompt or "") // CHARACTERS_PER_TOKEN
+    if role == "generator":
+        system_prompt = deployment.generator.system_prompt or ""
+        prompt = QUESTION + len(system_prompt) // CHARACTERS_PER_TOKEN
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
     else:
+        verifier, decoded = deployment.verifier_model, 0
+        text = verifier.prompt or ""
+        if verifier.facts.writes:
+            text = text or PRESETS[verifier.critique.preset or "judge"].user
+            decoded = int(verifier.critique.max_tokens * WRITTEN)
+            beams *= verifier.critique.samples
         # a prompt's text before the steps is shared, and the text behind them asked for each score
-        before, _, asked = (deployment.verifier_model.prompt or "").partition("{steps}")
+        before, _, asked = text.partition("{steps}")
         prompt = QUESTION + len(before) // CHARACTERS_PER_TOKEN
-        own, decoded = STEPS // 2 * (STEP + TEMPLATE), 0
+        own = STEPS // 2 * (STEP + TEMPLATE)
         new = STEP + TEMPLATE + len(asked) // CHARACTERS_PER_TOKEN
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))

@@ -17,7 +17,7 @@ from ..checkpoint_files import read_json_object, require_checkpoint_folder
 from ..errors import CheckpointError
 from ..model_config import ARCHITECTURES, MIXTURES, ModelConfig, parse_model_config
 from ..spec import Target
-from ..verifiers.head import HEADED
+from ..verifiers.head import head_of
 
 
 class KnownModel(BaseModel):
@@ -65,8 +65,7 @@ def shape_of(checkpoint: Path, target: Target | None = None) -> ModelConfig:
     else:
         data = known.config
     # a verifier with a head is written again, without its code
-    headed = data.get("architectures") in [[name] for name in HEADED]
-    if target in ("tensorrt", "llmapi") and data.get("auto_map") and not headed:
+    if target in ("tensorrt", "llmapi") and data.get("auto_map") and not head_of(data):
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",

@@ -6,12 +6,12 @@ of it estimated:
 - *activations*: as a compiled engine's. PyTorch allocates them step by step, and its allocator
   keeps what it has; the backend measures the peak with a full step before it sizes the KV pool.
 - *logits*: float32 rows [vocabulary] per request in the sampler: logits, probabilities, their
-  sorted copies and the indices of these, which take two. A verifier's rows are returned, so one
-  more.
+  sorted copies and the indices of these, which take two. Where scores are made of them they are
+  returned, so one more.
 - *workspaces*: CUDA contexts, 0.5 to 1.2 GiB for each process that imports TensorRT-LLM (by its
   pull request 15632): every rank, and the engine's process that has its ranks spawned; PyTorch's
-  cuBLAS and the attention's workspaces; NCCL where there are several ranks; and for a generator its
-  CUDA graphs, each of which "can use up to 200 MB of extra memory"
+  cuBLAS and the attention's workspaces; NCCL where there are several ranks; and for an engine that
+  writes its CUDA graphs, each of which "can use up to 200 MB of extra memory"
   (TorchLlmArgs.cuda_graph_config). That is an upper bound: graphs share a memory pool.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model_config import ModelConfig
-from ..spec import EngineSpec, VerifierSpec
+from ..spec import EngineSpec
 from . import engine_memory
 from .engine_memory import COMMUNICATION, RankMemory
 from .gpus import GIB
@@ -56,16 +56,16 @@ def graph_sizes(max_batch_size: int) -> list[int]:
 
 
 def _logits(shape: ModelConfig, spec: EngineSpec) -> int:
-    rows = SAMPLER_ROWS + isinstance(spec, VerifierSpec)
+    rows = SAMPLER_ROWS + spec.judges
     return rows * 4 * spec.max_batch_size * shape.vocab_size
 
 
 def _workspaces(spec: EngineSpec, rank: int) -> int:
     several = spec.placement.ranks > 1
     # with its logits gathered, the only rank runs in the engine's process
-    spawned = several or not isinstance(spec, VerifierSpec)
+    spawned = several or not spec.judges
     contexts = CONTEXT * (2 if rank == 0 and spawned else 1)
     fixed = contexts + WORKSPACE + (COMMUNICATION if several else 0)
-    if isinstance(spec, VerifierSpec):
+    if not spec.writes:
         return fixed
     return fixed + CUDA_GRAPH * len(graph_sizes(spec.max_batch_size))

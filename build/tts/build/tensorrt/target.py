@@ -16,7 +16,7 @@ from ..errors import BuildError
 from ..inputs import EngineInputs, judged_by
 from ..manifest import BuildSettings, EngineConfig
 from ..shown_text import Say
-from ..spec import Deployment, Role, TensorRTSpec, VerifierSpec
+from ..spec import Deployment, Role, TensorRTSpec, VerifierRole
 from ..verifiers.dialogue import label_ids
 from . import contract
 from .commands import (
@@ -65,7 +65,7 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
         settings["head"] = model.head.kind
     if is_calibrated(spec):
         settings["calibration"] = place.calibration.model_dump(mode="json")
-    flags = build_values(role, spec, model)
+    flags = build_values(spec, model)
     return settings | {flag.removeprefix("--"): value or "enable" for flag, value in flags.items()}
 
 
@@ -155,7 +155,7 @@ def make_engine(
             converted = True
         _empty(work.engine)
         run(compilation)
-        require_as_asked(work.engine, expected_engine(plan.role, plan.spec, model))
+        require_as_asked(work.engine, expected_engine(plan.spec, model))
         for file in work.engine.iterdir():
             file.rename(folder / file.name)
         if work.new_timings.is_file():
@@ -179,12 +179,13 @@ def preview(inputs: EngineInputs) -> list[str]:
     lines = [f"# {role}: {spec.checkpoint.name} in {spec.precision} for {options.gpu}"]
     if not (spec.checkpoint / "config.json").is_file():
         lines.append(f"# not at {spec.checkpoint} yet; its shape is the published one")
-    if isinstance(spec, VerifierSpec):
-        lines.append(f"# judges with {judged_by(model, spec)}")
+    judge = inputs.judge and inputs.judge.role_spec
+    if isinstance(judge, VerifierRole):
+        lines.append(f"# judges with {judged_by(model, judge)}")
         if model.head:
             lines.append(f"# its checkpoint, written again as a causal model: {work.causal}")
-        else:
-            lines.append(f"# label tokens: {_label_text(inputs, spec)}")
+        elif judge.labels:
+            lines.append(f"# label tokens: {_label_text(inputs, judge)}")
     lines.append(shell_text(["mkdir", "-p", str(work.home), str(work.timing_cache.parent)]))
     for step in steps(deployment, role, model, work):
         lines.append(f"# {_EXPLAINED[step.name]}")
@@ -225,13 +226,13 @@ def _padded_vocabulary(inputs: EngineInputs) -> int:
     return -(-inputs.shape.vocab_size // ranks) * ranks
 
 
-def _label_text(inputs: EngineInputs, spec: VerifierSpec) -> str:
+def _label_text(inputs: EngineInputs, spec: VerifierRole) -> str:
     names = tuple(spec.labels)
-    if (spec.checkpoint / "tokenizer.json").is_file():
+    if (inputs.folder / "tokenizer.json").is_file():
         ids: Sequence[int] = label_ids(inputs.tokenizer, spec.labels)
         return ", ".join(f"{name!r} is {id_}" for name, id_ in zip(names, ids, strict=True))
-    known = known_model(spec.checkpoint)
-    published = (known and known.label_token_ids) or {}
+    known = known_model(inputs.folder)
+    published = (known and (known.label_token_ids or known.answer_token_ids)) or {}
     if any(name not in published for name in names):
         return f"{', '.join(map(repr, names))}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"

@@ -24,10 +24,12 @@ from ..spec.critique_presets import PRESETS, Preset
 from ..spec.thinking import ThinkingSpec
 from ..thinking import Thinking, thinking_of
 from ..tokenizer import Ids, Tokenizer, end_of
+from .dialogue import label_ids
 from .verdict import Reader, reader
 
 _PLACE = re.compile(r"\{(question|steps|step|number)\}")
 _NUMBERED = re.compile(r"\A(?:## )?Step \d+:\s*")
+"""The number that a generator gives its step."""
 _ANY_WORD = "1"
 """Text in front of a piece while it is encoded: alone, it might begin with another token."""
 
@@ -67,30 +69,28 @@ class Critic:
 
     def text(self, question: str, steps: Sequence[str]) -> str:
         """The text of a prompt."""
-        form, number = self.form, str(max(1, len(steps)))
-        shown = [
-            _filled(form.shown, step=_bare(step) if "{number}" in form.shown else step, number=at)
-            for at, step in ((str(at), step) for at, step in enumerate(steps or ("",), 1))
-        ]
+        form, shown = self.form, list[str]()
+        for at, step in enumerate(steps or ("",), 1):
+            bare = _NUMBERED.sub("", step) if "{number}" in form.shown else step
+            shown.append(_filled(form.shown, step=bare, number=str(at)))
         messages = [{"role": "system", "content": form.system}] if form.system else []
         if form.later:
-            for at, step in enumerate(shown):
-                turn = form.later if at else form.user
-                if at:
-                    messages.append({"role": "assistant", "content": form.reply})
-                content = _filled(turn, question=question, step=step)
-                messages.append({"role": "user", "content": content})
+            first, *later = shown
+            turns = [("user", _filled(form.user, question=question, step=first))]
+            for step in later:
+                turns += ("assistant", form.reply), ("user", _filled(form.later, step=step))
         else:
             earlier = shown[:-1] if "{step}" in form.user else shown
             before = form.between.join(earlier) or form.no_steps
             content = _filled(form.user, question=question, steps=before, step=shown[-1])
-            messages.append({"role": "user", "content": content})
+            turns = [("user", content)]
+        messages += [{"role": role, "content": content} for role, content in turns]
         text = self.tokenizer.chat(messages, generation_prompt=form.answers)
         if not form.answers:
             text = _without_end(text, self.tokenizer.special("eos_token"))
         elif self.thinking:
             text = self.thinking.prompt(text)
-        return text + _filled(form.opening, number=number)
+        return text + _filled(form.opening, number=str(len(shown)))
 
     def verdict(self, text: str) -> float | None:
         """The score of a critique's text, from 0 to 1; None: it has no verdict.
@@ -123,10 +123,12 @@ class Critic:
         cut = end_of(self.asks.after, ids, spelled)
         if cut is None:
             return [*thought, *ids, *self._written(self.asks.otherwise + self.asks.then)]
-        if spelled(ids[:cut]).endswith(self.asks.after):
-            return [*thought, *ids[:cut], *self._written(self.asks.then)]
-        said, _, _ = spelled(ids[:cut]).partition(self.asks.after)
-        return [*thought, *self._written(said + self.asks.after + self.asks.then)]
+        said, _, beyond = spelled(ids[:cut]).partition(self.asks.after)
+        text = said + self.asks.after + self.asks.then
+        kept = ids[: cut - bool(beyond)]  # a token may hold more than the end of `after`
+        if not text.startswith(spelled(kept)):
+            kept = []
+        return [*thought, *kept, *self._written(text.removeprefix(spelled(kept)))]
 
     def _written(self, text: str) -> list[int]:
         return self.tokenizer.encode_after(_ANY_WORD, text) if text else []
@@ -189,31 +191,24 @@ def _form(spec: VerifierRole) -> Preset:
 
 
 def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> Asked:
-    after, then = verdict.after or "", form.then if form else ""
+    after, then, labels = verdict.after or "", form.then if form else "", verdict.labels or {}
+    tokens = label_ids(tokenizer, labels, "verifier.critique.verdict.labels")
     before = _ANY_WORD + after + then
-    labels: dict[int, float] = {}
-    for label, weight in (verdict.labels or {}).items():
-        start, both = tokenizer.encode(before), tokenizer.encode(before + label)
-        if len(both) != len(start) + 1 or both[:-1] != start or both[-1] in labels:
+    for label in labels:
+        if tokenizer.encode(before + label) != tokenizer.encode(before) + tokenizer.encode(label):
             raise CheckpointError(
-                f"verifier.critique.verdict.labels: {label!r} behind {(after + then)[-40:]!r} is "
-                f"not one token of its own in the tokenizer of {tokenizer.checkpoint}.",
-                hint='Labels are read with the space in front of them, such as " Yes"; or leave '
-                "probability out, and the written word is read.",
+                f"verifier.critique.verdict: label {label!r} shares a token with the text in front "
+                f"of it, {(after + then)[-40:]!r}, in the tokenizer of {tokenizer.checkpoint}.",
+                hint='A label has the space in front of it, such as " Yes"; or leave probability '
+                "out, and the written word is read.",
             )
-        labels[both[-1]] = weight
     otherwise = form.otherwise if form and form.otherwise else f"\n{after}"
-    return Asked(after, then, otherwise, labels)
+    return Asked(after, then, otherwise, dict(zip(tokens, labels.values(), strict=True)))
 
 
 def _filled(template: str, **values: str) -> str:
     """A template with its places filled, in one pass: what fills them may look like a place."""
     return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
-
-
-def _bare(step: str) -> str:
-    """A step without the number that the generator gave it."""
-    return _NUMBERED.sub("", step)
 
 
 def _without_end(text: str, eos: str) -> str:

@@ -3,7 +3,9 @@
 A dialogue is cut only where a score is read. The text between two cuts is encoded in one go, so its
 ids are those of the running text; and the ids of a longer path extend those of its prefix exactly,
 so that the engine's prefix cache serves every earlier step (of format prompted: all but the end,
-which asks about the last step). `FORMATS` in `tts.build.spec` names what makes each dialogue.
+which asks about the last step). Where the answer is read as one text (`VerifierRole.reads_whole`),
+`first` takes all of it and its ids are those of the whole. `FORMATS` in `tts.build.spec` names what
+makes each dialogue.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Protocol
 
 from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
-from ..spec import FORMATS, HeadKind, VerifierRole
+from ..spec import FORMATS, HeadKind, Scores, VerifierRole
 from ..tokenizer import Ids, Tokenizer
-from .head import HEAD_COLUMNS, HEADED
+from .head import HEAD_COLUMNS, Head, head_of
 
 
 class VerifierDialogue(Protocol):
@@ -37,14 +39,15 @@ class VerifierDialogue(Protocol):
     def first(self, question: str, step: str) -> Ids:
         """Ids that score the first step of `question`; a step without text adds nothing."""
 
-    def extend(self, scored: Ids, step: str) -> Ids:
+    def extend(self, scored: Ids, step: str, number: int = 0, /) -> Ids:
         """Ids that score `step` after the path that `scored` scores; they extend them exactly.
 
         With format prompted they extend all but the end of `scored`, which asks about its own
-        step. A step without text adds nothing: its path is scored as its parent's.
+        step. A step without text adds nothing: its path is scored as its parent's. `number` is the
+        step's, from 1 on, for a dialogue that shows it.
         """
 
-    def add_turn(self, scored: Ids, step: str) -> Ids:
+    def add_turn(self, scored: Ids, step: str, number: int = 0, /) -> Ids:
         """Like `extend`, but a step without text becomes a turn of its own."""
 
 
@@ -81,31 +84,44 @@ def column_tokens(tokenizer: Tokenizer, spec: VerifierRole) -> tuple[int, ...]:
 
 def head_kind(checkpoint: Path, spec: VerifierRole) -> HeadKind:
     """What the deployment states, or else what config.json names, or labels without either."""
+    if spec.head is not None:
+        return spec.head
+    head = _named_head(checkpoint)
+    return head.kind if head else "labels"
+
+
+def what_is_scored(checkpoint: Path, spec: VerifierRole) -> Scores:
+    """What the deployment states, or else what the head was trained for, or the dialogue is for."""
+    if spec.scores is not None:
+        return spec.scores
+    head = _named_head(checkpoint)
+    return head.scores if head else "answers" if spec.reads_whole else "steps"
+
+
+def _named_head(checkpoint: Path) -> Head | None:
+    """The head that config.json names, if there is one."""
     file = checkpoint / "config.json"
-    if spec.head is not None or not file.is_file():
-        return spec.head or "labels"
-    named = read_json_object(file).get("architectures")
-    for architecture, (_, head) in HEADED.items():
-        if named == [architecture]:
-            return head.kind
-    return "labels"
+    found = head_of(read_json_object(file)) if file.is_file() else None
+    return found[1] if found else None
 
 
-def label_ids(tokenizer: Tokenizer, labels: Iterable[str]) -> tuple[int, ...]:
+def label_ids(
+    tokenizer: Tokenizer, labels: Iterable[str], field: str = "verifier.labels"
+) -> tuple[int, ...]:
     """Ids of the labels; raises CheckpointError unless each is a token, and one of its own."""
     named: dict[int, str] = {}
     for label in labels:
         tokens = tokenizer.encode(label)
         if len(tokens) != 1:
             raise CheckpointError(
-                f"verifier.labels: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
+                f"{field}: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
                 f"of {tokenizer.checkpoint}; a label must be exactly one token.",
-                hint="Set verifier.labels in the deployment file to labels of this verifier.",
+                hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
         if (other := named.setdefault(tokens[0], label)) != label:
             raise CheckpointError(
-                f"verifier.labels: {other!r} and {label!r} are the same token {tokens[0]} in the "
+                f"{field}: {other!r} and {label!r} are the same token {tokens[0]} in the "
                 f"tokenizer of {tokenizer.checkpoint}; they must differ.",
-                hint="Set verifier.labels in the deployment file to labels of this verifier.",
+                hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
     return tuple(named)

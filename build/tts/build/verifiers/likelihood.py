@@ -58,11 +58,11 @@ class Continuation:
         prompt = self.tokenizer.encode(self.head + question + self.turn)
         return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
-    def extend(self, scored: Ids, step: str) -> Ids:
+    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue."""
         return self.add_turn(scored, step) if step else scored
 
-    def add_turn(self, scored: Ids, step: str) -> Ids:
+    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue. An empty step is scored by its end alone."""
         marks = scored // self.vocab_size
         above = next(filter(None, marks[::-1].tolist()), 0)

@@ -35,11 +35,11 @@ class Lines:
         asked = self.tokenizer.encode(f"{self.bos}{question}\n")
         return self.extend(np.asarray(asked, dtype=np.int32), step)
 
-    def extend(self, scored: Ids, step: str) -> Ids:
+    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue."""
         return self.add_turn(scored, step) if step else scored
 
-    def add_turn(self, scored: Ids, step: str) -> Ids:
+    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue. A step of several lines is scored at the end of its last one."""
         lines = [[*self.tokenizer.encode(line), self.line_end] for line in step.split("\n")]
         return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))

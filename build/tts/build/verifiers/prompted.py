@@ -66,11 +66,11 @@ class Prompted:
         ids = self.tokenizer.encode(self.head + question + self.join + step)
         return np.asarray([*ids, *self.answer_ids], dtype=np.int32)
 
-    def extend(self, scored: Ids, step: str) -> Ids:
+    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue; what asks about the parent's step gives way to the new step."""
         return self.add_turn(scored, step) if step else scored
 
-    def add_turn(self, scored: Ids, step: str) -> Ids:
+    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue."""
         path = scored[: len(scored) - len(self.answer_ids)]
         new = self.tokenizer.encode_after(_ANY_WORD, self.between + step)

@@ -2,11 +2,14 @@
 
 The published dialogue of Qwen2.5-Math-PRM is that of the card of Qwen/Qwen2.5-Math-PRM-7B: its chat
 template around a system text, the question, and the steps with `<extra_0>` after each; scores are
-read there.
+read there. The chat of question and answer is that of the cards of Skywork-Reward: rendered by the
+chat template, scored at its last token. Texts that are encoded apart are those of `tokenize_row` of
+TRL's PRMTrainer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +22,7 @@ from .dialogue import head_kind, label_ids
 DEFAULT_STEP_TAG = "ки"
 QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
 QWEN_MARKER = "<extra_0>"
+_ANOTHER = "Verifiers with another dialogue: verifier.format custom (docs/reference/verifiers.md)."
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class RunningText:
     """A dialogue of one running text, as the pieces around the question and the steps.
 
     It reads: bos, head, question, join, first step, answer, label, turn, second step, answer,
-    label, ... ; a path is scored by the two labels' logits right after an `answer`.
+    label, ... ; a path is scored right after an `answer`. An answer that is read as one text stands
+    in the first step's place, and nothing follows it.
     """
 
     tokenizer: Tokenizer
@@ -39,6 +44,8 @@ class RunningText:
     label: str = ""
     """What follows every earlier step: the positive label, or nothing."""
     label_ids: tuple[int, ...] = ()
+    apart: bool = False
+    """Whether each text and each step is encoded by itself."""
 
     def decode(self, ids: Ids) -> str:
         """See VerifierDialogue."""
@@ -46,18 +53,26 @@ class RunningText:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        asked = self.head + question + (self.join + step if step else "")
-        return np.asarray([*self.bos, *self.tokenizer.encode(asked + self.answer)], dtype=np.int32)
+        asked = self.head + question + (self.join if step else "")
+        return np.asarray([*self.bos, *self._encode(None, asked, step)], dtype=np.int32)
 
-    def extend(self, scored: Ids, step: str) -> Ids:
+    def extend(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""
-        return self.add_turn(scored, step) if step else scored
+        return self.add_turn(scored, step, number) if step else scored
 
-    def add_turn(self, scored: Ids, step: str) -> Ids:
+    def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""
-        before, text = self.answer + self.label, self.turn + step + self.answer
-        tail = [*self.label_ids, *self.tokenizer.encode_after(before, text)]
+        turn = self.turn.replace("{number}", str(number))
+        tail = [*self.label_ids, *self._encode(self.answer + self.label, turn, step)]
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
+
+    def _encode(self, before: str | None, text: str, step: str) -> list[int]:
+        """A text, a step and `answer`, behind a text or at the beginning."""
+        encode = self.tokenizer.encode
+        if self.apart:
+            return [token for part in (text, step, self.answer) for token in encode(part)]
+        whole = text + step + self.answer
+        return encode(whole) if before is None else self.tokenizer.encode_after(before, whole)
 
 
 def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
@@ -66,32 +81,14 @@ def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     Refused if the template's text around a turn depends on what came before: then a longer dialogue
     would not extend a shorter one.
     """
-    hint = "Verifiers with another dialogue: verifier.format custom (docs/reference/verifiers.md)."
-    marks = ("\ue000first\ue001", "\ue000label\ue001", "\ue000second\ue001")
-    roles = ("user", "assistant", "user")
-    messages = [{"role": r, "content": m} for r, m in zip(roles, marks, strict=True)]
-    try:
-        text = tokenizer.chat(messages, generation_prompt=True)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"{error.message} Verifier format rlhflow is made from it.", hint=hint
-        ) from error
-    pieces: list[str] = []
-    for mark in marks:
-        before, found, text = text.partition(mark)
-        if not found:
-            raise CheckpointError(
-                f"The chat template of {tokenizer.checkpoint} does not carry messages verbatim, "
-                "so it cannot be used for verifier format rlhflow.",
-                hint=hint,
-            )
-        pieces.append(before)
-    head, answer, turn = pieces
+    head, answer, turn, text = _around(
+        tokenizer, ("user", "assistant", "user"), "rlhflow", generation_prompt=True
+    )
     if text != answer:
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} ends a user turn with {answer!r} inside "
             f"a dialogue but with {text!r} at its end; verifier format rlhflow needs them equal.",
-            hint=hint,
+            hint=_ANOTHER,
         )
     best, *_ = spec.labels
     return RunningText(
@@ -130,14 +127,23 @@ def qwen_math_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> RunningText:
     return RunningText(tokenizer, QWEN_MARKER, "", head, join)
 
 
+def chat(tokenizer: Tokenizer, _spec: VerifierRole) -> RunningText:
+    """A chat of the question and the answer as the chat template renders it, read at its end."""
+    head, join, end = _around(tokenizer, ("user", "assistant"), "chat", generation_prompt=False)
+    starts = tokenizer.adds_bos and not head.startswith(tokenizer.special("bos_token"))
+    bos = tokenizer.special_ids("bos_token") if starts else ()
+    return RunningText(tokenizer, end, "", head, join, bos)
+
+
 def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     """The dialogue that verifier.template describes."""
     template, head = spec.template, head_kind(tokenizer.checkpoint, spec)
     assert template is not None  # the spec requires it
     before, _, join = template.head.partition("{question}")
-    turn = template.turn.removeprefix("{label}")
-    form = RunningText(tokenizer, template.answer, turn, before, join)
-    if head != "labels" and turn != template.turn:
+    given = template.turn or ""
+    turn = given.removeprefix("{label}")
+    form = RunningText(tokenizer, template.answer, turn, before, join, apart=template.apart)
+    if head != "labels" and turn != given:
         raise CheckpointError(
             f"verifier.template.turn begins with {{label}}, but {tokenizer.checkpoint} judges with "
             f"a {head} head, which has no labels.",
@@ -146,16 +152,41 @@ def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     if head == "labels":
         best, *_ = spec.labels
         ids = label_ids(tokenizer, spec.labels)[:1]
-    if turn != template.turn:
+    if turn != given:
         form = replace(form, label=best, label_ids=ids)
-    return _checked(form, "verifier.template")
+    return form if spec.reads_whole or template.apart else _checked(form, "verifier.template")
+
+
+def _around(
+    tokenizer: Tokenizer, roles: Sequence[str], form: str, *, generation_prompt: bool
+) -> list[str]:
+    """The chat template's texts around messages of these roles."""
+    marks = [f"\ue000{role} {index}\ue001" for index, role in enumerate(roles)]
+    messages = [{"role": r, "content": m} for r, m in zip(roles, marks, strict=True)]
+    try:
+        text = tokenizer.chat(messages, generation_prompt=generation_prompt)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error.message} Verifier format {form} is made from it.", hint=_ANOTHER
+        ) from error
+    pieces: list[str] = []
+    for mark in marks:
+        before, found, text = text.partition(mark)
+        if not found:
+            raise CheckpointError(
+                f"The chat template of {tokenizer.checkpoint} does not carry messages verbatim, "
+                f"so it cannot be used for verifier format {form}.",
+                hint=_ANOTHER,
+            )
+        pieces.append(before)
+    return [*pieces, text]
 
 
 def _checked(form: RunningText, field: str) -> RunningText:
     """Refuse a dialogue in which a score would be read inside a token."""
     question, step = "What is 1 + 1?", "So 1 + 1 = 2."
     asked = form.head + question + form.join + step + form.answer
-    more = form.label or form.turn + step
+    more = form.label or form.turn.replace("{number}", "2") + step
     scored = form.tokenizer.encode(asked)
     if form.tokenizer.encode(asked + more)[: len(scored)] != scored:
         raise CheckpointError(

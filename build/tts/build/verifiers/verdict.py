@@ -2,8 +2,7 @@
 
 A verdict is the group of a regular expression's last match, a field of the last JSON object that
 has it, or the word behind a text's last place. It is a label, or a number on a scale. A critique
-may hold anything: what is no verdict is None. Only its end is read, and in linear time but for the
-nesting of JSON, which has a limit.
+may hold anything: what is no verdict is None. Only its end is read, in bounded time.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ LABELS: Mapping[str, float] = {
     **dict.fromkeys(("wrong", "no", "incorrect", "false", "fail"), 0.0),
 }
 """What words are worth unless the deployment names others."""
+_OBJECT = re.compile(r'\{\s*"')
+_IN_VAIN = 10 * TAIL
+"""Characters that are read of what begins like a JSON object and is none, all together."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
-_WORD = re.compile(r"\W{0,10}?([+-]?\.?\w[\w.]*)")
+_WORD = re.compile(r"\W{0,10}?([+-]?\.?\w[\w.]{0,99})")
 """The next word, behind the marks around it: `: **right**.`"""
 
 Reader = Callable[[str], float | None]
@@ -104,27 +106,26 @@ def _by_expression(expression: str) -> Callable[[str], str | None]:
 
 
 def _by_field(name: str) -> Callable[[str], Any]:
-    found: list[Any] = []
-
-    def note(value: dict[str, Any]) -> dict[str, Any]:
-        if name in value:
-            found.append(value[name])
-        return value
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    decoder = json.JSONDecoder(object_hook=note, parse_constant=refuse)
-
     def find(text: str) -> Any:
-        found.clear()
-        at = text.find("{")
-        while at >= 0:
+        found: list[Any] = []
+
+        def note(value: dict[str, Any]) -> None:
+            if name in value:
+                found.append(value[name])
+
+        decoder = json.JSONDecoder(
+            object_hook=note, parse_int=float, parse_constant=lambda constant: None
+        )
+        end = in_vain = 0
+        while in_vain < _IN_VAIN and (begins := _OBJECT.search(text, end)):
             try:
-                _, end = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                end = at + 1
-            at = text.find("{", end)
+                _, end = decoder.raw_decode(text, begins.start())
+            except json.JSONDecodeError as error:
+                in_vain += 100 + error.pos - begins.start()
+                end = begins.start() + 1
+            except RecursionError:
+                in_vain += TAIL
+                end = begins.start() + 1
         return found[-1] if found else None
 
     return find

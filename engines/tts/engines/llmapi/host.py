@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +46,11 @@ class LlmHost:
         sampling_params: Callable[..., Any],
         *,
         one_sampler: bool,
-        labels: tuple[int, ...] = (),
+        labels: Mapping[int, float] = {},
     ) -> None:
         """`llm` and `sampling_params` are TensorRT-LLM's, or their like.
 
+        `labels` are token ids with their weights.
         `one_sampler` says of which version, as in `sampling_arguments`.
         """
         self._llm = llm

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from ..generate_request import GenerateRequest, StopWords, single_stops
 from ..responses import FinishReason, Response
@@ -12,7 +14,7 @@ from ..responses import FinishReason, Response
 class LlmOutput:
     """The output of one request. Its completion grows; `advance` is called when it has grown."""
 
-    def __init__(self, request: GenerateRequest, labels: tuple[int, ...]) -> None:
+    def __init__(self, request: GenerateRequest, labels: Mapping[int, float]) -> None:
         self._request = request
         self._labels = labels
         self._stop_words = StopWords(request.stop_words)
@@ -57,20 +59,26 @@ class LlmOutput:
                 for entry, token in zip(completion.logprobs, tokens, strict=False)
             ]
         if self._labels and tokens and self._request.return_generation_logits:
-            logits = label_logits(completion.generation_logits, self._labels)
+            logits = score_logits(completion.generation_logits, self._labels)
         new = tokens[self._sent :]
         if self._request.streaming:
             self._sent = len(tokens)
         return Response(new, log_probs, logits, reason)
 
 
-def label_logits(logits: Any, labels: Sequence[int]) -> tuple[float, ...]:
-    """The labels' columns of the logits that chose the first token; a tensor [tokens, vocabulary].
+def score_logits(logits: Any, labels: Mapping[int, float]) -> tuple[float, float]:
+    """Two logits whose softmax is the score, of a tensor [tokens, vocabulary].
 
-    The other columns, half a megabyte for a large vocabulary, never leave this process.
+    They are logsumexp(z + log w) and logsumexp(z + log(1 - w)) over the labels' logits z in the row
+    that chose the first token, w their weights: those of two labels that weigh 1 and 0 themselves.
+    The rest, half a megabyte for a large vocabulary, never leaves this process.
     """
-    row = logits[0].float().cpu().numpy()
-    return tuple(float(row[label]) for label in labels)
+    row = logits[0].float().cpu().numpy()[list(labels)]
+    weights = np.array([*labels.values()], np.float32)
+    with np.errstate(divide="ignore"):  # of the logarithm of 0: the label does not count there
+        sides = np.log(weights), np.log1p(-weights)
+    best, worst = (np.logaddexp.reduce(row + side) for side in sides)
+    return float(best), float(worst)
 
 
 def _log_prob(entry: Any, token: int) -> float:

@@ -64,7 +64,7 @@ def _open(tensorrt_llm: Any, arguments: dict[str, Any], version: str) -> Any:
     )
     one_sampler = has_one_sampler(version)
     tensorrt_llm.SamplingParams(**sampling_arguments(probe, one_sampler=one_sampler))
-    sampler = {} if arguments["gather_generation_logits"] else seeded_sampler(version)
+    sampler = seeded_sampler(version) if arguments["cuda_graph_config"] else {}  # if it samples
     cache_fields = tensorrt_llm.llmapi.KvCacheConfig.model_fields
     return tensorrt_llm.LLM(**with_first_cache_manager(arguments, cache_fields), **sampler)
 

@@ -79,6 +79,8 @@ class GpuMemory:
     """Estimated time of one search step of so many beams."""
     shared: bool
     """Whether a GPU has a part of both engines."""
+    saved_bytes: int
+    """Weights that are loaded once, where the generator's engine is the verifier's; else 0."""
     headroom_bytes: int
     """Memory that a GPU may have in use beyond the plan before a pool gets smaller than planned."""
     excess_bytes: dict[int, int]
@@ -180,6 +182,7 @@ def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
         beams=plan.beams,
         step_s=plan.searched.seconds,
         shared=plan.shared,
+        saved_bytes=plan.saved,
         headroom_bytes=plan.headroom,
         excess_bytes=plan.excess(in_file),
         judged_by=plan.judged_by,

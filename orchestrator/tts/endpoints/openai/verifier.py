@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,14 +25,20 @@ from .server import OpenAIServer
 class OpenAIVerifier:
     """See endpoints.Verifier; sent again after a failure that may pass."""
 
-    def __init__(self, server: OpenAIServer, tokenizer: Tokenizer, spec: VerifierRole) -> None:
-        """`spec` is the section of a deployment.
+    def __init__(
+        self,
+        server: OpenAIServer,
+        tokenizer: Tokenizer,
+        spec: VerifierRole,
+        labels: Mapping[int, float] | None = None,
+    ) -> None:
+        """`spec` is the section of a deployment; `labels` are read in place of its own.
 
         Raises ServerError with the reason where the server is known not to score its format,
         CheckpointError where the tokenizer does not go with it.
         """
         self._server, self._http = server, server.http
-        self._tokenizer, self._spec = tokenizer, spec
+        self._tokenizer, self._spec, self._labels = tokenizer, spec, labels
         if server.capabilities:
             self._score  # noqa: B018 - what cannot be scored is refused here
 
@@ -69,8 +75,11 @@ class OpenAIVerifier:
                 f"{spec.format} is scored by.",
                 hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve give them.",
             )
-        labels = label_ids(self._tokenizer, spec.labels)
-        return partial(self._graded, labels, tuple(spec.labels.values()))
+        labels = self._labels
+        if labels is None:
+            tokens = label_ids(self._tokenizer, spec.labels)
+            labels = dict(zip(tokens, spec.labels.values(), strict=True))
+        return partial(self._graded, tuple(labels), tuple(labels.values()))
 
     async def _graded(
         self, labels: Sequence[int], weights: Sequence[float], ids: list[int]
@@ -112,8 +121,8 @@ class OpenAIVerifier:
 
     async def _head(self, ids: list[int]) -> float:
         """What a head says of the dialogue's last place: vLLM's /pooling."""
-        asked = {"model": self._server.known.model, "input": [ids], "task": "token_classify"}
-        return head_score(await self._http.post("/pooling", asked | {"use_activation": False}))
+        asked = {"model": self._server.known.model, "input": [ids], "use_activation": False}
+        return head_score(await self._http.post("/pooling", asked))
 
     async def _prompt(self, ids: list[int]) -> list[float | None]:
         """The log-probabilities of a prompt's tokens, None for the first."""
@@ -134,6 +143,8 @@ def head_score(answer: object) -> float:
     rows = answers.array(answers.mapping(answer).get("data"), "the scores of one dialogue")
     about = answers.mapping(answers.only(rows, "the scores of one dialogue"))
     places = answers.array(about.get("data"), "scores of a head")
+    if places and not isinstance(places[0], list):
+        places = [places]  # a classifier of sequences has one row, of its last token
     if not places:
         raise EndpointError(
             "The server scored no place of the dialogue: it looks for a token that ends a step.",

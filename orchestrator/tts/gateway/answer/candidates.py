@@ -147,12 +147,14 @@ class _Draw(RunningSearch[_Ballot]):
         self._config = config
         self._room = room
         self._samples: list[SampleText] = []
+        self._critiques = 0
+        """Tokens that the verifier wrote."""
         super().__init__(self._outcome)
 
     @property
     def tokens(self) -> int:
         """Tokens of all candidates so far, complete or not."""
-        return sum(sample.tokens for sample in self._samples)
+        return sum(sample.tokens for sample in self._samples) + self._critiques
 
     async def _outcome(
         self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
@@ -230,7 +232,10 @@ class _Draw(RunningSearch[_Ballot]):
         return complete or drawn, "deadline" if late else None
 
     async def _scored(self, candidates: list[DrawnAnswer]) -> tuple[list[DrawnAnswer], int, int]:
-        """The candidates with scores; the verifier's tokens and calls. Equal ones share a score."""
+        """The candidates with scores; the verifier's tokens and calls. Equal ones share a score.
+
+        What it writes counts as tokens of the search.
+        """
         service, question = self._service, self._asked.problem.question
         delimiter = service.deployment.generator.step_delimiter
         texts = dict.fromkeys(map(self._turn.written, candidates))
@@ -238,9 +243,10 @@ class _Draw(RunningSearch[_Ballot]):
         calls = [
             calls_of(models, question, steps_of(text, delimiter) or [text])[-1] for text in texts
         ]
-        scores = dict(zip(texts, await service.session.score_calls(calls), strict=True))
+        results = dict(zip(texts, await service.session.score_calls(calls), strict=True))
+        self._critiques = sum(result.tokens for result in results.values())
         scored = [
-            replace(each, score=significant(scores[self._turn.written(each)]))
+            replace(each, score=significant(results[self._turn.written(each)].score))
             for each in candidates
         ]
         return scored, sum(len(call.input_ids) for call in calls), len(calls)

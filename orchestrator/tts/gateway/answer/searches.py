@@ -190,7 +190,7 @@ class _SearchAnswer:
     async def of(self, search: RunningSearch[Result], result: Result) -> AnswerPart:
         """The answer, and before it the text that leads to it, if that stands apart."""
         record = self._exchange.record
-        record.search_tokens = result.usage.generated_tokens  # also if there will be no answer
+        record.search_tokens = result.usage.tokens  # also if there will be no answer
         if not result.completions:
             raise ApiError(
                 504,
@@ -251,7 +251,7 @@ class _SearchAnswer:
         """True counts: all generated tokens, the answer's and the others'."""
         used = result.usage
         in_answer = len(_ids(result, thinking=False))
-        others = max(0, used.generated_tokens - in_answer)
+        others = max(0, used.tokens - in_answer)
         in_answer += self._closing.tokens if self._closing else 0
         record = self._exchange.record
         record.answer_tokens, record.search_tokens = in_answer, others

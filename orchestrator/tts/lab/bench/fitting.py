@@ -105,8 +105,9 @@ async def _fit(
             speculation=asked.speculation,
             in_flight=asked.in_flight,
         )
-        # as a budget counts them: none that were generated in vain
-        return sum([r.tree.tokens async for r in results if r.tree is not None]) / len(pilot)
+        # as a budget counts them: of both models, and none that were generated in vain
+        counts = [r.tree.tokens + r.usage.critique_tokens async for r in results if r.tree]
+        return sum(counts) / len(pilot)
 
     fitted = await fit_n(configured, tokens, budget)
     over = ", the least there is" if fitted.cost > budget else ""

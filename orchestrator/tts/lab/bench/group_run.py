@@ -50,6 +50,8 @@ def run_all(
     members = members_of(configure_all(spec, config.parameters, names))
     first = choose(members[0].strategy, spec, members[0].parameters)
     plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
+    for member in members:
+        _plan_of(member, plan)  # refused here, if the verifier does not score what it asks for
     folder = folder_of(plan, "comparison" if names else config.strategy, out)
     with locked(folder):
         if config.fitted_to:

@@ -155,7 +155,7 @@ def tokens_per_request(run: Run, engine: Engine) -> Figure | None:
         logarithmic_histogram(tokens, 30),
         "tokens",
         of="requests",
-        axis="prompt and generated tokens" if engine == "generator" else "prompt tokens",
+        axis="prompt and generated tokens",
         note="As the client sent them, whatever an engine finds in its prefix cache.",
         logarithmic=True,
     )
@@ -199,6 +199,8 @@ def in_flight(run: Run, engine: Engine) -> Figure | None:
     """The load in flight on an engine over time."""
     wall, load = run.totals.wall_s, run.totals.in_flight[engine]
     means, unit = load.means(wall), _LOADS[engine]
+    if engine == "verifier" and run.totals.critiques:
+        unit = "critiques"
     if not means or not load.total:
         return None
     rows: list[TableRow] = [

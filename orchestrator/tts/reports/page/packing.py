@@ -146,6 +146,7 @@ def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
         "speculative": record.speculative,
         "used": _ms(record.used, began) if record.speculative else None,
         "reused": record.reused,
+        "critique": record.critique or None,
     }
     return {name: value for name, value in data.items() if value is not None and value is not False}
 

@@ -29,6 +29,7 @@ class ThoughtRecord:
     score: float | None = None
     scored: float | None = None
     reused: bool = False
+    critique: str = ""
     """Its score is that of an equal step, without a call of its own."""
     fate: Fate | None = None
     """None for speculative work that was not used: it never entered the tree."""
@@ -75,6 +76,7 @@ def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
     for session, scored in reversed(problem.scored):  # a node's first score is the one that holds
         if record := nodes.get(scored.node):
             record.score, record.reused = scored.score, scored.cached
+            record.critique = scored.critique
             record.scored = session + (scored.t if scored.cached else scored.done)
     return nodes
 

@@ -207,7 +207,9 @@ class LLM:
         self._ids = 0
         folder = Path(json.loads(os.environ["TTS_STANDIN_ENGINES"])[model])
         config = read_engine_config(folder)
-        self._labels = config.label_token_ids or ()
+        weighed = zip(config.label_token_ids or (), config.label_weights or (), strict=True)
+        # the engine gives two logits, which are those of the best and of the worst label
+        self._labels = [label for label, weight in weighed if weight in (0, 1)]
         self._vocab_size = config.vocab_size
         cache = kwargs["kv_cache_config"]
         if cache.keys() != KvCacheConfig.model_fields.keys():
@@ -222,6 +224,7 @@ class LLM:
             chunked_context=kwargs["enable_chunked_prefill"],
             kv_reuse=cache["enable_block_reuse"],
             labels=len(self._labels),
+            writes=config.output_vocab_size >= config.vocab_size,
         )
         self._host = EngineHost(folder, config, limits)
 

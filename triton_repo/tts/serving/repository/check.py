@@ -29,8 +29,8 @@ _WHY = {
     "backend": "the backend decides what runs the model",
     "platform": "an ensemble is told by its platform",
     "max_batch_size": "tensors on the wire have a batch dimension, up to the engine's batch size",
-    "model_transaction_policy": "the client streams to the generator and calls prm once; each "
-    "kind of call is refused by a model of the other policy",
+    "model_transaction_policy": "the client streams to engines that write, and calls others once; "
+    "each kind of call is refused by a model of the other policy",
     "dynamic_batching": "a wait or a limit in Triton's queue comes on top of the engine's own",
     "instance_group": "there is one instance per replica, and one set of gpu_device_ids for each",
     "input": "a tensor that is not the contract's is refused, or read as something else",

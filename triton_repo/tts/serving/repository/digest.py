@@ -32,15 +32,24 @@ _NOT_SERVED: dict[str, Any] = {
         "thinking",
     },
     "verifier": {
-        "chat_template_kwargs",
-        "reads_thinking",
-        "checkpoint",
-        "in_flight_tokens",
-        "format",
-        "prompt",
-        "step_tag",
-        "system_prompt",
-        "template",
+        **dict.fromkeys(
+            (
+                "chat_template_kwargs",
+                "reads_thinking",
+                "scores",
+                "checkpoint",
+                "in_flight_tokens",
+                "in_flight_requests",
+                "criteria",
+                "format",
+                "prompt",
+                "step_tag",
+                "system_prompt",
+                "template",
+            ),
+            True,
+        ),
+        "critique": {"max_tokens", "temperature", "top_p", "samples", "thinking"},
     },
 }
 # what an engine's outputs depend on; not when, where and with what verification it was built
@@ -54,7 +63,8 @@ def deployment_digest(deployment: Deployment) -> str:
     parameter `deployment_digest` of a server's configurations.
     """
     engines = deployment.engines()
-    others = {role: True for role in ("generator", "verifier") if role not in engines}
+    served = {*engines, "verifier"} if deployment.shares_engine else {*engines}
+    others = {role: True for role in ("generator", "verifier") if role not in served}
     models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED | others)}
     for role in engines:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))

@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from tts.build.errors import CheckpointError
 from tts.build.inputs import EngineInputs
-from tts.build.spec import VerifierSpec
+from tts.build.spec import VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import head_kind
-from tts.build.verifiers.head import HEAD_COLUMNS
+from tts.build.verifiers.head import HEAD_COLUMNS, HEAD_WEIGHTS
 
 
-def label_token_ids(spec: VerifierSpec, verifier: EngineInputs) -> list[int]:
-    """Token ids of the labels, the best first.
+def label_weights(verifier: EngineInputs) -> dict[int, float]:
+    """Token ids of the labels with their weights, the best first.
 
-    Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
-    published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
-    make the labels or the dialogue. Columns that stand for no tokens are the first two.
+    The ids are those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of
+    the published model of its name. Raises CheckpointError if it is neither, or if its tokenizer
+    cannot make the labels or the dialogue. Columns that stand for no tokens are the first two.
     """
-    if (spec.checkpoint / "tokenizer.json").is_file():
+    if (verifier.folder / "tokenizer.json").is_file():
         _ = verifier.dialogue
-        return list(verifier.label_columns or ())
+        return verifier.label_weights
     if (verifier.is_here or verifier.is_published) and verifier.shape.head:
-        return list(HEAD_COLUMNS)
-    return _published(spec)
+        return dict(zip(HEAD_COLUMNS, HEAD_WEIGHTS, strict=True))
+    spec = verifier.role_spec
+    assert isinstance(spec, VerifierRole)
+    return _published(verifier.folder, spec.labels)
 
 
-def label_biases(spec: VerifierSpec, verifier: EngineInputs) -> list[float]:
+def label_biases(verifier: EngineInputs) -> list[float]:
     """The bias added to the label logits, since the engine's matrix has none; empty for most.
 
     Raises CheckpointError for a head that is not in the checkpoint.
     """
-    if head_kind(spec.checkpoint, spec) == "labels":
+    spec = verifier.role_spec
+    assert isinstance(spec, VerifierRole)
+    if head_kind(verifier.folder, spec) == "labels":
         return []
-    if not (spec.checkpoint / "config.json").is_file():
+    if not verifier.is_here:
         raise CheckpointError(
-            f"The biases of the verifier's head are not known: {spec.checkpoint} is not here.",
+            f"The biases of the verifier's head are not known: {verifier.folder} is not here.",
             hint="Download the verifier's checkpoint to that folder: its weights hold them.",
         )
     _, bias = verifier.checkpoint.head_layers()[-1]
     return [float(value) for value in bias]
 
 
-def _published(spec: VerifierSpec) -> list[int]:
-    known = known_model(spec.checkpoint)
+def _published(checkpoint: Path, labels: Mapping[str, float]) -> dict[int, float]:
+    known = known_model(checkpoint)
     ids = (known and (known.label_token_ids or known.answer_token_ids)) or {}
-    missing = [label for label in spec.labels if label not in ids]
+    if not labels:
+        raise CheckpointError(
+            f"The labels behind the verifier's critiques are not known: {checkpoint} has no "
+            "tokenizer.json.",
+            hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
+        )
+    missing = [label for label in labels if label not in ids]
     if missing:
         raise CheckpointError(
             f"The token ids of the labels {' and '.join(map(repr, missing))} are not known: "
-            f"{spec.checkpoint} has no tokenizer.json, and "
+            f"{checkpoint} has no tokenizer.json, and "
             + ("no verifier of that name is known." if not ids else "its published ones differ."),
             hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
         )
-    return [ids[label] for label in spec.labels]
+    return {ids[label]: weight for label, weight in labels.items()}

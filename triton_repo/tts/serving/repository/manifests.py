@@ -15,6 +15,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, HttpPort, ServerSpec
 from tts.build.tensorrt import docker
 from tts.build.tensorrt.gpus import gpus_of
+from tts.engines import wire
 
 from ..command import container
 from ..command.ports import Addresses
@@ -98,14 +99,16 @@ def one_replica(deployment: Deployment) -> Deployment:
 
 
 def _common(deployment: Deployment) -> dict[str, Any]:
+    configs = model_configs(deployment)
     return {
         "deployment": deployment,
         "name": _name(deployment),
         "image": container.image(deployment),
         "ports": manifest_ports(deployment.server),
         "probe": PROBE,
+        "models": [name for name in (wire.GENERATOR, wire.PRM) if name in configs],
         "replicas": max(len(e.placement.replicas) for e in deployment.engines().values()),
-        "waiting": max(1, deployment.compiled_pair()[0].max_batch_size // 4),
+        "waiting": max(1, deployment.engines()["generator"].max_batch_size // 4),
         DIGEST: deployment_digest(deployment),
     }
 

@@ -13,8 +13,8 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
-from tts.build.inputs import EngineInputs, Inputs
-from tts.build.spec import Deployment, EngineSpec, Role, VerifierSpec
+from tts.build.inputs import Inputs
+from tts.build.spec import Deployment, EngineSpec, Role
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of
@@ -22,7 +22,7 @@ from tts.engines.opening import opening_of
 from ..contract import Tensor, contract
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file
-from .labels import label_biases, label_token_ids
+from .labels import label_biases, label_weights
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with --logits_dtype float32."""
@@ -49,8 +49,9 @@ def model_configs(
     make = {"openvino": _openvino, "tensorrt": _tensorrt}[deployment.target]
     inputs = inputs or Inputs(deployment)
     configs = [make(inputs, role, iteration_log) for role in deployment.engines()]
-    if deployment.target != "openvino" and "verifier" in deployment.engines():
-        configs += [_score(inputs.engines["verifier"]), _ensemble(deployment)]
+    if deployment.target == "tensorrt" and (role := _judge(deployment)):
+        weights = label_weights(inputs.roles["verifier"])
+        configs += [_score(inputs, role, weights), _ensemble(deployment, role, len(weights))]
     for config in configs:
         config.parameters[DIGEST].string_value = digest or deployment_digest(deployment)
     return {config.name: config for config in configs}
@@ -63,22 +64,24 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
 
 
 def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
-    """An engine behind a Python model of ours: `generator`, or `prm` with its scores."""
-    deployment = inputs.deployment
-    name = wire.GENERATOR if role == "generator" else wire.PRM
-    config = _engine(name, "python", deployment.engines()[role])
-    if role == "generator":
+    """An engine behind a Python model of ours: `generator`, or `prm`.
+
+    A verifier that writes has the generator's tensors, scores among them.
+    """
+    deployment, spec = inputs.deployment, inputs.engines[role].spec
+    config = _engine(wire.GENERATOR if role == "generator" else wire.PRM, "python", spec)
+    if spec.writes:
         _declare(config, wire.INPUTS, wire.OUTPUTS)
         for tensor, kind in wire.HOST_INPUTS.items():
             _add(config.input, Tensor(name=tensor, data_type=_type(kind), dims=[1], **_OPTIONAL))
     else:  # what the ensemble of the other targets takes and answers
         _take_prompts(config, ragged=True)
-        _add_scores(config)
+        _add_scores(config, 2)
     _add_outputs(config, wire.ROW_OUTPUTS, [1])
     opening = opening_of(
         deployment,
         role,
-        decoupled=role == "generator",
+        decoupled=spec.writes,
         statistics_s=STATISTICS_S,
         iteration_log=iteration_logs(deployment)[role] if iteration_log else None,
         inputs=inputs,
@@ -91,7 +94,7 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     """An engine of TensorRT-LLM's C++ backend, with all tensors of NVIDIA's own model."""
     deployment = inputs.deployment
     spec = deployment.engines()[role]
-    config = _engine(_logits_model(role), "tensorrtllm", spec)
+    config = _engine(_engine_model(deployment, role), "tensorrtllm", spec)
     _declare(config, *({each.name for each in side} for side in _SIDES))
     grammars = grammar_tokenizer_file(deployment) if role == "generator" else None
     _set(
@@ -129,40 +132,42 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
     return config
 
 
-def _score(verifier: EngineInputs) -> TritonConfig:
+def _score(inputs: Inputs, role: Role, weights: Mapping[int, float]) -> TritonConfig:
     """The model that makes a score of logits.
 
     TensorRT-LLM answers only if output_ids and sequence_length are requested, and an ensemble
     requests what it maps: so both are inputs here.
     """
-    spec = verifier.spec
-    assert isinstance(spec, VerifierSpec)
-    config = _model(wire.PRM_SCORE, verifier.deployment, backend="python")
+    spec = inputs.deployment.engines()[role]
+    config = _model(wire.PRM_SCORE, spec, backend="python")
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind="KIND_CPU")
     for tensor in contract().outputs:
         if tensor.name in _ANSWERED:
             _add(config.input, tensor)
-    _add_scores(config)
-    # which of the engine's logits are the labels, the positive one first
-    _set(config, {"label_ids": _joined(label_token_ids(spec, verifier))})
+    _add_scores(config, len(weights))
+    # which of the engine's logits are the labels, the best first, and how much each counts
+    _set(config, {"label_ids": _joined(weights), "label_weights": _joined(weights.values())})
     # of the verifier's head: the engine has no place for it
-    if biases := label_biases(spec, verifier):
+    if biases := label_biases(inputs.roles["verifier"]):
         _set(config, {"label_biases": _joined(biases)})
     return config
 
 
-def _ensemble(deployment: Deployment) -> TritonConfig:
+def _ensemble(deployment: Deployment, role: Role, labels: int) -> TritonConfig:
     """`prm`: an engine and `prm_score`.
 
     An ensemble cannot supply constants: the client sends request_output_len 1 and
-    return_generation_logits true.
+    return_generation_logits true. It is decoupled if its engine is: Triton makes it so in any case
+    (ValidateEnsembleConfig in ensemble_utils.cc of triton-inference-server/core).
     """
-    config = _model(wire.PRM, deployment, platform="ensemble")
+    spec = deployment.engines()[role]
+    config = _model(wire.PRM, spec, platform="ensemble")
+    config.model_transaction_policy.decoupled = spec.writes
     _take_prompts(config)
-    _add_scores(config)
+    _add_scores(config, labels)
     for model, inputs, outputs in (
-        (wire.PRM_ENGINE, _SCORED, _ANSWERED),
+        (_engine_model(deployment, role), _SCORED, _ANSWERED),
         (wire.PRM_SCORE, _ANSWERED, wire.SCORE_OUTPUTS),
     ):
         step = config.ensemble_scheduling.step.add(model_name=model, model_version=-1)
@@ -175,7 +180,7 @@ def _engine(name: str, backend: str, spec: EngineSpec) -> TritonConfig:
     config = model_config_pb2.ModelConfig(
         name=name, backend=backend, max_batch_size=spec.max_batch_size
     )
-    config.model_transaction_policy.decoupled = name == wire.GENERATOR
+    config.model_transaction_policy.decoupled = spec.writes
     # Requests are batched in flight, inside the engine. Triton's batcher only hands over together
     # what arrived together; it never waits.
     config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
@@ -185,13 +190,20 @@ def _engine(name: str, backend: str, spec: EngineSpec) -> TritonConfig:
     return config
 
 
-def _model(name: str, deployment: Deployment, **kind: str) -> TritonConfig:
-    size = deployment.engines()["verifier"].max_batch_size
-    return model_config_pb2.ModelConfig(name=name, max_batch_size=size, **kind)
+def _model(name: str, spec: EngineSpec, **kind: str) -> TritonConfig:
+    return model_config_pb2.ModelConfig(name=name, max_batch_size=spec.max_batch_size, **kind)
 
 
-def _logits_model(role: Role) -> str:
-    return wire.GENERATOR if role == "generator" else wire.PRM_ENGINE
+def _judge(deployment: Deployment) -> Role | None:
+    """The engine whose logits scores are made of; None where all verdicts are texts."""
+    return next((role for role, spec in deployment.engines().items() if spec.judges), None)
+
+
+def _engine_model(deployment: Deployment, role: Role) -> str:
+    """`generator`, or the verifier's engine: `prm` by itself where no scores are made of it."""
+    if role == "generator":
+        return wire.GENERATOR
+    return wire.PRM_ENGINE if deployment.engines()[role].judges else wire.PRM
 
 
 _SIDES = contract().inputs, contract().outputs
@@ -216,9 +228,9 @@ def _take_prompts(config: TritonConfig, *, ragged: bool = False) -> None:
             _add(config.input, tensor.model_copy(update=changes))
 
 
-def _add_scores(config: TritonConfig) -> None:
+def _add_scores(config: TritonConfig, labels: int) -> None:
     config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
-    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[2])
+    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
 
 
 def _add_outputs(config: TritonConfig, outputs: Mapping[str, str], dims: list[int]) -> None:

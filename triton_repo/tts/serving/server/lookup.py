@@ -180,7 +180,7 @@ class Health:
         server = self.state.server
         if server is None:
             address = self.state.addresses.grpc
-            probe.probe(address, roles=probe.served_roles(address))
+            probe.probe(address)
             return
         if server.process() is None:
             raise ServerError(

@@ -6,7 +6,7 @@ fails. Only an inference tells.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,13 +68,14 @@ def served_digest(address: str, timeout_s: float = 2.0) -> str | None:
     return str(config.parameters[DIGEST].string_value) if DIGEST in config.parameters else ""
 
 
-def probe(address: str, timeout_s: float = 30.0, roles: Collection[Role] = tuple(SERVED)) -> None:
-    """Generate one token and score one text; raises ServerError naming the model that failed.
+def probe(address: str, timeout_s: float = 30.0) -> None:
+    """Generate one token and score one text, as far as both are served there.
 
-    `roles` are those that are served there.
+    Raises ServerError naming the model that failed.
     """
+    models = [SERVED[role] for role in served_roles(address)]
     with connect(address) as channel:
-        for model in (SERVED[role] for role in roles):
+        for model in models:
             try:
                 _infer(channel, model, timeout_s)
             except grpc.RpcError as error:

@@ -298,7 +298,7 @@ def _when_ready(
     if not launched.command.container:  # where the guard could not have it made private
         close_shared_memory(launched.command.shm_prefix)
     try:
-        probe.probe(addresses.grpc, _ANSWER_S, deployment.engines())
+        probe.probe(addresses.grpc, _ANSWER_S)
     except ServerError as error:
         launched.require_running()  # if it died meanwhile, that message says more
         if triton_log.tells_lost_stub(error.message):

@@ -144,16 +144,21 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
     const { fate, score, there } = drawn.stateOf(thought);
     const known = there ? factsOf(thought, fate, score) : ["not written yet"];
     return element("li", { class: current ? "current" : null, "aria-current": current ? "true" : null },
-      thought.thinking && there ? thinkingOf(thought) : textOf(there ? thought.text.trim() : ""),
+      thought.thinking && there ? folded(tokensOf("thinking", thought), thought.text) : textOf(there ? thought.text.trim() : ""),
+      ...(thought.critique && there ? [folded("the verifier's critique", thought.critique)] : []),
       element("span", { class: "facts" }, known.filter(Boolean).join(" · ")));
   }
 
-  // Thinking may be long: it is folded unless it holds what is searched for.
-  function thinkingOf(thought) {
-    const open = query !== "" && thought.text.toLowerCase().includes(query.toLowerCase());
+  // Thinking and critiques may be long: they are folded unless they hold what is searched for.
+  function folded(summary, text) {
+    const open = query !== "" && text.toLowerCase().includes(query.toLowerCase());
     return element("details", { class: "thinking", open: open ? "" : null },
-      element("summary", {}, `thinking${thought.tokens === undefined ? "" : `, ${ENGLISH.format(thought.tokens)} tokens`}`),
-      textOf(thought.text.trim()));
+      element("summary", {}, summary),
+      textOf(text.trim()));
+  }
+
+  function tokensOf(what, thought) {
+    return thought.tokens === undefined ? what : `${what}, ${ENGLISH.format(thought.tokens)} tokens`;
   }
 
   function textOf(text) {

@@ -1,4 +1,4 @@
-"""From the verifier's logits to the score of a step: p(positive) among the labels.
+"""From the verifier's logits to the score of a step: its labels' mean weight under their softmax.
 
 Needs nothing but numpy, so that it also runs in a container without this toolkit.
 """
@@ -10,12 +10,14 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
-    """Picks the label logits out of a row of logits and takes their softmax."""
+    """Picks the label logits out of a row of logits, and weighs their softmax."""
 
     def initialize(self, args):
-        """Read which logits are the labels."""
+        """Read which logits are the labels, and what each counts."""
         parameters = json.loads(args["model_config"])["parameters"]
         self.label_ids = [int(n) for n in parameters["label_ids"]["string_value"].split(",")]
+        weights = parameters["label_weights"]["string_value"].split(",")
+        self.weights = np.array([float(w) for w in weights], np.float32)
         biases = parameters.get("label_biases", {"string_value": "0"})["string_value"]
         self.biases = np.array([float(b) for b in biases.split(",")], np.float32)
 
@@ -34,7 +36,7 @@ class TritonPythonModel:
         if not np.isfinite(labels).all():
             return _error(f"the label logits are not finite: {labels.tolist()}")
         exponentials = np.exp(labels - labels.max(), dtype=np.float32)
-        score = exponentials[:1] / exponentials.sum()
+        score = (self.weights * exponentials).sum() / exponentials.sum()
         return pb_utils.InferenceResponse(
             output_tensors=[
                 pb_utils.Tensor("score", score.reshape(1, 1)),
