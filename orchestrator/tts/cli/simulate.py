@@ -119,6 +119,16 @@ def simulate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
+    critique_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--critique-tokens",
+            min=8,
+            max=8192,
+            help="The verifier writes critiques of this mean length.",
+            show_default="it writes none; with format critique a quarter of max_tokens",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
@@ -165,6 +175,7 @@ def simulate(
         tuned,
         deployment,
         replicas,
+        critique_tokens,
     )
     name, scenario = scenario_of(wanted, given_options(context))
     outcomes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tts.build.spec import Deployment, VerifierRole, VerifierSpec
+from tts.build.spec import Deployment, VerifierSpec
 from tts.scheduling import Policy, ScheduleName, SpeculationName
 
 
@@ -15,14 +15,13 @@ def policy_of(
 ) -> Policy:
     """The budgets under a schedule; `problems` is the most that run at a time."""
     generator, verifier = deployment.generator, deployment.verifier
-    writes = isinstance(verifier, VerifierRole) and verifier.facts.writes
     return Policy(
         schedule,
         generator.in_flight_requests,
         verifier.in_flight,
         problems,
         speculation,
-        verifier_writes=writes,
+        verifier_writes=deployment.critiques > 0,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
         shared=share_gpus(deployment),

@@ -268,13 +268,16 @@ class ProblemRun:
         return self._scores.setdefault(key, replace(scored, request=key))
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
-        critiques = self.context.models.critiques
+        critiques = self.context.models.deployment.critiques
         return Job(self.number, work, tokens, kind, self.submission.priority, critiques=critiques)
 
     def _admit(self, job: Job) -> None:
         """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""
         if self._parts.prefetch:
-            leads = isinstance(job.work, Prefetch) if job.generates else not self._scores
+            if job.generates:
+                leads = isinstance(job.work, Prefetch)
+            else:  # a critique would hold the others up until it is written
+                leads = not self._scores and not self.context.models.deployment.critiques
             if not self._gates[job.generates].admit(job, leads=leads):
                 return
         self._parts.scheduler.add(job)

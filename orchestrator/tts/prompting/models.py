@@ -133,11 +133,6 @@ class Models:
         return self.dialogue is None and self.critic is None
 
     @property
-    def critiques(self) -> int:
-        """How many critiques a score takes; 0: the verifier writes none."""
-        return self.deployment.verifier_model.critique.samples if self.critic else 0
-
-    @property
     def reads_whole(self) -> bool:
         """Whether the verifier reads the answer as one text."""
         return self.deployment.verifier_model.reads_whole

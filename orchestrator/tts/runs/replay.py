@@ -53,6 +53,9 @@ class Script(Protocol):
     def score(self, input_ids: Ids) -> float:
         """What the verifier answers; see endpoints.Verifier."""
 
+    def critique(self, input_ids: Ids, number: int) -> Sequence[int]:
+        """The token ids of a score's critique with this number, where the verifier writes."""
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -70,6 +73,8 @@ class Recording:
     """The generated steps, by the seeds of the requests that they may have taken."""
     scores: Mapping[bytes, float]
     """By the hash of the dialogue's ids."""
+    critiques: Mapping[bytes, int]
+    """Tokens that the verifier wrote for a score, likewise."""
     steps: Sequence[Tokens]
     """Every step: what an unknown request for a step is answered with."""
     chains: Sequence[Tokens]
@@ -107,6 +112,14 @@ class Recording:
         known = self.scores.get(key)
         return random.Random(key).choice(self.spare_scores) if known is None else known
 
+    def critique(self, input_ids: Ids, number: int) -> Sequence[int]:
+        """See Script: what was written for the score, in equal parts, and without its text."""
+        key = _key(input_ids)
+        tokens = self.critiques.get(key)
+        if tokens is None:
+            tokens = random.Random(key).choice(list(self.critiques.values()) or [0])
+        return range(max(1, tokens // self.models.deployment.critiques))
+
     @cached_property
     def spare_scores(self) -> Sequence[float]:
         """What unknown dialogues are scored with."""
@@ -132,6 +145,7 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     parts = MOST_PARTS if models.thinking else 1
     generated: dict[str, list[StepGenerated]] = defaultdict(list)
     scores: dict[str, dict[bytes, float]] = defaultdict(dict)
+    critiques: dict[bytes, int] = {}
 
     def noted(events: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
         for event in events:
@@ -149,7 +163,9 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
                 generated[event.problem].append(event)
             case StepScored():
                 _check_length(folder, request.ids.prompt, models)
-                scores[event.problem][_key(request.ids.prompt)] = event.score
+                key = _key(request.ids.prompt)
+                scores[event.problem][key] = event.score
+                critiques[key] = event.tokens
             case _:
                 pass
     if not answers:
@@ -163,6 +179,7 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
         tuple(problems[name] for name in known),
         answers,
         {key: score for name in known for key, score in scores[name].items()},
+        critiques,
         [thought.ids for event in events for thought in event.thoughts],
         [_ids(event) for event in whole or events],
     )

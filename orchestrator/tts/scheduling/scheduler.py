@@ -38,8 +38,8 @@ class Policy:
     shared: bool = False
     """Both engines compute on the same device, and take its time from each other."""
     verifier_writes: bool = False
-    """Whether the verifier decodes, as the generator does: then its requests join it at any time,
-    and nothing is gathered for it."""
+    """Whether the verifier decodes, as the generator does: then scores join it at any time, and
+    none waits for others."""
     verifier_step_tokens: int | None = None
     """Most tokens that the verifier computes in a step; None: not known."""
 
@@ -49,8 +49,9 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        gathers = policy.shared and not policy.verifier_writes
-        self._schedule = new_schedule(policy.schedule, shared=gathers)
+        self._schedule = new_schedule(
+            policy.schedule, shared=policy.shared, writes=policy.verifier_writes
+        )
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_limit)
         self._open = OpenScores(

@@ -119,11 +119,15 @@ class Decoupled:
     other as a full one. Then the generator's work is gathered while the verifier is busy, an idle
     verifier waits for more scores as long as they arrive faster than a step takes, and problems are
     started to fill a step rather than a single free slot.
+
+    A verifier that writes is busy almost always, and takes scores in at any step: then the
+    generator's work gathers only as long as that costs less than steps for it alone.
     """
 
-    def __init__(self, *, shared: bool) -> None:
-        """`shared`: whether both engines compute on the same device."""
+    def __init__(self, *, shared: bool, writes: bool = False) -> None:
+        """`shared`: whether both engines compute on the same device; `writes`: the verifier."""
         self._shared = shared
+        self._writes = writes
 
     def wants_problem(
         self, generator: Queue, verifier: Queue, *, widths: Collection[int], priority: int
@@ -138,7 +142,7 @@ class Decoupled:
             generator.used < generator.budget
             and generator.outranked_by(priority)
             and (verifier.backlog < verifier.budget or verifier.outranked_by(priority))
-            and not (self._shared and sum(widths) >= ENOUGH * generator.budget)
+            and not (self._shared and not self._writes and sum(widths) >= ENOUGH * generator.budget)
         )
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
@@ -157,8 +161,24 @@ class Decoupled:
         """
         if not self._shared or generator.empty or not verifier.jobs:
             return False
+        if self._writes:
+            return self._gathers_beside_critiques(generator, verifier)
         batch = generator.pending + verifier.jobs + verifier.pending
         return gathering_pays(generator.used, batch)
+
+    def _gathers_beside_critiques(self, generator: Queue, verifier: Queue) -> bool:
+        """Whether the generator's work waits for more of it while critiques are written.
+
+        Each critique that ends may bring a step to generate. What waits is missing from the
+        verifier's batch, whose steps go on: waiting costs that share of the time. Sent now, it
+        takes steps of its own beside `used` others (`gathering_pays`).
+        """
+        run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
+        if run_s is None or request_s is None:
+            return False
+        missing = generator.pending / (generator.pending + verifier.jobs)
+        gap_s = missing * request_s / verifier.jobs
+        return waiting_pays(generator.pending, gap_s, run_s / (generator.used + 1))
 
     def _gathers_scores(self, generator: Queue, verifier: Queue) -> bool:
         """Whether the verifier's next step waits for one more score.
@@ -167,7 +187,7 @@ class Decoupled:
         for; and not beside scores in flight, as the engine coalesces them by itself. Until both
         models have shown how long they take nothing waits.
         """
-        if not self._shared or verifier.empty or verifier.jobs:
+        if not self._shared or self._writes or verifier.empty or verifier.jobs:
             return False
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds
         step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
@@ -187,23 +207,23 @@ def gathering_pays(running: int, batch: int) -> bool:
     return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
 
 
-def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
-    """Whether a verifier step should wait for more scores: while waiting costs less than a step.
+def waiting_pays(jobs: int, gap_s: float, step_s: float) -> bool:
+    """Whether a step should wait for more jobs: while waiting costs less than a step.
 
     This is the rule for delayed TCP acknowledgements (Dooly, Goldman and Scott 1998): send once the
     total waiting time equals the cost of sending. The sum of both is at most twice the optimum.
-    Where scores come every `gap_s` seconds, the last of m has waited for one gap when the next one
+    Where jobs come every `gap_s` seconds, the last of m has waited for one gap when the next one
     comes, and the first for m. `step_s` is the fixed cost of a step.
     """
-    return scores * (scores + 1) / 2 * gap_s < step_s
+    return jobs * (jobs + 1) / 2 * gap_s < step_s
 
 
-def new_schedule(name: ScheduleName, *, shared: bool = False) -> Schedule:
-    """The schedule with this name at the start of a run; `shared` is for Decoupled."""
+def new_schedule(name: ScheduleName, *, shared: bool = False, writes: bool = False) -> Schedule:
+    """The schedule with this name at the start of a run; the rest is for Decoupled."""
     match name:
         case "lockstep" | "batched":
             return Phased(batched=name == "batched")
         case "alternating":
             return Alternating()
         case "decoupled":
-            return Decoupled(shared=shared)
+            return Decoupled(shared=shared, writes=writes)

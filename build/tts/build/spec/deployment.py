@@ -257,6 +257,14 @@ class Deployment(Section):
         """Whether the generator's compiled engine is the verifier's as well."""
         return isinstance(self.verifier, SharedVerifier)
 
+    @property
+    def critiques(self) -> int:
+        """How many critiques a score takes; 0: the verifier writes none."""
+        verifier = self.verifier
+        if isinstance(verifier, VerifierFunction) or not verifier.facts.writes:
+            return 0
+        return verifier.critique.samples
+
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""
         return {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}

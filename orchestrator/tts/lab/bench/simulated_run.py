@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,14 @@ from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.published_pairs import as_simulated, on_own_cores, simulated_deployment
+from ..simulation.published_pairs import (
+    ROOM,
+    as_simulated,
+    on_own_cores,
+    simulated_deployment,
+)
 from ..simulation.scenario import Scenario, simulate
-from ..simulation.workload import from_traces, typical
+from ..simulation.workload import CRITIQUE_SPREAD, Workload, from_traces, lengths, typical
 from ..tuning.tune_file import read_fits
 
 FEWEST_PROBLEMS = 8
@@ -58,6 +63,8 @@ class SimulationOptions:
     """A file or a bundled name; None: the usual pair on `gpus` of kind `gpu`."""
     replicas: int = 1
     """Servers, each with GPUs of its own."""
+    critique_tokens: int | None = None
+    """The mean length of what a verifier writes; None: the usual pair's writes nothing."""
 
 
 def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str, Scenario]:
@@ -70,12 +77,15 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
     if wanted.deployment:
         deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
     else:
-        deployment = simulated_deployment(wanted.gpu, wanted.gpus)
+        deployment = simulated_deployment(
+            wanted.gpu, wanted.gpus, critique_tokens=wanted.critique_tokens
+        )
     strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
     workload: Script
     if wanted.replay:
         asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
         config, workload = _recorded(wanted.replay, asked, wanted.parameters)
+        _refuse_other_critiques(workload.models, deployment)
         strategy, seed = config.strategy, config.seed
         parameters = find_strategy(strategy).configure(
             config.parameters, context=workload.models.deployment.generator.max_seq_len
@@ -86,6 +96,7 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
             wanted.parameters, context=deployment.generator.max_seq_len
         )
         workload = from_traces(wanted.traces) if wanted.traces else typical()
+        workload = _with_critiques(workload, deployment, wanted.critique_tokens)
     made_up = wanted.replay is None
     if isinstance(parameters, AutoConfig) or (
         made_up and isinstance(parameters, AdaptiveVoteConfig)
@@ -108,6 +119,35 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         fits=fits,
         servers=wanted.replicas,
     )
+
+
+def _with_critiques(
+    workload: Workload, deployment: Deployment, mean: int | None = None
+) -> Workload:
+    """The workload with what the deployment's verifier writes, if it writes; raises ConfigError."""
+    verifier = deployment.verifier_model
+    if verifier.facts.writes:
+        mean = mean or max(1, verifier.critique.max_tokens // ROOM)
+        return replace(workload, critiques=lengths(mean, CRITIQUE_SPREAD))
+    if mean:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: --critique-tokens is for a verifier that writes; its "
+            f"format is {verifier.format}.",
+            hint="Leave the option out, or set verifier.format to critique.",
+        )
+    return workload
+
+
+def _refuse_other_critiques(models: Models, deployment: Deployment) -> None:
+    """Raise ConfigError for a recorded run whose verifier wrote more or less for a score."""
+    wrote, writes = models.deployment.critiques, deployment.critiques
+    if wrote != writes:
+        raise ConfigError(
+            f"The recorded run's verifier wrote {wrote} critiques for a score; that of "
+            f"{deployment.name!r} writes {writes}.",
+            hint="Name a deployment with verifier.critique.samples as recorded; --critique-tokens "
+            "has the usual pair write one.",
+        )
 
 
 def _recorded(
@@ -196,7 +236,7 @@ def placed_scenario(placed: Placed, concurrency: int, n: int) -> Scenario:
     return Scenario(
         deployment,
         "time-sliced",
-        typical(),
+        _with_critiques(typical(), deployment),
         parameters,
         problems=max(FEWEST_PROBLEMS, concurrency, min(2 * concurrency, ENOUGH_PROBLEMS)),
         in_flight=concurrency,

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Deployment, EngineSpec, Role, VerifierRole
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
+from tts.endpoints.critique import together
 from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
@@ -142,17 +143,28 @@ def _log_probs(seed: int, count: int) -> list[float]:
 
 @dataclass(frozen=True)
 class SimulatedVerifier:
-    """See endpoints.Verifier."""
+    """See endpoints.Verifier. One that writes has a request for each critique."""
 
     server: SimulatedServer
     engines: Sequence[SimulatedEngine]
     script: Script
+    spec: VerifierRole
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        request = SimulatedRequest(call.input_ids, _as_ids([END_ID]), 1)
-        await self.server.serve(self.engines, request)
-        return VerifierResult(self.script.score(call.input_ids))
+        prompt, score = call.input_ids, self.script.score(call.input_ids)
+        if not self.spec.facts.writes:
+            await self.server.serve(self.engines, SimulatedRequest(prompt, _as_ids([END_ID]), 1))
+            return VerifierResult(score)
+        asked = self.spec.critique
+        room = min(asked.max_tokens, self.spec.max_seq_len - len(prompt))
+        numbers = range(asked.samples)
+        written = [self.script.critique(prompt, number)[:room] for number in numbers]
+        requests = [
+            SimulatedRequest(prompt, _as_ids([*ids, END_ID][:room]), room) for ids in written
+        ]
+        await together(self.server.serve(self.engines, request) for request in requests)
+        return VerifierResult(score, tokens=sum(map(len, written)))
 
 
 def _as_ids(tokens: Sequence[int]) -> Ids:

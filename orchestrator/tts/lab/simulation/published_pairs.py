@@ -18,25 +18,40 @@ SIMULATED = "simulated"
 """The name of a pair that comes from no deployment file."""
 GENERATOR = "Llama-3.2-1B-Instruct"
 VERIFIER = "Llama3.1-8B-PRM-Deepseek-Data"
+WRITER = "Llama-3.1-8B-Instruct"
+"""The verifier that writes critiques."""
+ROOM = 4
+"""A critique's limit over its mean length: of the simulated ones one in 500 is cut."""
 
 _MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
 _BLOCK_SIZE = 32
 
 
-def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
+def simulated_deployment(
+    gpu: GpuName, gpus: int, *, critique_tokens: int | None = None, writer: str = WRITER
+) -> Deployment:
     """The usual pair on one GPU, or on two, one each.
 
-    The memory that is left is KV cache, half each where they share it.
+    With `critique_tokens`, the mean length of a critique, the verifier is `writer`. The memory that
+    is left is KV cache, half each where they share it.
     """
     alone = gpus > 1
     generator = {"in_flight_requests": 512, "step_delimiter": DELIMITER}
+    verifier = {**_engine(VERIFIER, device=int(alone)), "in_flight_tokens": 65536}
+    if critique_tokens is not None:
+        verifier = {
+            **_engine(writer, device=int(alone)),
+            "format": "critique",
+            "in_flight_requests": 512,
+            "critique": {"max_tokens": ROOM * critique_tokens},
+        }
     deployment = Deployment.model_validate(
         {
             "name": SIMULATED,
             "target": "tensorrt",
             "tensorrt": {"gpu": gpu},
             "generator": {**_engine(GENERATOR, device=0), **generator},
-            "verifier": {**_engine(VERIFIER, device=int(alone)), "in_flight_tokens": 65536},
+            "verifier": verifier,
         }
     )
     shapes = shapes_of(deployment)
@@ -83,15 +98,16 @@ def shapes_of(deployment: Deployment) -> dict[Role, ModelShape]:
     """The shapes of both engines.
 
     A verifier that has its whole language head reads it in every step; that of a pair without a
-    deployment file is cut to the rows of its labels. Raises CheckpointError for a checkpoint that
-    is neither there nor known.
+    deployment file is cut to the rows of its labels, unless it writes. Raises CheckpointError for a
+    checkpoint that is neither there nor known.
     """
     shapes = {}
     for role, spec in deployment.engines().items():
         config = engine_shape(shape_of(spec.checkpoint), spec)
-        whole = role == "generator" or deployment.name != SIMULATED
+        writes = role == "generator" or deployment.verifier_model.facts.writes
+        whole = writes or deployment.name != SIMULATED
         shape = ModelShape.of(config, spec.precision, spec.placement, head=whole)
-        if role == "verifier":
+        if not writes:
             read = shape.body_bytes + shape.head_bytes
             shape = replace(shape, body_bytes=read, head=0.0, head_bytes=0.0)
         shapes[role] = shape

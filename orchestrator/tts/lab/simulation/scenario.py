@@ -161,7 +161,12 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Simu
         return Driver(
             models,
             SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
-            SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
+            SimulatedVerifier(
+                fleet.server,
+                pair.verifiers,
+                scenario.workload,
+                scenario.deployment.verifier_model,
+            ),
             policy_of(
                 scenario.deployment,
                 schedule,

@@ -45,6 +45,8 @@ _JOIN, _ANSWER, _LABEL, _TURN = " ", "\x02" * 5, "+", "\x03" * 5
 
 _CHARACTERS_PER_TOKEN = 3.5  # of mathematical text; traces hold text only
 _SAMPLES = 1000
+CRITIQUE_SPREAD = 0.5
+"""Deviation of the logarithm of a critique's length."""
 _NORMAL = NormalDist()
 
 
@@ -132,6 +134,8 @@ class Workload:
     """Correlation of a step's score with that of the step before, as normal variables."""
     ends: tuple[float, ...]
     """Chance that the first, second, ... step is the last one; of further steps the last chance."""
+    critiques: tuple[int, ...] = ()
+    """Tokens of a critique; empty: the verifier writes none."""
 
     def generate(self, call: GenerateCall) -> list[int]:
         """What the generator answers, ended by a delimiter or the end of the chain."""
@@ -162,18 +166,30 @@ class Workload:
         place = int(_NORMAL.cdf(state) * len(self.scores))
         return self.scores[min(place, len(self.scores) - 1)]
 
+    def critique(self, input_ids: Ids, number: int) -> list[int]:
+        """See Script: as long as a score's seed has it, which is made of its prompt."""
+        rng = random.Random(zlib.crc32(input_ids.tobytes(), number))
+        return _writing(rng, rng.choice(self.critiques))
+
 
 def typical() -> Workload:
     """A 1B model on MATH: 75 tokens a step with a long tail, 7 steps, scores mostly near 1."""
-    quantiles = [_NORMAL.inv_cdf((place + 0.5) / _SAMPLES) for place in range(_SAMPLES)]
-    spread = 0.8
-    middle = math.log(75) - spread**2 / 2
     return Workload(
-        lengths=tuple(max(2, round(math.exp(middle + spread * z))) for z in quantiles),
-        scores=tuple(1 / (1 + math.exp(-5 - 5 * z)) for z in quantiles),
+        lengths=lengths(75, 0.8),
+        scores=tuple(1 / (1 + math.exp(-5 - 5 * z)) for z in _quantiles()),
         correlation=0.9,
         ends=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
     )
+
+
+def lengths(mean: float, spread: float) -> tuple[int, ...]:
+    """Lognormal numbers of tokens, at least 2; `spread` is the deviation of their logarithms."""
+    middle = math.log(mean) - spread**2 / 2
+    return tuple(max(2, round(math.exp(middle + spread * z))) for z in _quantiles())
+
+
+def _quantiles() -> list[float]:
+    return [_NORMAL.inv_cdf((place + 0.5) / _SAMPLES) for place in range(_SAMPLES)]
 
 
 @dataclass(frozen=True)
