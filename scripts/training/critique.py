@@ -97,7 +97,11 @@ def as_thinking(tokenizer: Tokenizer) -> dict[str, Tensor]:
     for token, at in tokenizer.get_vocab().items():
         if (was := before.token_to_id(token)) is not None:
             rows[at] = known[was]
-    return weights | {"model.embed_tokens.weight": rows, "lm_head.weight": rows}
+    found: dict[str, torch.Tensor] = weights | {
+        "model.embed_tokens.weight": rows,
+        "lm_head.weight": rows,
+    }
+    return found
 
 
 def judge(model: LlamaForCausalLM, codec: text.Codec, traces: Sequence[Trace]) -> None:

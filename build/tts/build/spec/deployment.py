@@ -20,7 +20,7 @@ from .role import Role, RoleSpec
 from .section import Section, Target
 from .server import Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
-from .verifier import SharedVerifier, VerifierFunction, VerifierSpec
+from .verifier import SharedVerifier, VerifierFunction, VerifierRole, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
@@ -261,9 +261,9 @@ class Deployment(Section):
     def critiques(self) -> int:
         """How many critiques a score takes; 0: the verifier writes none."""
         verifier = self.verifier
-        if isinstance(verifier, VerifierFunction) or not verifier.facts.writes:
-            return 0
-        return verifier.critique.samples
+        if isinstance(verifier, VerifierRole) and verifier.facts.writes:
+            return verifier.critique.samples
+        return 0
 
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""

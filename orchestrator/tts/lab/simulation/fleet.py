@@ -12,8 +12,7 @@ import numpy as np
 from tts.build.spec import Deployment, EngineSpec, Role, VerifierRole
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
-from tts.endpoints.critique import together
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult, together
 from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
