@@ -24,6 +24,7 @@ from typer.main import get_command
 
 from tts.build import errors
 from tts.build.spec import (
+    ExecutionSpec,
     Deployment,
     EngineSpec,
     GeneratorSpec,
@@ -34,6 +35,7 @@ from tts.build.spec import (
     Template,
     TensorRTEngine,
     TensorRTSpec,
+    VerifierCommand,
     VerifierFunction,
     VerifierSpec,
 )
@@ -118,6 +120,12 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
         "A section with `function` stands for no model: nothing is built or served for it.",
         (VerifierFunction,),
     ),
+    (
+        "verifier, a program",
+        "A section with `command` stands for no model: nothing is built or served for it.",
+        (VerifierCommand,),
+    ),
+    ("execution", "", (ExecutionSpec,)),
     (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.build.sandboxes import KINDS
 from tests.end_to_end.gateways import gateway
 from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, answering
 
@@ -56,6 +57,13 @@ def test_a_prm_in_transformers_scores_as_the_engine_does(example):
     for line in lines:
         own, engine, _ = line.split(maxsplit=2)
         assert float(own) == pytest.approx(float(engine), abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_code_whose_tests_pass_beats_the_vote(example, kind):
+    vote, executed, *_ = example("code_with_tests.py", "--sandbox", kind).splitlines()
+    assert vote.split() == ["majority-vote", "0", "of", "3", "right"]
+    assert executed.split() == ["best-of-n", "3", "of", "3", "right"]
 
 
 def test_beam_search_in_one_file_has_the_toolkits_trees(example):

@@ -150,7 +150,8 @@ class Sandbox:
         program, *others = self.resolved(command)
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
-        ended = asyncio.run(self.run(seen, b""))
+        with self._folder() as folder:  # without a turn: those are of another event loop
+            ended = asyncio.run(self._run(seen, b"", folder))
         if ended.failure:
             raise ConfigError(
                 f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
