@@ -60,6 +60,7 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     "answer_timeout_s",
     "strategies",
     *(f"server.{name}" for name in ServerSpec.model_fields),
+    *(f"execution.{name}" for name in ExecutionSpec.model_fields),
     *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
     *(f"generator.thinking.{name}" for name in ThinkingSpec.model_fields),
     *("generator.chat_template_kwargs", "verifier.chat_template_kwargs"),
