@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, ServerSpec, TensorRTEngine
+from tts.build.spec import Deployment, ExecutionSpec, ServerSpec, TensorRTEngine
 from tts.build.spec.thinking import ThinkingSpec
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import EngineLimits
