@@ -24,9 +24,9 @@ from typer.main import get_command
 
 from tts.build import errors
 from tts.build.spec import (
-    ExecutionSpec,
     Deployment,
     EngineSpec,
+    ExecutionSpec,
     GeneratorSpec,
     KvCache,
     Labels,
