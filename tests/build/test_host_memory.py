@@ -120,6 +120,16 @@ def test_a_block_costs_its_keys_and_values_and_nothing_else(role, precision, blo
     assert replace(large, kv_cache=0) == replace(small, kv_cache=0)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS["openvino"])
+def test_a_verifier_that_writes_takes_what_a_generator_takes(precision):
+    generator, verifier = (spec_of(role, precision, 1024) for role in ROLES)
+    steps = {"max_num_tokens": generator.max_num_tokens}
+    writer = verifier.model_copy(update={"format": "critique", **steps})
+    planned = engine_memory(llama_1b(), writer)
+    assert planned == engine_memory(llama_1b(), generator)
+    assert planned.needed > engine_memory(llama_1b(), verifier.model_copy(update=steps)).needed
+
+
 def test_a_pair_is_its_engines_and_its_server():
     plan = plan_host_memory(load_deployment("demo"))
     assert plan.needed == SERVER + sum(engine.needed for engine in plan.engines.values())
