@@ -171,8 +171,11 @@ class Decoupled:
 
         Each critique that ends may bring a step to generate. What waits is missing from the
         verifier's batch, whose steps go on: waiting costs that share of the time. Sent now, it
-        takes steps of its own beside `used` others (`gathering_pays`).
+        takes steps of its own beside `used` others (`gathering_pays`). Of few problems there is not
+        much to wait for: once more waits than is scored it goes.
         """
+        if generator.pending > verifier.jobs:
+            return False
         run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
         if run_s is None or request_s is None:
             return False
