@@ -1,6 +1,6 @@
 """Simulate the schedules with a verifier that writes critiques: which is first in which case?
 
-Each row is a case: GPUs, the verifier's size, the mean length of a critique, problems in flight. The
+Each row is a case: GPUs, the verifier's size, a critique's mean length, problems in flight. The
 generator is Llama-3.2-1B, the strategy beam search. A row is printed when it is done, as
 benchmarks/README.md has it.
 

@@ -66,8 +66,8 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
 @pytest.mark.parametrize(
     ("scores", "waiting", "request_s", "sent"),
     [
-        (40, 4, 1.0, False),  # a score ends every 25 ms, and 4 of 44 are missing meanwhile
-        (40, 4, 100.0, True),  # one every 2.5 s
+        (24, 4, 1.0, False),  # a score ends every 42 ms, and each of 4 costs a 28th of that
+        (24, 4, 100.0, True),  # one every 4.2 s
         (3, 4, 1.0, True),  # more wait than are scored
     ],
 )
