@@ -63,6 +63,27 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
         assert len(send(scheduler)) == 9
 
 
+@pytest.mark.parametrize(
+    ("scores", "waiting", "request_s", "sent"),
+    [
+        (24, 4, 1.0, False),  # a score ends every 42 ms, and each of 4 costs a 28th of that
+        (24, 4, 100.0, True),  # one every 4.2 s
+        (3, 4, 1.0, True),  # more wait than are scored
+    ],
+)
+def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
+    scores, waiting, request_s, sent
+):
+    scheduler = new_scheduler(verifier_writes=True)
+    for load in [1, 4] * 20:
+        learn(scheduler, load, 10, 0.5)
+        learn_score(scheduler, load, request_s)
+    scoring(scheduler, scores)
+    for child in range(waiting):
+        scheduler.add(generate(0, child))
+    assert bool(of_generator(send(scheduler))) is sent
+
+
 def generating(scheduler, count):
     """So many requests in flight on the generator."""
     for child in range(count):

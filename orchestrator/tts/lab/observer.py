@@ -28,8 +28,8 @@ class Observer:
     def ended(self) -> None:
         """The run that began has ended, well or not."""
 
-    def measuring(self, role: Role, measurements: int) -> None:
-        """The measurements of an engine begin: this many at most."""
+    def measuring(self, role: Role, unit: str, measurements: int) -> None:
+        """The measurements of an engine begin: this many at most, at loads in this unit."""
 
     def at(self, load: int, round_: int) -> None:
         """A measurement begins, at this load in flight; round 0 warms up and is discarded."""

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from tts.build.spec import Role
 from tts.lab.observer import Observer
-from tts.lab.tuning.analysis import UNITS
 from tts.lab.tuning.measure import ROUNDS
 from tts.session.result import RunProgress
 
@@ -207,9 +206,9 @@ class Bars(ProgressLines, Observer):
             self._bar.stop()
             self._bar = None
 
-    def measuring(self, role: Role, measurements: int) -> None:
+    def measuring(self, role: Role, unit: str, measurements: int) -> None:
         """See Observer."""
-        self._unit, self._done = UNITS[role], 0
+        self._unit, self._done = unit, 0
         self._begin(role, measurements)
 
     def at(self, load: int, round_: int) -> None:

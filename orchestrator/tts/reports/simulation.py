@@ -97,7 +97,8 @@ def _title(scenario: Scenario, strategy: str, outcome: SimulationOutcome) -> str
 
 def _engines(deployment: Deployment) -> str:
     if deployment.name == SIMULATED:
-        return "Llama-3.2-1B and an 8B verifier "
+        writes = "that writes " if deployment.critiques else ""
+        return f"Llama-3.2-1B and an 8B verifier {writes}"
     engines = [
         f"{spec.checkpoint.name} ({spec.precision})" for spec in deployment.engines().values()
     ]

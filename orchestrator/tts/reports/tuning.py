@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tts.build.deployment_edit import Field, with_values
 from tts.build.errors import ConfigError
-from tts.lab.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
+from tts.lab.tuning.analysis import SHARE, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 
 from .console import say
@@ -61,7 +61,7 @@ def engine_table(engine: EngineResult) -> RenderableType:
     """Throughput over load, and the saturation point; at least one level."""
     levels, point = engine.levels, engine.saturation.load
     best = max(level.tokens_per_s for level in levels)
-    unit = UNITS[engine.role]
+    unit = engine.unit
     measured = (f"{unit}\nin flight", "tokens/s\nmedian", "lowest to\nhighest")
     shown = table(right=(*measured, "of\nbest", "request\nms"))
     shown.add_column("", no_wrap=True)
@@ -90,7 +90,7 @@ def engine_table(engine: EngineResult) -> RenderableType:
 
 def saturation_sentence(engine: EngineResult) -> str:
     """The saturation point in words."""
-    found, unit = engine.saturation, UNITS[engine.role]
+    found, unit = engine.saturation, engine.unit
     smallest, largest = engine.levels[0].load, engine.levels[-1].load
     if found.load is None:
         return (
@@ -108,13 +108,15 @@ def saturation_sentence(engine: EngineResult) -> str:
 def stopped_sentence(tuned: Tuned) -> str:
     """How much was measured until it was stopped, and that nothing follows from it."""
     counts = {engine.role: len(engine.samples) for engine in tuned.engines}
-    made = " and ".join(f"{counts.get(role, 0)} of the {role}" for role in UNITS)
+    made = " and ".join(
+        f"{counts.get(role, 0)} of the {role}" for role in ("generator", "verifier")
+    )
     return f"Stopped after {sum(counts.values())} measurements ({made}): no budget is proposed."
 
 
 def proposal_sentence(proposal: Proposal) -> str:
     """A proposed budget in words."""
-    name = ".".join(FIELDS[proposal.role])
+    name = ".".join(proposal.field)
     change = (
         f"{proposal.value:,}, as it is"
         if proposal.value == proposal.present

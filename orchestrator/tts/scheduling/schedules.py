@@ -169,16 +169,18 @@ class Decoupled:
     def _gathers_beside_critiques(self, generator: Queue, verifier: Queue) -> bool:
         """Whether the generator's work waits for more of it while critiques are written.
 
-        Each critique that ends may bring a step to generate. What waits is missing from the
-        verifier's batch, whose steps go on: waiting costs that share of the time. Sent now, it
-        takes steps of its own beside `used` others (`gathering_pays`).
+        Each critique that ends may bring a step to generate. A request that waits is missing from
+        the verifier's batch, whose steps go on: waiting costs its share of the time. Sent now, it
+        takes steps of its own beside `used` others (`gathering_pays`). Of few problems there is not
+        much to wait for: once more waits than is scored it goes.
         """
+        if generator.pending > verifier.jobs:
+            return False
         run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
         if run_s is None or request_s is None:
             return False
-        missing = generator.pending / (generator.pending + verifier.jobs)
-        gap_s = missing * request_s / verifier.jobs
-        return waiting_pays(generator.pending, gap_s, run_s / (generator.used + 1))
+        lost_s = request_s / verifier.jobs / (generator.pending + verifier.jobs)
+        return waiting_pays(generator.pending, lost_s, run_s / (generator.used + 1))
 
     def _gathers_scores(self, generator: Queue, verifier: Queue) -> bool:
         """Whether the verifier's next step waits for one more score.

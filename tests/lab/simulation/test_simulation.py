@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import get_args
 
+import numpy as np
 import pytest
 from tests.lab.simulation.scenarios import scenario
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from tts.build.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import Gpu, Sharing
 from tts.driver import Driver
-from tts.endpoints.base import GenerateCall, NewTokens, VerifierResult
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
 from tts.lab.simulation.scenario import digest_of, problems, search_of, simulate
@@ -77,9 +78,12 @@ def without_time(plain):
     return digest_of(trees)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy):
-    plain = scenario(strategy, n=4, problems=4)
+@pytest.mark.parametrize(
+    ("strategy", "critiques"),
+    [*((name, None) for name in STRATEGIES), ("beam-search", 50), ("mcts", 50)],
+)
+def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy, critiques):
+    plain = scenario(strategy, n=4, problems=4, critiques=critiques)
     expected = without_time(plain)
     assert {simulate(plain, schedule).digest for schedule in SCHEDULES} == {expected}
 
@@ -121,9 +125,34 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
 
 
 @pytest.mark.parametrize("cancel_s", [0.0, 5e-3, 0.1])
-def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch, cancel_s):
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch, cancel_s, gpus):
+    expected = simulate(scenario(), "lockstep").digest
     monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
-    assert len(simulate(scenario(), "decoupled").latencies_s) == 6
+    assert len(simulate(scenario(gpus=gpus), "decoupled").latencies_s) == 6
+    written = simulate(scenario(gpus=gpus, critiques=100), "decoupled")
+    assert len(written.latencies_s) == 6
+    assert written.verifier.wasted_tokens > 0, "critiques end in the middle"
+    assert written.digest == expected, "a verifier that writes the same scores"
+
+
+def test_a_critique_takes_a_step_of_the_engine_for_each_of_its_tokens():
+    plain = scenario(critiques=100)
+    prompt = np.arange(300, dtype=np.int32)
+
+    async def score():
+        servers = fleet.fleet_of(plain.deployment, 1, "time-sliced")
+        spec = plain.deployment.verifier_model
+        engines = servers.pairs[0].verifiers
+        verifier = fleet.SimulatedVerifier(servers.server, engines, plain.workload, spec)
+        results = await asyncio.gather(*(verifier.score(ScoreCall(prompt)) for _ in range(2)))
+        return results, engines[0].totals, engines[0].cache.held
+
+    (first, second), totals, held = run_virtual(score())
+    assert first == second, "its length is the prompt's"
+    assert totals.steps == first.tokens + 2, "the end is a token, too; one came a step later"
+    assert held == 0
+    assert sum(plain.workload.critiques) / 1000 == pytest.approx(100, rel=0.02)
 
 
 def test_a_placement_is_never_faster_than_more_of_the_machine():
@@ -266,6 +295,14 @@ def test_the_command_prints_schedules_side_by_side():
     assert list(rows) == ["lockstep", "decoupled"]
     assert rows["lockstep"][2] == "1.00x"
     assert "virtual seconds per real second" in done.stdout
+
+
+def test_the_command_simulates_a_verifier_that_writes():
+    done = tts("--schedule", "decoupled", "--critique-tokens", "20")
+    assert done.exit_code == 0, done.output
+    assert "8B verifier that writes" in done.stdout
+    refused = tts("llama-1b-prm-8b-h100-bf16", "--critique-tokens", "20").exception
+    assert "its format is rlhflow" in str(refused)
 
 
 def test_the_command_refuses_what_does_not_fit_together():

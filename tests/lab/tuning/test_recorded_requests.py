@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 
+from tts.build.spec import VerifierSpec, load_deployment
+from tts.lab.tuning.analysis import SaturationPoint, propose
 from tts.lab.tuning.recorded_requests import (
     SALT_TOKENS,
     doubling,
@@ -91,3 +93,24 @@ def test_loads_double_until_beyond(first, at_least):
     assert loads[-1] >= at_least or loads == (first,)
     assert all(load < at_least for load in loads[:-1])
     assert all(after == 2 * before for before, after in pairwise(loads))
+
+
+def test_a_verifier_that_writes_is_loaded_with_critiques_up_to_what_its_cache_takes(recorded):
+    plain = load_deployment("demo")
+    update = {"format": "critique", "critique": {"samples": 2, "max_tokens": 500}}
+    update |= {"in_flight_tokens": None, "in_flight_requests": 64, "kv_cache": {"tokens": 8192}}
+    given = plain.verifier.model_dump(exclude={"labels"}) | update
+    spec = plain.model_copy(update={"verifier": VerifierSpec.model_validate(given)})
+    calls = Calls()
+    verifier = loadable_verifier(ScriptedVerifier(calls=calls), recorded, spec)
+    prompt = sum(len(scoring.ids) for scoring in recorded.scorings) / len(recorded.scorings)
+    assert verifier.full_batch == min(spec.verifier.max_batch_size, 8192 / (prompt + 500))
+    assert verifier.loads[:2] == (2, 4)
+    assert verifier.loads[-1] >= verifier.full_batch
+    (request,) = islice(verifier.requests(0), 1)
+    asyncio.run(request.send())
+    assert (request.cost, calls.scored) == (2, [recorded.scorings[0].ids.tobytes()])
+    nothing = SaturationPoint(None, None, None)
+    proposal = propose("verifier", nothing, verifier.full_batch, spec)
+    assert proposal.field == ("verifier", "in_flight_requests")
+    assert (proposal.present, proposal.value) == (64, int(verifier.full_batch))

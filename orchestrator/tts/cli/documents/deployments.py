@@ -14,7 +14,7 @@ from tts.build.tensorrt.placements import Refused
 from tts.checks.observation import Observation
 from tts.lab.bench.simulated_run import PlacedRun, PlacementAdvice
 from tts.lab.simulation.scenario import SimulationOutcome
-from tts.lab.tuning.analysis import UNITS, LoadLevel, Proposal, SaturationPoint
+from tts.lab.tuning.analysis import LoadLevel, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
 
 
@@ -321,7 +321,7 @@ class TuneDocument:
             engines=[
                 TunedEngine(
                     role=engine.role,
-                    unit=UNITS[engine.role],
+                    unit=engine.unit,
                     samples=len(engine.samples),
                     levels=engine.levels,
                     saturation=engine.saturation,

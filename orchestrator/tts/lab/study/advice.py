@@ -112,11 +112,11 @@ def batch_advice(load: Mapping[str, Any]) -> StudyAdvice | None:
     A budget changes only to enter the 95% interval of the engine's saturation point: where the
     loads that were measured show no upper end of it, the budget stays as it is.
     """
-    fields = {"generator": "generator.in_flight_requests", "verifier": "verifier.in_flight_tokens"}
     said = []
-    for role, field in fields.items():
+    for role in ("generator", "verifier"):
         if found := load["policy"].get(role):
             engine = load["engines"][role]
+            field = f"{role}.in_flight_{'tokens' if engine['unit'] == 'tokens' else 'requests'}"
             low, high = _saturation(engine)
             interval = f"{_loads(engine, low, high)}, 95% interval"
             present, proposed = found["present"], found["proposed"]

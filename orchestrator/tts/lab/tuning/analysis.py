@@ -13,6 +13,7 @@ from tts.build.deployment_edit import Field
 from tts.build.spec import Deployment, Role
 
 from .measure import LoadSample, Measured
+from .recorded_requests import load_unit
 
 SHARE = 0.95
 """The share of the best throughput that is reached at the saturation point."""
@@ -22,13 +23,6 @@ LEAST_REPEATS = 2
 """Samples that a load needs to count."""
 RESAMPLES = 1000
 """Draws of the bootstrap."""
-UNITS: dict[Role, str] = {"generator": "requests", "verifier": "tokens"}
-"""The unit of each engine's load."""
-FIELDS: dict[Role, Field] = {
-    "generator": ("generator", "in_flight_requests"),
-    "verifier": ("verifier", "in_flight_tokens"),
-}
-"""Each engine's budget in the deployment file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +60,8 @@ class Proposal:
     present: int
     value: int
     why: str
+    field: Field
+    """The budget in the deployment file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,8 @@ class EngineResult:
     """The measurements of one engine, and what follows from them."""
 
     role: Role
+    unit: str
+    """What its load is counted in."""
     samples: tuple[LoadSample, ...]
     levels: tuple[LoadLevel, ...]
     saturation: SaturationPoint
@@ -86,7 +84,8 @@ def analyse(measured: Measured, spec: Deployment) -> EngineResult:
     found = tuple(levels(samples))
     point = saturation_point(samples)
     proposal = propose(measured.role, point, measured.full_batch, spec) if len(found) > 1 else None
-    return EngineResult(measured.role, samples, found, point, proposal)
+    unit = load_unit(measured.role, spec)
+    return EngineResult(measured.role, unit, samples, found, point, proposal)
 
 
 def levels(samples: Iterable[LoadSample]) -> list[LoadLevel]:
@@ -160,20 +159,25 @@ def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deploym
     digits, but no more than the load that fills the engine's batch (`full_batch`), which is also
     taken where no upper end was seen. The verifier's budget must let its longest request through.
     """
-    if role == "generator":
-        present, least = spec.generator.in_flight_requests, 1
-        most = spec.compiled_pair()[0].max_batch_size
+    unit = load_unit(role, spec)
+    field = "in_flight_tokens" if unit == "tokens" else "in_flight_requests"
+    if unit == "requests":
+        present, least, why_least = spec.generator.in_flight_requests, 1, ""
+        most, why_most = spec.compiled_pair()[0].max_batch_size, "max_batch_size"
+    elif unit == "critiques":
+        present, least, why_least = spec.verifier.in_flight, spec.critiques, "critique.samples"
+        most, why_most = int(full_batch), "what max_batch_size and kv_cache.tokens take"
     else:
         present, least = spec.verifier.in_flight, spec.verifier_model.max_seq_len
-        most = _two_digits(full_batch)
+        most, why_most = _two_digits(full_batch), "max_batch_size requests"
+        why_least = "max_seq_len"
     value = _two_digits(found.high) if found.high else most
-    if value < most:
-        why = "the upper end of the saturation point's interval"
-    else:
-        value, why = most, "max_batch_size" + " requests" * (role == "verifier")
+    why = "the upper end of the saturation point's interval"
+    if value >= most:
+        value, why = most, why_most
     if value < least:
-        value, why = least, "max_seq_len, which one request may take"
-    return Proposal(role, present, value, why)
+        value, why = least, f"{why_least}, which one request may take"
+    return Proposal(role, present, value, why, (role, field))
 
 
 def _by_load(samples: Iterable[LoadSample]) -> Mapping[int, Sequence[LoadSample]]:

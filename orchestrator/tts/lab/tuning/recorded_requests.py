@@ -41,7 +41,10 @@ class Scoring:
 
     ids: Ids
     cached: int
-    """How many of its first tokens the verifier has computed already, for the parent."""
+    """How many of its first tokens the verifier has computed already, for the parent; 0 of one that
+    writes."""
+    written: int
+    """Tokens that the verifier wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,15 @@ def recorded_requests(
             )
             generations[event.problem, parent].append(call)
         elif isinstance(event, StepScored):
-            before = (
-                context.verifier_ids(parent)
-                if parent
-                else models.verifier.first(context.problem.full_question, "")
-            )
-            scoring = Scoring(ids.prompt, common_prefix(before, ids.prompt))
+            cached = 0
+            if not models.critic:
+                before = (
+                    context.verifier_ids(parent)
+                    if parent
+                    else models.verifier.first(context.problem.full_question, "")
+                )
+                cached = common_prefix(before, ids.prompt)
+            scoring = Scoring(ids.prompt, cached, event.tokens)
             scorings[event.problem, parent].append(scoring)
     return RecordedRequests(_shuffled(generations), _shuffled(scorings))
 
@@ -107,16 +113,23 @@ class LoadRequest:
     """A request of a measurement."""
 
     cost: int
-    """What it adds to the load in flight: 1 (generator), or its prompt's tokens (verifier)."""
+    """What it adds to the load in flight, in the engine's unit (`load_unit`)."""
     send: Callable[[], Awaitable[int]]
     """Sends it; answers how many tokens the engine did: generated, or of the scored prompt."""
+
+
+def load_unit(role: Role, spec: Deployment) -> str:
+    """What an engine's load is counted in: requests, critiques, or tokens of prompts."""
+    if role == "generator":
+        return "requests"
+    return "critiques" if spec.critiques else "tokens"
 
 
 @dataclass(frozen=True)
 class Loadable:
     """An engine, the loads to measure it at, and requests without end.
 
-    Loads are requests (generator) or prompt tokens (verifier) in flight.
+    Loads are what is in flight, in the engine's unit (`load_unit`).
     """
 
     role: Role
@@ -161,6 +174,8 @@ def loadable_generator(
 
 def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
     """The verifier, loaded with the tokens of its longest request, twice that, ... likewise."""
+    if spec.critiques:
+        return _loadable_writer(verifier, recorded, spec)
     scorings = recorded.scorings
     lengths = [len(scoring.ids) for scoring in scorings]
     mean = sum(lengths) / len(lengths)
@@ -196,6 +211,32 @@ def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Depl
     full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
     loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND_FULL * full_batch)
     return Loadable("verifier", loads, mean, full_batch, requests, warm_up)
+
+
+def _loadable_writer(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
+    """A verifier that writes, loaded with the critiques of one score, of two, ... likewise.
+
+    As the generator, it has every prompt in its cache after the discarded round. A full batch is
+    what its KV cache takes at most: prompts, and critiques of the longest length.
+    """
+    scorings, critiques = recorded.scorings, spec.critiques
+
+    def request(ids: Ids) -> LoadRequest:
+        async def send() -> int:
+            return (await verifier.score(ScoreCall(ids))).tokens
+
+        return LoadRequest(critiques, send)
+
+    def requests(_: int) -> Iterator[LoadRequest]:
+        while True:
+            yield from (request(scoring.ids) for scoring in scorings)
+
+    _, engine = spec.compiled_pair()
+    prompt = sum(len(scoring.ids) for scoring in scorings) / len(scorings)
+    held = engine.kv_cache.tokens / (prompt + engine.critique.max_tokens)
+    full_batch = max(critiques, min(engine.max_batch_size, held))
+    loads = doubling(critiques, BEYOND_FULL * full_batch)
+    return Loadable("verifier", loads, critiques, full_batch, requests, lambda number, count: [])
 
 
 def doubling(first: int, at_least: float) -> tuple[int, ...]:

@@ -28,10 +28,11 @@ from tts.session.strategy import choose
 
 from ..campaign import Campaign
 from ..observer import Observer
-from .analysis import FIELDS, EngineResult, Proposal, analyse
+from .analysis import EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
 from .recorded_requests import (
     RecordedRequests,
+    load_unit,
     loadable_generator,
     loadable_verifier,
     recorded_requests,
@@ -68,7 +69,7 @@ class Tuned:
     @property
     def changes(self) -> Mapping[Field, int]:
         """The proposed budgets that differ from those in the deployment file, by their fields."""
-        return {FIELDS[p.role]: p.value for p in self.proposals if p.value != p.present}
+        return {p.field: p.value for p in self.proposals if p.value != p.present}
 
 
 def tune(
@@ -188,5 +189,7 @@ async def measure_engines(
     ):
         into.append(Measured(engine.role, engine.full_batch))
         observer.say(f"Measuring the {engine.role}'s throughput over load")
-        observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
+        observer.measuring(
+            engine.role, load_unit(engine.role, spec), len(engine.loads) * (ROUNDS + 1)
+        )
         await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)

@@ -17,7 +17,7 @@ from tts.build.user_paths import is_folder
 from tts.engines.simulated import Affine
 from tts.runs.folder import read_json
 
-from .analysis import SHARE, UNITS, EngineResult
+from .analysis import SHARE, EngineResult
 from .recorded_requests import RecordedRequests
 
 RESULT = "tune.json"
@@ -42,7 +42,7 @@ def to_json(
         "share": SHARE,
         "engines": {
             result.role: {
-                "unit": UNITS[result.role],
+                "unit": result.unit,
                 **_requests(result.role, recorded, spec),
                 "max_batch_size": spec.engines()[result.role].max_batch_size,
                 "max_num_tokens": spec.engines()[result.role].max_num_tokens,
@@ -76,6 +76,13 @@ def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[
             "generated_tokens": _mean([call.max_new_tokens for call in calls]),
         }
     scorings, cache = recorded.scorings, spec.compiled_pair()[1].kv_cache
+    if spec.critiques:
+        return {
+            "requests": len(scorings),
+            "prompt_tokens": _mean([len(scoring.ids) for scoring in scorings]),
+            "computed_tokens": 1.0,  # as the generator's
+            "generated_tokens": _mean([scoring.written for scoring in scorings]),
+        }
     block = cache.block_size if cache.reuse else cache.tokens  # whole blocks are reused
     return {
         "requests": len(scorings),
@@ -96,9 +103,10 @@ def read_fits(file: Path) -> dict[Role, Affine]:
     result = read_json(file, f"There is no tune result {file}")
     try:
         engines = result["engines"]
+        fit = fit_prefill if engines["verifier"]["unit"] == "tokens" else fit_decode
         return {
             "generator": fit_decode(engines["generator"]),
-            "verifier": fit_prefill(engines["verifier"]),
+            "verifier": fit(engines["verifier"]),
         }
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise RunError(
@@ -108,7 +116,7 @@ def read_fits(file: Path) -> dict[Role, Affine]:
 
 
 def fit_decode(engine: Mapping[str, Any]) -> Affine:
-    """A generator's step time: a step gives each request one token. Raises ValueError."""
+    """Of an engine that writes: a step gives each request one token. Raises ValueError."""
     points = [
         (level["load"], 1 / level["tokens_per_s"])
         for level in engine["levels"]
