@@ -196,7 +196,7 @@ class VerifierResult:
     tokens: int = 0
     """Tokens that it generated."""
     no_verdict: int = 0
-    """Critiques without a verdict."""
+    """Critiques without a verdict, or a candidate on which a command failed."""
     critique: str = ""
     """The first critique."""
 
