@@ -66,9 +66,9 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
 @pytest.mark.parametrize(
     ("scores", "request_s", "sent"),
     [
-        (MANY, 1.0, False),  # a score ends every 16 ms, and each of 4 costs a 68th of that
-        (MANY, 1000.0, True),  # one every 16 s
-        (MANY - 1, 1.0, True),
+        (MANY - 4, 1.0, False),  # a score ends every 11 ms, and each of 4 costs a part of that
+        (MANY - 4, 1000.0, True),  # one every 11 s
+        (MANY - 5, 1.0, True),
     ],
 )
 def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
