@@ -26,7 +26,7 @@ COLUMNS = ("GPUs", "verifier", "critique", "in flight", "decoupled, s")
 
 
 def scenario_of(gpus: int, verifier: str, tokens: int, in_flight: int) -> Scenario:
-    """What is simulated in a row: twice as many problems as run at a time, at least 12."""
+    """What is simulated in a row: twice as many problems as run at a time."""
     deployment = simulated_deployment(
         "h100", gpus, critique_tokens=tokens, writer=VERIFIERS[verifier]
     )
@@ -34,8 +34,7 @@ def scenario_of(gpus: int, verifier: str, tokens: int, in_flight: int) -> Scenar
         {"n": 16}, context=deployment.generator.max_seq_len
     )
     workload = replace(typical(), critiques=lengths(tokens, CRITIQUE_SPREAD))
-    problems = max(12, 2 * in_flight)
-    return Scenario(deployment, "time-sliced", workload, parameters, problems, in_flight)
+    return Scenario(deployment, "time-sliced", workload, parameters, 2 * in_flight, in_flight)
 
 
 def main() -> None:

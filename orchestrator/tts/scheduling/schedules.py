@@ -19,10 +19,10 @@ ENOUGH = 1.5
 some of them always wait for a straggler, while more would thrash the KV caches. In simulation 1.25
 to 2 differ by at most 7%; neither end is better throughout (docs/decisions.md)."""
 
-MANY = 96
+MANY = 64
 """With so many steps to generate or to score, critiques end often enough for work to come one after
 the other. Of fewer problems it comes in bursts, and what waits for the next one waits for long: in
-simulation 64 took up to 5% longer with gathering, and 256 took 10 to 20% less time."""
+simulation four problems took up to 5% longer with gathering, and 16 took 9 to 20% less time."""
 
 EULER_GAMMA = 0.5772
 
