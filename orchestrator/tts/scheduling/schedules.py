@@ -22,7 +22,7 @@ to 2 differ by at most 7%; neither end is better throughout (docs/decisions.md).
 MANY = 64
 """With so many steps to generate or to score, critiques end often enough for work to come one after
 the other. Of fewer problems it comes in bursts, and what waits for the next one waits for long: in
-simulation four problems took up to 5% longer with gathering, and 16 took 9 to 20% less time."""
+simulation four problems took up to 5% longer with gathering, and 16 took 9 to 11% less time."""
 
 EULER_GAMMA = 0.5772
 
