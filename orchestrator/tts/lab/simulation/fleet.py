@@ -12,8 +12,7 @@ import numpy as np
 from tts.build.spec import Deployment, EngineSpec, Role, VerifierRole
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
-from tts.endpoints.critique import together
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult, together
 from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
@@ -226,7 +225,7 @@ def fleet_of(
                 frozenset(first + device for device in replica)
                 for replica in spec.placement.replicas
             ]
-        pairs.append(SimulatedPair(made["generator"], made["verifier"]))
+        pairs.append(SimulatedPair(made["generator"], made.get("verifier", made["generator"])))
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)
