@@ -1,4 +1,4 @@
-"""Train the bundled verifier that writes, from scratch; its generator is the demo pair's.
+"""Train the bundled verifier that writes, from demo-thinking's weights, for the demo's generator.
 
     scripts/run training.critique --out engines/checkpoints/demo-critic
 
