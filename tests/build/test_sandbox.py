@@ -121,6 +121,7 @@ def test_it_does_not_outlive_the_process_that_runs_it(kind):
         "open('/dev/file', 'w')",
         "import os; os.environ['SECRET']",
         "import os; os.kill({process}, 0)",
+        "import ctypes, os; assert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0",
         "for name in 'ab': assert open(f'/dev/shm/{{name}}', 'wb', 0).write(bytes(1 << 20))",
     ],
 )
@@ -143,6 +144,13 @@ def test_of_this_machine_it_sees_what_it_is_given(kind, code, tmp_path, monkeypa
     refused, allowed = asyncio.run(attempted())
     assert refused.failure is Failure.STATUS
     assert allowed.failure is None
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_it_cannot_stop_what_holds_its_limits(kind):
+    code = f"import os; os.kill(os.getppid(), 19)\n{FORKS}"
+    ended = run(sandbox(kind, processes=4, wall_s=10), python(code))
+    assert ended.failure is Failure.PROCESSES
 
 
 def test_without_bubblewrap_only_who_says_so_runs_anything(monkeypatch):

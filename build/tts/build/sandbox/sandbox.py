@@ -91,7 +91,7 @@ class Bubblewrap:
     said: str
 
 
-_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_ALONE = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
 @cache
@@ -236,7 +236,6 @@ class Sandbox:
             "memory_bytes": spec.memory_mb << 20,
             "file_bytes": spec.files_mb << 20,
             "processes": spec.processes,
-            "namespace": self._isolated,
             "lifeline": lifeline,
         }
         line = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits), *command]
