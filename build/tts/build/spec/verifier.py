@@ -37,6 +37,8 @@ def _spaced(labels: Any) -> Any:
     """A list of labels, the best first, with weights from 1 to 0 in equal steps."""
     if not isinstance(labels, list):
         return labels
+    if not all(isinstance(each, str) for each in labels):
+        raise ValueError("must be texts, the best first, or a mapping of texts to weights")
     if repeated := [each for each in labels if labels.count(each) > 1]:
         raise ValueError(f"{repeated[0]!r} stands twice among the labels")
     return {label: 1 - place / max(1, len(labels) - 1) for place, label in enumerate(labels)}
@@ -177,7 +179,8 @@ class VerifierRole(RoleSpec):
     def _labels_of_its_format(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        facts = FORMATS.get(data.get("format", "rlhflow"))
+        named = data.get("format", "rlhflow")
+        facts = FORMATS.get(named) if isinstance(named, str) else None
         if facts and facts.labels and "labels" not in data:
             return data | {"labels": _spaced(list(facts.labels))}
         if facts and not facts.labels and data.get("labels") == {}:  # as it is written back
