@@ -147,6 +147,12 @@ class Sandbox:
                 f"What a model writes is executed in a sandbox only, and {found.said}.",
                 hint=f"{HOW_TO_INSTALL}\n{WITHOUT}",
             )
+        for path in self._spec.reads:
+            if not path.exists():
+                raise ConfigError(
+                    f"execution.reads: {path} is not there.",
+                    hint="A relative path starts at the deployment file.",
+                )
         program, *others = self.resolved(command)
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
