@@ -119,6 +119,7 @@ def test_it_does_not_outlive_the_process_that_runs_it(kind):
         "open('/usr/file', 'w')",
         "open('/file', 'w')",
         "open('/dev/file', 'w')",
+        "open('/proc/sys/fs/file-max', 'r+')",
         "import os; os.environ['SECRET']",
         "import os; os.kill({process}, 0)",
         "import ctypes, os; assert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0",

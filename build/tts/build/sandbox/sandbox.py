@@ -259,7 +259,9 @@ class Sandbox:
         folders = {*python, *map(os.path.realpath, python), *map(str, self._reads)}
         for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
             yield from ("--ro-bind-try", path, path)
-        yield from ("--remount-ro", "/dev", "--dir", work, "--remount-ro", "/", "--chdir", work)
+        yield from ("--dir", work, "--chdir", work)
+        for path in ("/dev", "/proc", "/"):  # below /proc/sys root could change the kernel
+            yield from ("--remount-ro", path)
 
 
 def _memory_folder(path: str, size_mb: int) -> tuple[str, ...]:
