@@ -65,6 +65,11 @@ def custom(**changes):
     return {"verifier.format": "custom", "verifier.template": template}
 
 
+def shared(**fields):
+    """A verifier that is the generator's engine."""
+    return {"verifier": {"same_as": "generator", "in_flight_tokens": 512, **fields}}
+
+
 TENSORRT = {
     "target": "tensorrt",
     "generator.precision": "bf16",
@@ -150,6 +155,9 @@ WRONG = [
         custom(turn="\n{label}"),
         ["template.turn = ", "may hold {label} once, at its very beginning"],
     ),
+    # what the generator's own engine cannot be asked
+    (shared(format="likelihood"), ["verifier: format likelihood needs"]),
+    (shared(head="value"), ["verifier: head is value, but the generator's engine has none"]),
     ({"server.grpc_port": 8001, "server.http_port": 8001}, ["server: grpc_port, http_port and"]),
     # parameters of strategies are scalars
     ({"strategies": {"beam": {"n": [1]}}}, ["strategies.beam.n = [1]: must be a number, a text"]),

@@ -319,6 +319,14 @@ class SharedVerifier(VerifierRole):
     checkpoint: FilePath
     """The generator's, which the section does not name."""
 
+    @model_validator(mode="after")
+    def _can_be_compiled(self) -> Self:
+        if why := self.facts.not_compiled:
+            raise ValueError(why)
+        if self.head not in (None, "labels"):
+            raise ValueError(f"head is {self.head}, but the generator's engine has none; remove it")
+        return self
+
     @property
     def tokenizer_folder(self) -> Path:
         """The folder of its tokenizer.json and chat template."""
