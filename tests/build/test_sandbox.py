@@ -176,5 +176,7 @@ def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
         sandbox(kind).require(["python", str(script)])
     with pytest.raises(ConfigError, match="no_such_program"):
         sandbox(kind).require(["no_such_program"])
+    with pytest.raises(ConfigError, match=r"not_there\.py"):
+        sandbox(kind).require(["python", "not_there.py"])
     with pytest.raises(ConfigError, match="not_there"):
         sandbox(kind, reads=[tmp_path / "not_there"]).require()

@@ -154,6 +154,11 @@ class Sandbox:
                     hint="A relative path starts at the deployment file.",
                 )
         program, *others = self.resolved(command)
+        if others and others[0].endswith(".py") and not Path(others[0]).is_file():
+            raise ConfigError(
+                f"There is no file {others[0]!r:.200}.",
+                hint="A relative path starts at the deployment file.",
+            )
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
         with self._folder() as folder:  # without a turn: those are of another event loop
