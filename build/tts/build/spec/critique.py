@@ -95,8 +95,8 @@ class CritiqueSpec(Section):
         budget = self.thinking.budget_tokens
         if budget is not None and budget >= self.max_tokens:
             raise ValueError(
-                f"thinking.budget_tokens is {budget}, but max_tokens is {self.max_tokens}, thinking "
-                "included, which leaves no room for a verdict"
+                f"thinking.budget_tokens is {budget}, but max_tokens, which includes it, is "
+                f"{self.max_tokens}, which leaves no room for a verdict"
             )
         if self.thinking.steps != "whole":
             raise ValueError("thinking.steps cuts the generator's thinking; a critique is not cut")

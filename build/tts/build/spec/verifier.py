@@ -225,6 +225,10 @@ class VerifierRole(RoleSpec):
                 raise ValueError(f"format is {self.format}, so {need}")
         if self.facts.labels is None and self.labels:
             raise ValueError(f"labels are given, but format {self.format} reads none; remove them")
+        if self.facts.labels and not self.labels:
+            raise ValueError(
+                f"labels are empty, but format {self.format} reads them; remove labels"
+            )
         return self
 
     def _own_fields(self) -> Iterator[tuple[FormatField, str, str, str]]:
