@@ -130,7 +130,7 @@ WRONG = [
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
     ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),
     ({"verifier.labels": [["a"], "b"]}, ["verifier.labels = [['a'], 'b']: must be texts"]),
-    ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads them"]),
+    ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads some"]),
     ({"verifier.format": ["rlhflow"]}, ["verifier.format = ['rlhflow']: allowed"]),
     ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
     # what a verifier's format asks for

@@ -37,7 +37,7 @@ def _spaced(labels: Any) -> Any:
     """A list of labels, the best first, with weights from 1 to 0 in equal steps."""
     if not isinstance(labels, list):
         return labels
-    if not all(isinstance(each, str) for each in labels):
+    if any(isinstance(each, list | dict) for each in labels):
         raise ValueError("must be texts, the best first, or a mapping of texts to weights")
     if repeated := [each for each in labels if labels.count(each) > 1]:
         raise ValueError(f"{repeated[0]!r} stands twice among the labels")
