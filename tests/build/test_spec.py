@@ -130,7 +130,7 @@ WRONG = [
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
     ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),
     ({"verifier.labels": [["a"], "b"]}, ["verifier.labels = [['a'], 'b']: must be texts"]),
-    ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads some"]),
+    ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads them"]),
     ({"verifier.format": ["rlhflow"]}, ["verifier.format = ['rlhflow']: allowed"]),
     ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
     # what a verifier's format asks for
@@ -311,3 +311,11 @@ def test_a_deployment_knows_what_the_user_named_it(tmp_path):
     assert load_deployment(file).named == f"'{file}'"
     data = load_deployment("demo").model_dump()
     assert Deployment.model_validate(data).named == "demo"
+
+
+def test_an_engine_judges_only_where_it_is_the_verifier_as_well(load):
+    own, both = load({}), load(shared())
+    mixed = both.model_copy(update={"verifier": own.verifier})
+    assert [each.engines()["generator"].judges for each in (own, both, mixed)] == [0, 1, 0]
+    Deployment.model_validate(dict(own) | {"verifier": both.verifier})
+    assert not own.engines()["generator"].judges
