@@ -119,8 +119,10 @@ def test_it_does_not_outlive_the_process_that_runs_it(kind):
         "open('/usr/file', 'w')",
         "open('/file', 'w')",
         "open('/dev/file', 'w')",
+        "open('/proc/sys/fs/file-max', 'r+')",
         "import os; os.environ['SECRET']",
         "import os; os.kill({process}, 0)",
+        "import ctypes, os; assert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0",
         "for name in 'ab': assert open(f'/dev/shm/{{name}}', 'wb', 0).write(bytes(1 << 20))",
     ],
 )
@@ -145,6 +147,13 @@ def test_of_this_machine_it_sees_what_it_is_given(kind, code, tmp_path, monkeypa
     assert allowed.failure is None
 
 
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_it_cannot_stop_what_holds_its_limits(kind):
+    code = f"import os; os.kill(os.getppid(), 19)\n{FORKS}"
+    ended = run(sandbox(kind, processes=4, wall_s=10), python(code))
+    assert ended.failure is Failure.PROCESSES
+
+
 def test_without_bubblewrap_only_who_says_so_runs_anything(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda name, **_: None)
     module.find_bubblewrap.cache_clear()
@@ -167,3 +176,7 @@ def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
         sandbox(kind).require(["python", str(script)])
     with pytest.raises(ConfigError, match="no_such_program"):
         sandbox(kind).require(["no_such_program"])
+    with pytest.raises(ConfigError, match=r"not_there\.py"):
+        sandbox(kind).require(["python", "not_there.py"])
+    with pytest.raises(ConfigError, match="not_there"):
+        sandbox(kind, reads=[tmp_path / "not_there"]).require()

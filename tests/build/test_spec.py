@@ -65,6 +65,11 @@ def custom(**changes):
     return {"verifier.format": "custom", "verifier.template": template}
 
 
+def shared(**fields):
+    """A verifier that is the generator's engine."""
+    return {"verifier": {"same_as": "generator", "in_flight_tokens": 512, **fields}}
+
+
 TENSORRT = {
     "target": "tensorrt",
     "generator.precision": "bf16",
@@ -124,6 +129,9 @@ WRONG = [
     ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
     ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),
+    ({"verifier.labels": [["a"], "b"]}, ["verifier.labels = [['a'], 'b']: must be texts"]),
+    ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads them"]),
+    ({"verifier.format": ["rlhflow"]}, ["verifier.format = ['rlhflow']: allowed"]),
     ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
     # what a verifier's format asks for
     ({"verifier.step_tag": "ки"}, ["verifier: step_tag is 'ки', but format is rlhflow"]),
@@ -148,6 +156,9 @@ WRONG = [
         custom(turn="\n{label}"),
         ["template.turn = ", "may hold {label} once, at its very beginning"],
     ),
+    # what the generator's own engine cannot be asked
+    (shared(format="likelihood"), ["verifier: format likelihood needs"]),
+    (shared(head="value"), ["verifier: head is value, but the generator's engine has none"]),
     ({"server.grpc_port": 8001, "server.http_port": 8001}, ["server: grpc_port, http_port and"]),
     # parameters of strategies are scalars
     ({"strategies": {"beam": {"n": [1]}}}, ["strategies.beam.n = [1]: must be a number, a text"]),
@@ -300,3 +311,11 @@ def test_a_deployment_knows_what_the_user_named_it(tmp_path):
     assert load_deployment(file).named == f"'{file}'"
     data = load_deployment("demo").model_dump()
     assert Deployment.model_validate(data).named == "demo"
+
+
+def test_an_engine_judges_only_where_it_is_the_verifier_as_well(load):
+    own, both = load({}), load(shared())
+    mixed = both.model_copy(update={"verifier": own.verifier})
+    assert [each.engines()["generator"].judges for each in (own, both, mixed)] == [0, 1, 0]
+    Deployment.model_validate(dict(own) | {"verifier": both.verifier})
+    assert not own.engines()["generator"].judges

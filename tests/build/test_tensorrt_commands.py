@@ -149,7 +149,7 @@ def test_roles_are_tuned_for_decoding_and_for_prefill():
     shared = deployment.model_dump(exclude_unset=True) | {
         "verifier": {"same_as": "generator", "in_flight_tokens": 8192}
     }
-    for judges in (read, Deployment.model_validate(shared).generator):
+    for judges in (read, Deployment.model_validate(shared).engines()["generator"]):
         assert build_values(judges, model()) == generator | {"--gather_generation_logits": ""}
     int8 = build_values(make(precision="int8").generator, model())
     assert int8 == generator | {"--use_fused_mlp": "disable"}

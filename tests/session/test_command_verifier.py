@@ -41,10 +41,22 @@ def test_it_gets_the_text_as_written_and_its_tests_grade(deployment, tmp_path):
         assert again.correct
 
 
-def test_a_changed_program_is_another_run(deployment, tmp_path):
-    before = prompting_of(deployment)
-    (tmp_path / "check.py").write_text("print(1)")
-    assert prompting_of(deployment) != before
+@pytest.mark.parametrize("changed", ["check.py", "more/check.py"])
+def test_a_changed_program_is_another_run(deployment, tmp_path, changed):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/check.py").write_text("")
+    command = VerifierCommand(command=("python", "check.py", "more/check.py")).below(tmp_path)
+    spec = deployment.model_copy(update={"verifier": command})
+    before = prompting_of(spec)
+    (tmp_path / changed).write_text("print(1)")
+    assert prompting_of(spec) != before
+
+
+@pytest.mark.parametrize("program", ["a_link", "not_there"])
+def test_its_program_is_the_one_beside_the_deployment(tmp_path, program):
+    (tmp_path / "a_link").symlink_to("/bin/sh")  # as the Python of a virtual environment is
+    command = VerifierCommand(command=(f"./{program}",)).below(tmp_path).command
+    assert command == (str(tmp_path / program),)
 
 
 def test_one_that_cannot_be_started_is_refused_before_work(deployment):

@@ -311,6 +311,7 @@ def test_presets_sample_as_published_unless_told_otherwise():
         ({"verdict": {"after": "a", "scale": [2, 2]}}, "must differ"),
         ({"verdict": {"after": "a", "scale": [0, 9], "labels": {"A": 1, "B": 0}}}, "one of them"),
         ({"thinking": {"steps": "paragraphs"}}, "is not cut"),
+        ({"thinking": {"budget_tokens": 100}, "max_tokens": 100}, "no room for a verdict"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(fields, message):

@@ -1,11 +1,11 @@
 """The parent of a program in the sandbox: sets its limits, watches it, and leaves nothing of it.
 
 Run as `python -I -S -c SOURCE LIMITS COMMAND...`, with nothing but the standard library at hand.
-LIMITS is JSON: cpu_s, memory_bytes, file_bytes and processes, whether the sandbox has a process
-namespace of its own, and the lifeline: a pipe whose other end is closed when the program is not
-wanted any more. It ends with the program's exit status, 128 and the signal that ended it, or one of
-the statuses below; all that the program started ends with it. pathlib would take a third of its
-start.
+LIMITS is JSON: cpu_s, memory_bytes, file_bytes and processes, and the lifeline: a pipe whose other
+end is closed when the program is not wanted any more. It ends with the program's exit status, 128
+and the signal that ended it, or one of the statuses below; all that the program started ends with
+it. In bubblewrap it is process 1 of a namespace, which no signal from within stops or ends. pathlib
+would take a third of its start.
 """
 # ruff: noqa: PTH123, PTH208
 
@@ -24,17 +24,17 @@ from typing import Any, NoReturn
 NOT_STARTED, MEMORY, PROCESSES = 127, 251, 252
 """Exit statuses: the program could not be started; it is ended for what it used."""
 _TICK_S = 0.02
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+_DUMPABLE, _SUBREAPER = 4, 36  # PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER of linux/prctl.h
 _WAITED = {signal.SIGCHLD}
 
 
 def main() -> NoReturn:
     """Start the program, wait for its end, and end what is left of it."""
     limits, command = json.loads(sys.argv[1]), sys.argv[2:]
-    root = 1 if limits["namespace"] else os.getpid()
-    if not limits["namespace"]:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans stay in reach
+    with contextlib.suppress(OSError, AttributeError):
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans stay in reach
+        prctl(_DUMPABLE, 0, 0, 0, 0)  # the program cannot trace this process
     os.set_blocking(limits["lifeline"], False)
     os.set_inheritable(limits["lifeline"], False)
     if not _is_wanted(limits):
@@ -43,8 +43,8 @@ def main() -> NoReturn:
     child = os.fork()
     if child == 0:
         _become(command, limits)
-    status = _watch(child, root, limits)
-    _end_all(root)
+    status = _watch(child, limits)
+    _end_all()
     os._exit(status)
 
 
@@ -70,7 +70,7 @@ def _become(command: list[str], limits: dict[str, Any]) -> NoReturn:
     os._exit(NOT_STARTED)
 
 
-def _watch(child: int, root: int, limits: dict[str, Any]) -> int:
+def _watch(child: int, limits: dict[str, Any]) -> int:
     """The status to end with, once the program has ended, or must."""
     while True:
         signal.sigtimedwait(_WAITED, _TICK_S)
@@ -81,7 +81,7 @@ def _watch(child: int, root: int, limits: dict[str, Any]) -> int:
                     return code if code >= 0 else 128 - code
                 if ended[0] == 0:
                     break
-        started = _started(root)
+        started = _started()
         if len(started) > limits["processes"]:
             return PROCESSES
         if sum(started.values()) > limits["memory_bytes"]:
@@ -98,10 +98,10 @@ def _is_wanted(limits: dict[str, Any]) -> bool:
         return True
 
 
-def _started(root: int) -> dict[int, int]:
-    """The processes below `root`, this one left out: bytes in memory by process id."""
+def _started() -> dict[int, int]:
+    """The processes below this one: bytes in memory by process id."""
     found: dict[int, int] = {}
-    above = [str(root)]
+    above = [str(os.getpid())]
     while above:
         process = above.pop()
         with contextlib.suppress(OSError):  # it has ended
@@ -110,12 +110,13 @@ def _started(root: int) -> dict[int, int]:
                     above += file.read().split()
             with open(f"/proc/{process}/statm") as file:
                 found[int(process)] = int(file.read().split()[1]) * resource.getpagesize()
-    return {each: size for each, size in found.items() if each not in (root, os.getpid())}
+    found.pop(os.getpid(), None)
+    return found
 
 
-def _end_all(root: int) -> None:
+def _end_all() -> None:
     for _ in range(500):
-        started = _started(root)
+        started = _started()
         for process in started:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)

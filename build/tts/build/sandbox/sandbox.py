@@ -91,7 +91,7 @@ class Bubblewrap:
     said: str
 
 
-_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_ALONE = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
 @cache
@@ -147,7 +147,18 @@ class Sandbox:
                 f"What a model writes is executed in a sandbox only, and {found.said}.",
                 hint=f"{HOW_TO_INSTALL}\n{WITHOUT}",
             )
+        for path in self._spec.reads:
+            if not path.exists():
+                raise ConfigError(
+                    f"execution.reads: {path} is not there.",
+                    hint="A relative path starts at the deployment file.",
+                )
         program, *others = self.resolved(command)
+        if others and others[0].endswith(".py") and not Path(others[0]).is_file():
+            raise ConfigError(
+                f"There is no file {others[0]!r:.200}.",
+                hint="A relative path starts at the deployment file.",
+            )
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
         with self._folder() as folder:  # without a turn: those are of another event loop
@@ -236,7 +247,6 @@ class Sandbox:
             "memory_bytes": spec.memory_mb << 20,
             "file_bytes": spec.files_mb << 20,
             "processes": spec.processes,
-            "namespace": self._isolated,
             "lifeline": lifeline,
         }
         line = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits), *command]
@@ -254,7 +264,9 @@ class Sandbox:
         folders = {*python, *map(os.path.realpath, python), *map(str, self._reads)}
         for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
             yield from ("--ro-bind-try", path, path)
-        yield from ("--remount-ro", "/dev", "--dir", work, "--remount-ro", "/", "--chdir", work)
+        yield from ("--dir", work, "--chdir", work)
+        for path in ("/dev", "/proc", "/"):  # below /proc/sys root could change the kernel
+            yield from ("--remount-ro", path)
 
 
 def _memory_folder(path: str, size_mb: int) -> tuple[str, ...]:

@@ -187,12 +187,6 @@ class Deployment(Section):
         return {**data, "verifier": {**verifier, **shared}}
 
     @model_validator(mode="after")
-    def _shared_engine(self) -> Self:
-        if isinstance(self.verifier, SharedVerifier) and isinstance(self.generator, GeneratorSpec):
-            self.generator._judges = self.verifier.reads_logits
-        return self
-
-    @model_validator(mode="after")
     def _paragraphs_are_read(self) -> Self:
         if self.generator.thinking.steps == "paragraphs" and self.verifier.reads_thinking == "none":
             raise ValueError(
@@ -267,7 +261,11 @@ class Deployment(Section):
 
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""
-        return {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
+        found = {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
+        if isinstance(self.generator, GeneratorSpec):
+            shared = isinstance(self.verifier, SharedVerifier) and self.verifier.reads_logits
+            found["generator"] = self.generator.judging(shared)
+        return found
 
     @property
     def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:

@@ -84,8 +84,10 @@ class VerifierCommand(TextVerifier):
     def below(self, folder: Path) -> VerifierCommand:
         """The same with the absolute paths of files, from the folder where relative ones start."""
         first, *others = self.command
-        program = _in(folder, first) if "/" in first else first
-        command = (program, *(_in(folder, word) for word in others))
+        if "/" in first:  # a link stays: it is how a Python finds its virtual environment
+            program = folder / Path(first).expanduser()
+            first = str(program.parent.resolve() / program.name)
+        command = (first, *(_in(folder, word) for word in others))
         return self.model_copy(update={"command": command})
 
     @property
@@ -101,10 +103,10 @@ class VerifierCommand(TextVerifier):
     @property
     def record(self) -> dict[str, Any]:
         """What run.json keeps of it: words without folders, and the hashes of files."""
-        hashes = {}
+        hashes = []
         for path in self.files:
             with path.open("rb") as file:
-                hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+                hashes.append([path.name, hashlib.file_digest(file, "sha256").hexdigest()])
         return {
             "command": [Path(word).name if "/" in word else word for word in self.command],
             "sha256": hashes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr, StrictBool
 
@@ -36,3 +36,9 @@ class GeneratorSpec(GeneratorRole, EngineSpec):
     def judges(self) -> bool:
         """See EngineSpec: whether it is the verifier as well, which is read at its logits."""
         return self._judges
+
+    def judging(self, judges: bool) -> Self:
+        """The same engine as its deployment has it."""
+        copied = self.model_copy()
+        copied._judges = judges
+        return copied

@@ -37,6 +37,8 @@ def _spaced(labels: Any) -> Any:
     """A list of labels, the best first, with weights from 1 to 0 in equal steps."""
     if not isinstance(labels, list):
         return labels
+    if any(isinstance(each, list | dict) for each in labels):
+        raise ValueError("must be texts, the best first, or a mapping of texts to weights")
     if repeated := [each for each in labels if labels.count(each) > 1]:
         raise ValueError(f"{repeated[0]!r} stands twice among the labels")
     return {label: 1 - place / max(1, len(labels) - 1) for place, label in enumerate(labels)}
@@ -177,7 +179,8 @@ class VerifierRole(RoleSpec):
     def _labels_of_its_format(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        facts = FORMATS.get(data.get("format", "rlhflow"))
+        named = data.get("format", "rlhflow")
+        facts = FORMATS.get(named) if isinstance(named, str) else None
         if facts and facts.labels and "labels" not in data:
             return data | {"labels": _spaced(list(facts.labels))}
         if facts and not facts.labels and data.get("labels") == {}:  # as it is written back
@@ -222,6 +225,10 @@ class VerifierRole(RoleSpec):
                 raise ValueError(f"format is {self.format}, so {need}")
         if self.facts.labels is None and self.labels:
             raise ValueError(f"labels are given, but format {self.format} reads none; remove them")
+        if self.facts.labels and not self.labels:
+            raise ValueError(
+                f"labels are empty, but format {self.format} reads them; remove labels"
+            )
         return self
 
     def _own_fields(self) -> Iterator[tuple[FormatField, str, str, str]]:
@@ -315,6 +322,14 @@ class SharedVerifier(VerifierRole):
 
     checkpoint: FilePath
     """The generator's, which the section does not name."""
+
+    @model_validator(mode="after")
+    def _can_be_compiled(self) -> Self:
+        if why := self.facts.not_compiled:
+            raise ValueError(why)
+        if self.head not in (None, "labels"):
+            raise ValueError(f"head is {self.head}, but the generator's engine has none; remove it")
+        return self
 
     @property
     def tokenizer_folder(self) -> Path:
