@@ -63,8 +63,8 @@ def test_a_terminal_is_shown_a_bar_for_each_run_and_engine_and_none_is_left_at_t
             run.count(None)
             observer.changed()
             observer.ended()
-        for role in ("generator", "verifier"):
-            observer.measuring(role, "requests", 6)
+        for role, unit in (("generator", "requests"), ("verifier", "tokens")):
+            observer.measuring(role, unit, 6)
             observer.at(4096, 0)
             observer.at(8192, 1)
     text = out.file.getvalue()
