@@ -20,7 +20,7 @@ from tests.scheduling.supply import (
 )
 
 from tts.scheduling import Policy, Scheduler, WorkKind
-from tts.scheduling.schedules import gathering_pays, waiting_pays
+from tts.scheduling.schedules import MANY, gathering_pays, waiting_pays
 from tts.search import Expand
 
 REQUESTS, TOKENS = 64, 10000
@@ -64,24 +64,26 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
 
 
 @pytest.mark.parametrize(
-    ("scores", "waiting", "request_s", "sent"),
+    ("scores", "request_s", "sent"),
     [
-        (24, 4, 1.0, False),  # a score ends every 42 ms, and each of 4 costs a 28th of that
-        (24, 4, 100.0, True),  # one every 4.2 s
-        (3, 4, 1.0, True),  # more wait than are scored
+        (MANY - 4, 1.0, False),  # a score ends every 11 ms, and each of 4 costs a part of that
+        (MANY - 4, 1000.0, True),  # one every 11 s
+        (MANY - 5, 1.0, True),
     ],
 )
 def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
-    scores, waiting, request_s, sent
+    scores, request_s, sent
 ):
-    scheduler = new_scheduler(verifier_writes=True)
+    scheduler = Scheduler(Policy("decoupled", 64, 100, shared=True, verifier_writes=True))
     for load in [1, 4] * 20:
         learn(scheduler, load, 10, 0.5)
         learn_score(scheduler, load, request_s)
-    scoring(scheduler, scores)
-    for child in range(waiting):
+    for child in range(scores):
+        scheduler.add(score(0, child, 1))
+    assert len(send(scheduler)) == scores
+    for child in range(4):
         scheduler.add(generate(0, child))
-    assert bool(of_generator(send(scheduler))) is sent
+    assert bool(send(scheduler)) is sent
 
 
 def generating(scheduler, count):

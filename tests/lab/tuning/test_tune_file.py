@@ -78,7 +78,6 @@ def test_what_cannot_be_fitted_is_refused(tmp_path):
         read_fits(tmp_path)
     level = {"load": 1, "tokens_per_s": 1.0, "requests_per_s": 10**400, "latency_s": 0.5}
     engine = {"max_batch_size": 8, "max_num_tokens": 8, "computed_tokens": 1, "levels": [level]}
-    engine["unit"] = "tokens"
     engine["levels"].append({**level, "load": 2})
     result = {"engines": {"generator": engine, "verifier": engine}}
     (tmp_path / "tune.json").write_text(json.dumps(result))

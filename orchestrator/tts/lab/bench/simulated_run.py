@@ -185,7 +185,8 @@ def _refuse_others(
 def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
     """A deployment of the user's, as the simulation has it; raises ConfigError."""
     name = deployment.name
-    deployment.compiled_pair()
+    if not deployment.shares_engine:
+        deployment.compiled_pair()
     if deployment.target == "openvino":
         if not measured:
             raise ConfigError(

@@ -225,7 +225,7 @@ def fleet_of(
                 frozenset(first + device for device in replica)
                 for replica in spec.placement.replicas
             ]
-        pairs.append(SimulatedPair(made["generator"], made["verifier"]))
+        pairs.append(SimulatedPair(made["generator"], made.get("verifier", made["generator"])))
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)

@@ -103,7 +103,7 @@ def read_fits(file: Path) -> dict[Role, Affine]:
     result = read_json(file, f"There is no tune result {file}")
     try:
         engines = result["engines"]
-        fit = fit_prefill if engines["verifier"]["unit"] == "tokens" else fit_decode
+        fit = fit_decode if engines["verifier"].get("unit") == "critiques" else fit_prefill
         return {
             "generator": fit_decode(engines["generator"]),
             "verifier": fit(engines["verifier"]),
