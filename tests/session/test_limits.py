@@ -76,11 +76,15 @@ def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(se
     assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"
 
 
-@pytest.mark.parametrize(("no_verdict", "warnings"), [(0, 0), (1, 1)])
-def test_critiques_that_say_nothing_are_warned_of(tiny_deployment, tmp_path, no_verdict, warnings):
+@pytest.mark.parametrize(
+    ("written", "no_verdict", "warnings"), [(7, 0, 0), (7, 1, 1), (0, 0, 0), (0, 1, 1)]
+)
+def test_verifiers_that_say_nothing_are_warned_of(
+    tiny_deployment, tmp_path, written, no_verdict, warnings
+):
     class Writes:
         async def score(self, call):
-            return VerifierResult(0.5, 7, no_verdict)
+            return VerifierResult(0.5, written, no_verdict)
 
     with Session.open(tiny_deployment, generator=lambda _: "So 4", verifier=Writes()) as session:
         session.solve(PROBLEMS[0], n=2, strategy="best-of-n", out=tmp_path)

@@ -33,11 +33,14 @@ def warnings_of(summary: Summary) -> Iterator[str]:
             f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller "
             "--n; without --n, --budget-tokens chooses it."
         )
-    if summary.critique_tokens and summary.no_verdict >= summary.verifier_calls:
+    if 0 < summary.verifier_calls <= summary.no_verdict:
         yield (
             f"warning: {summary.no_verdict:,} critiques for {summary.verifier_calls:,} scores have "
             "no verdict. The page's trees show what the verifier wrote: it may need more "
             "critique.max_tokens, or another verdict or prompt (docs/reference/verifiers.md)."
+            if summary.critique_tokens
+            else f"warning: the verifier failed on all {summary.no_verdict:,} candidates, which "
+            "score 0: the program itself may be wrong."
         )
 
 
