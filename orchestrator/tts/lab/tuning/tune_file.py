@@ -108,7 +108,7 @@ def read_fits(file: Path) -> dict[Role, Affine]:
             "generator": fit_decode(engines["generator"]),
             "verifier": fit(engines["verifier"]),
         }
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise RunError(
             f"{file} holds no tune result that a step time can be fitted to: {error!r}",
             hint="Make one with: tts tune DEPLOYMENT",
