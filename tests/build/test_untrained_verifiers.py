@@ -138,6 +138,11 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
         ({"format": "graded", "prompt": PROMPT + "{criterion}"}, r"must not hold \{criterion\}"),
         ({"format": "critique"}, "in_flight_requests is required with format critique"),
         (
+            {"format": "critique", "in_flight_requests": 2, "in_flight_tokens": None}
+            | {"critique": {"samples": 3}},
+            "must let the critiques of one score through",
+        ),
+        (
             {"in_flight_requests": 8},
             "in place of in_flight_requests",
         ),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.checks.deployments import LLAMA, changed, checkpoint, serious
+from tests.checks.deployments import CHECKPOINTS, LLAMA, changed, checkpoint, serious
 
 from tts.checks import lint
 
@@ -15,6 +15,17 @@ def test_labels_of_an_unknown_verifier_are_doubted_and_noted():
     (finding,) = serious(deployment)
     assert (finding.severity, finding.where) == ("warning", "verifier.labels")
     assert any("'good' and 'bad' are not known" in f.what for f in lint(deployment))
+
+
+@pytest.mark.parametrize(("tokens", "severe"), [(40, []), (320, ["verifier.critique.max_tokens"])])
+def test_there_is_room_for_the_longest_critique(tokens: int, severe: list[str]):
+    checkpoint = str(CHECKPOINTS / "demo-generator")
+    critique = {"max_tokens": tokens, "verdict": {"after": "="}}
+    given = {"checkpoint": checkpoint, "format": "critique", "critique": critique}
+    given |= {"prompt": "{question} {steps} {step}", "in_flight_requests": 8, "max_seq_len": 320}
+    keys = {f"verifier.{name}": value for name, value in given.items()}
+    keys |= {"verifier.labels": {}, "verifier.in_flight_tokens": None}
+    assert [finding.where for finding in serious(changed("demo", keys))] == severe
 
 
 def set_json(file: Path, **fields: Any) -> None:

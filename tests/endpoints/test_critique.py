@@ -22,6 +22,7 @@ PLAIN, THINKS = CHECKPOINTS / "demo-generator", CHECKPOINTS / "demo-thinking"
 TOKENIZER = Tokenizer(PLAIN)
 PROMPT = "{question}\n{steps}\n{step}"
 CLOSING = "</think>\n"
+END = Tokenizer(THINKS).special("eos_token")
 
 
 def section(checkpoint=PLAIN, **critique):
@@ -126,13 +127,16 @@ async def test_the_first_failure_and_a_cancelled_score_end_all_samples():
         ([f"1 + 1{CLOSING}", "= 9"], 1.0, [6, 16]),  # within the budget
         (["9 " * 30, "= 9"], 1.0, [6, 12]),  # closed at its end
         (["9", "9"], UNDECIDED, [6, 6]),  # ended inside
+        ([f"9{END}", f"9{END}"], UNDECIDED, [6, 6]),  # with the token that ends a text
     ],
 )
 async def test_a_budget_ends_the_thinking(said, score, limits):
     closing = len(Tokenizer(THINKS).encode(CLOSING))
     spec = section(THINKS, thinking={"budget_tokens": 6 + closing, "closing_text": CLOSING})
     made = verifier(said, spec)
-    assert (await made.score(call(made))).score == score
+    result = await made.score(call(made))
+    assert result.score == score
+    assert END not in result.critique
     assert [each.max_new_tokens for each in made.generator.calls] == limits
 
 

@@ -187,6 +187,19 @@ def test_steps_are_scored_after_a_whole_conversation(tiny_deployment, endpoints,
     assert answer["usage"]["prompt_tokens"] == max(map(len, endpoints["verifier"].calls.scored)) / 4
 
 
+def test_a_verifier_of_whole_answers_scores_the_whole_answer_alone(tiny_deployment, endpoints, ask):
+    verifier = tiny_deployment.verifier.model_copy(update={"scores": "answers"})
+    deployment = tiny_deployment.model_copy(update={"verifier": verifier})
+    steps = ["2 + 2 = 4", "So it is 4."]
+    with Session.open(deployment, **endpoints) as session:
+        wanted = session.score(PLAIN, steps)
+    endpoints["verifier"].calls.scored.clear()
+    ((status, answer),) = ask(score_of("\n\n".join(steps)), deployment=deployment)
+    assert status == 200
+    assert [right for _, right in answer["data"][0]["data"]] == wanted[-1:]
+    assert len(endpoints["verifier"].calls.scored) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -1,15 +1,19 @@
 """The token ids of one problem, and whether they fit the engines."""
 
+from operator import ne
+from pathlib import Path
+
 import pytest
 
 from tts.build.errors import DatasetError
-from tts.build.spec import Template
+from tts.build.spec import RemoteVerifier, Template
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.prompting.context import score_calls
 from tts.search import Stop, Thought
 
 PROBLEM = Problem("p", "Compute 37 + 58.")
+CHECKPOINT = Path(__file__).resolve().parents[2] / "engines" / "checkpoints" / "demo-generator"
 
 
 def models_with(deployment, **limits):
@@ -83,6 +87,30 @@ def test_an_answer_that_is_read_as_one_text_is_encoded_as_one(tiny_deployment):
     assert context.verifier_ids((*node, 0)).tolist() == encode(whole)
     *_, call = score_calls(models, PROBLEM.question, ["First, 37 + 58.", "So 95"])
     assert call.input_ids.tolist() == encode(whole.replace("\n\n\n\n", "\n\n"))
+
+
+def judged(deployment, **verifier):
+    """Models whose verifier is another one, with the chat template of the bundled demo's."""
+    common = {"max_seq_len": 320, "url": "http://localhost", "tokenizer": CHECKPOINT}
+    spec = RemoteVerifier.model_validate(common | verifier)
+    return Models.load(deployment.model_copy(update={"verifier": spec}))
+
+
+def test_what_a_score_computes_and_takes_of_the_budget(tiny_deployment):
+    """A prompt begins like the one above it, whoever reads it; each criterion is a request."""
+    prompt, critique = "{question}\n{steps}\n{step}\n", {"verdict": {"after": "="}, "samples": 3}
+    writing = {"format": "critique", "critique": critique, "in_flight_requests": 4}
+    graded = {"format": "graded", "labels": {"1": 1, "2": 0}, "in_flight_tokens": 512}
+    criteria = {"prompt": prompt + "{criterion}", "criteria": ["one", "two"]}
+    for fields, requests in ((writing, 3), (graded, 1), (graded | criteria, 2)):
+        models = judged(tiny_deployment, **{"prompt": prompt} | fields)
+        context = Context.of(models, PROBLEM)
+        node = grown(context, ["First, 37 + 58.\n\n", "So 95\n\n"])
+        above, ids = context.verifier_ids(node[:1]), context.verifier_ids(node)
+        assert context.read(node[:1]) == 0
+        begins = next(at for at, both in enumerate(zip(above, ids, strict=False)) if ne(*both))
+        assert context.read(node) == begins > 5
+        assert context.score_cost(node) == requests * (1 if models.critic else len(ids))
 
 
 def test_steps_that_say_something_are_numbered(tiny_deployment):

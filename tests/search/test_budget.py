@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
@@ -42,7 +43,8 @@ def nodes(search):
 def test_the_tree_is_a_function_of_the_seeds_and_the_budget(config, world, shuffle, budget):
     """It is a part of the whole tree, and all of it where the budget is not spent."""
     whole = build(config)
-    plain, shuffled = (BudgetedSearch(build(config), budget) for _ in range(2))
+    writes = bool(world % 2)
+    plain, shuffled = (BudgetedSearch(build(config), budget, writes=writes) for _ in range(2))
     drive(whole, world)
     drive(plain, world)
     drive(shuffled, world, random.Random(shuffle))
@@ -136,12 +138,16 @@ def test_what_is_generated_is_in_the_tree_or_counted_as_lost(config, world, shuf
         assert tokens(search) + search.result().lost_tokens == sum(generated.values())
 
 
-def test_as_many_requests_go_out_as_are_expected_to_fit():
-    search = BudgetedSearch(build(SampleSearchConfig(n=16, scored=False)), 60)
+@pytest.mark.parametrize("scored", [False, True])
+def test_as_many_requests_go_out_as_are_expected_to_fit(scored):
+    search = BudgetedSearch(build(SampleSearchConfig(n=16, scored=scored)), 60)
     sent = [work.node for work in search.ask()]
     assert sent == [(place,) for place in range(4)]
     search.tell(Generated((0,), chain(10)))
-    assert [work.node for work in search.ask()] == [(4,), (5,)], "five of ten tokens fit"
+    sent = [work.node for work in search.ask() if isinstance(work, Expand)]
+    assert sent == [(4,), (5,)], "five of ten tokens fit"
+    if scored:  # and none waits for a score that costs nothing
+        return
     search.tell(Generated((1,), chain(20)))
     assert search.ask() == [], "two of fifteen fit, and four run"
     for place in (2, 3, 4):
@@ -160,7 +166,7 @@ def test_a_spent_budget_foresees_nothing():
 
 
 def test_what_the_verifier_writes_is_paid_once_for_each_request():
-    search = BudgetedSearch(build(SampleSearchConfig(n=16)), 130)
+    search = BudgetedSearch(build(SampleSearchConfig(n=16)), 130, writes=True)
     assert len(search.ask()) == 4
     for place in range(4):
         search.tell(Generated((place,), chain(10)))

@@ -7,10 +7,11 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import HangingFrom
 
 from tts.build.errors import DeadlineExceeded, EndpointTimeout, RunError
+from tts.endpoints.base import VerifierResult
 from tts.endpoints.silence import Silence
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
-from tts.reports.figures.run import figures_of, warning_of
+from tts.reports.figures.run import figures_of, warnings_of
 from tts.reports.figures.work import token_use
 from tts.reports.terminal import limit_lines
 from tts.runs.folder import read_config
@@ -66,12 +67,28 @@ def test_a_run_without_answers_is_warned_of_and_what_was_thrown_away_is_waste(se
     list(session.solve_many(PROBLEMS, n=8, budget_tokens=5, out=tmp_path))
     summary = read_summary(tmp_path)
     assert summary.unanswered == 6
-    assert "cut off 6 of 6 searches, 6 of them without any answer" in warning_of(summary)
+    (warning,) = warnings_of(summary)
+    assert "cut off 6 of 6 searches, 6 of them without any answer" in warning
     assert summary.waste.lost_tokens > 0
     (figure,) = figures_of(Run.load(tmp_path), [token_use])
     assert "beyond the budget" in figure.reading
     assert figure.rows[-1]["count"] == summary.waste.lost_tokens
     assert summary.generated_tokens < 6 * 5 * 5, "and not that of eight beams"
+
+
+@pytest.mark.parametrize(
+    ("written", "no_verdict", "warnings"), [(7, 0, 0), (7, 1, 1), (0, 0, 0), (0, 1, 1)]
+)
+def test_verifiers_that_say_nothing_are_warned_of(
+    tiny_deployment, tmp_path, written, no_verdict, warnings
+):
+    class Writes:
+        async def score(self, call):
+            return VerifierResult(0.5, written, no_verdict)
+
+    with Session.open(tiny_deployment, generator=lambda _: "So 4", verifier=Writes()) as session:
+        session.solve(PROBLEMS[0], n=2, strategy="best-of-n", out=tmp_path)
+    assert len(list(warnings_of(read_summary(tmp_path)))) == warnings
 
 
 def test_nothing_is_generated_on_a_guess_within_a_limit(session):
@@ -87,7 +104,7 @@ def test_without_limits_nothing_of_them_is_kept(session, tmp_path):
     assert "limits" not in read_config(tmp_path)
     assert b'"limit":' not in (tmp_path / "events.jsonl").read_bytes()
     assert limit_lines(read_summary(tmp_path)) == []
-    assert warning_of(read_summary(tmp_path)) is None
+    assert not list(warnings_of(read_summary(tmp_path)))
 
 
 def test_a_run_with_a_budget_is_continued_with_it_alone(session, tmp_path):

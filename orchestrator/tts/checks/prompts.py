@@ -9,7 +9,7 @@ from tts.build.build_plan import QUESTION, STEP, check_tokenizer
 from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
-from tts.build.spec import Role
+from tts.build.spec import Role, VerifierRole
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
 from tts.prompting.chat import generator_prompt
@@ -133,10 +133,22 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
 
 
 def dialogue(inputs: Inputs) -> Iterator[Finding]:
-    """What surrounds question and step leaves room for them in the verifier."""
-    if (verifier := inputs.roles.get("verifier")) and (used := empty_dialogue(verifier)):
-        limit, fix = verifier.role_spec.max_seq_len, "Raise verifier.max_seq_len."
-        yield from _room("verifier", used, "the dialogue", limit, fix)
+    """What surrounds question and step leaves room for them in the verifier, and for a critique."""
+    if not (verifier := inputs.roles.get("verifier")) or not (used := empty_dialogue(verifier)):
+        return
+    spec, fix = verifier.role_spec, "Raise verifier.max_seq_len."
+    yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
+    assert isinstance(spec, VerifierRole)
+    longest, left = spec.critique.max_tokens, spec.max_seq_len - used - QUESTION - STEP
+    if spec.facts.writes and longest > left:
+        yield Finding(
+            f"is {longest}, but behind the dialogue, a question and a step {max(left, 0)} of "
+            f"{spec.max_seq_len} tokens are left",
+            "verifier.critique.max_tokens",
+            "a critique that is cut short has no verdict",
+            "Raise verifier.max_seq_len, or lower verifier.critique.max_tokens.",
+            "warning",
+        )
 
 
 def stop_words(inputs: Inputs) -> Iterator[Finding]:

@@ -268,8 +268,8 @@ class ProblemRun:
         return self._scores.setdefault(key, replace(scored, request=key))
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
-        critiques = self.context.models.deployment.critiques
-        return Job(self.number, work, tokens, kind, self.submission.priority, critiques=critiques)
+        cost = self.context.score_cost(work.node) if isinstance(work, Score) else 0
+        return Job(self.number, work, tokens, kind, self.submission.priority, cost=cost)
 
     def _admit(self, job: Job) -> None:
         """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""

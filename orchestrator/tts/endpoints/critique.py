@@ -62,7 +62,12 @@ class WritingVerifier:
         )
 
     async def _write(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
-        """A critique, and how many tokens were generated for it."""
+        """A critique without the token that ended it, and how many tokens were generated for it."""
+        ids, generated = await self._generated(prompt, seed)
+        ends = ids and ids[-1] in self.critic.tokenizer.eos_ids  # it comes as a stop word does
+        return ids[:-1] if ends else ids, generated
+
+    async def _generated(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
         asked, critic = self.spec.critique, self.critic
         room = min(asked.max_tokens, self.spec.max_seq_len - len(prompt))
         call = GenerateCall(prompt, room, seed, asked.temperature, asked.top_p, False)
@@ -85,8 +90,6 @@ class WritingVerifier:
             part = replace(call, input_ids=after, max_new_tokens=room - len(ids), stop_words=words)
             rest = await self.generator.generate(part)
             ids, generated = [*ids, *rest], generated + len(rest)
-        if ids and ids[-1] in critic.tokenizer.eos_ids:  # one that ends outputs as a stop word
-            ids = ids[:-1]
         return ids, generated
 
     async def _sample(self, call: ScoreCall, number: int) -> _Critique:

@@ -1,7 +1,8 @@
 """`/pooling`: the verifier's scores of the steps of an answer, in the shape that reward-hub reads.
 
 The last message is the assistant's; its steps end where the deployment's end, or where Qwen's
-process reward models mark it. Each step gives a pair: wrong, right.
+process reward models mark it. Each step gives a pair: wrong, right; of a verifier of whole answers
+the answer gives one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tts.prompting import Models
 from tts.prompting.context import score_calls
 from tts.search import significant
 from tts.session.doubts import doubts
+from tts.strategies.parameters import scores_answers
 
 from .answer.prompts import filter_messages, problem_of, require_length, tokenised
 from .exchange import Exchange
@@ -68,7 +70,7 @@ def steps_of(answer: str, delimiter: str) -> list[str]:
 
 
 async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, list[ScoreCall]]:
-    """The question, and one call for each step; raises ApiError for what cannot be scored."""
+    """The question, and a call for each score; raises ApiError for what cannot be scored."""
     *asked, said = request.messages
     if said.role != "assistant" or not asked or asked[-1].role != "user":
         raise bad_request(
@@ -91,7 +93,8 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
             "messages",
         )
     question = problem.full_question
-    return problem, await tokenised(characters, lambda: calls_of(models, question, steps))
+    calls = await tokenised(characters, lambda: calls_of(models, question, steps))
+    return problem, calls[-1:] if scores_answers(service.deployment) else calls
 
 
 def calls_of(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:

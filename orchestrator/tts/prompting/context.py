@@ -9,6 +9,7 @@ import numpy as np
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Ids
+from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.search import NodePath, Stop, Thought
@@ -164,8 +165,14 @@ class Context:
         return "\0".join((*self._chain(node), self._said(node))).encode()
 
     def score_tokens(self, node: NodePath) -> int:
-        """Tokens that a request for the score of `node` takes of the verifier's budget."""
+        """Tokens of the chain that the verifier reads for the score of `node`."""
         return len(self._generator[node] if self.models.takes_text else self.verifier_ids(node))
+
+    def score_cost(self, node: NodePath) -> int:
+        """What the score of `node` takes of the verifier's budget: critiques, or prompt tokens."""
+        dialogue, critiques = self.models.dialogue, self.models.deployment.critiques
+        requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
+        return critiques or requests * self.score_tokens(node)
 
     def read(self, node: NodePath) -> int:
         """Note that the verifier reads the dialogue of `node`; how many tokens it need not compute.
@@ -173,7 +180,7 @@ class Context:
         It has read them before: in the dialogue of a node above or an equal one, or, as all share
         the question, in any.
         """
-        if self.models.dialogue is None:
+        if self.models.takes_text:
             return 0
         above, new = node, []
         while above and (key := self.score_key(above)) not in self._read:

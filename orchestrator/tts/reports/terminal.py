@@ -23,7 +23,7 @@ from .figures.accuracy import RULE_NAMES
 from .figures.charts import flops, percent
 from .figures.comparison import MOST_PAIRS, budget_in_words, over_n, pairs_figures
 from .figures.figure import Cell, Figure
-from .figures.run import READ, figures_of, warning_of
+from .figures.run import READ, figures_of, warnings_of
 from .sheet import Sheet, table
 
 _MOST_ROWS = 20
@@ -97,8 +97,7 @@ def _print_folders(found: Comparison, console: Console) -> None:
             warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
     for run in found.runs:
         lines = [*_remote_lines(run.config), *_missed_lines(run.folder)]
-        if line := warning_of(summary_of(run)):
-            lines.append(line)
+        lines += warnings_of(summary_of(run))
         if not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
         for line in lines:
@@ -353,6 +352,11 @@ def work_lines(summary: Summary) -> list[str]:
         lines.append(
             f"thinking: {thinking.tokens:,} tokens, {percent(share)} of the generated ones; "
             f"{thinking.unclosed:,} completions ended inside it, without an answer"
+        )
+    if summary.critique_tokens:
+        lines.append(
+            f"critiques: {summary.critique_tokens:,} tokens for {summary.verifier_calls:,} scores; "
+            f"{summary.no_verdict:,} critiques have no verdict"
         )
     for name, did in (summary.servers or {}).items():
         lines.append(

@@ -293,7 +293,7 @@ def _speculation() -> Iterator[Measure]:
     yield Measure(
         "no_verdict",
         "critiques",
-        "Critiques of the verifier from which no verdict can be read.",
+        "Critiques from which no verdict can be read, and candidates on which a command failed.",
         lambda measures: measures.run.work.no_verdict,
     )
     yield Measure(

@@ -118,7 +118,8 @@ class Recording:
         tokens = self.critiques.get(key)
         if tokens is None:
             tokens = random.Random(key).choice(list(self.critiques.values()) or [0])
-        return range(max(1, tokens // self.models.deployment.critiques))
+        part, rest = divmod(tokens, self.models.deployment.critiques)
+        return range(part + (number < rest))
 
     @cached_property
     def spare_scores(self) -> Sequence[float]:

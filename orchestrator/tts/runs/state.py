@@ -83,7 +83,7 @@ class WorkCounts:
     critique_tokens: int = 0
     """Tokens that the verifier generated."""
     no_verdict: int = 0
-    """The verifier's critiques without a verdict."""
+    """Critiques without a verdict, and candidates on which a command failed."""
     cached_scores: int = 0
     """Scores without a request: an equal step had been scored before, or was being scored."""
 

@@ -129,7 +129,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     critique_tokens: LoggedCount = 0
     """Tokens of all answers of the verifier; missing where it wrote none."""
     no_verdict: LoggedCount = 0
-    """Its critiques without a verdict; missing where there are none."""
+    """Critiques without a verdict, and candidates on which a command failed; missing where none."""
     compute: Flops | None = None
     """FLOPs of both models, with perfect reuse of prefixes; missing where the size of one is not
     known."""

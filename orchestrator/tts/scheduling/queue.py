@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from tts.search import Expand, NodePath, Score
@@ -56,18 +56,16 @@ class Job:
     """Whether its search has said that it needs this score (`Search.needed`)."""
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
-    cost: int = field(init=False)
+    cost: int = 0
     """What it takes of its model's budget: requests of the generator, tokens or critiques of the
-    verifier."""
-    critiques: InitVar[int] = 0
-    """How many critiques a score takes; 0: the verifier reads it from its prompt."""
+    verifier; of a score by default its tokens."""
 
-    def __post_init__(self, critiques: int) -> None:
+    def __post_init__(self) -> None:
         self.generates = not isinstance(self.work, Score)
         if isinstance(self.work, Prefetch):
             self.cost = self.work.siblings
         else:
-            self.cost = 1 if self.generates else critiques or self.tokens
+            self.cost = 1 if self.generates else self.cost or self.tokens
 
 
 class Queue:

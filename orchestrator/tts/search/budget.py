@@ -14,9 +14,10 @@ the tree is a function of the seeds and the budget, and a search that stays with
 budget grows the same tree without one.
 
 Requests whose answers would not be part of the tree are not made, as far as that can be foreseen:
-`FIRST` go out at once, then, once a thought and its score show what they cost, as many as fit into
-what is left at that cost. So the engines generate what the budget says, and at most `FIRST` or what
-differs from that mean beyond it. An expansion's place in the order is that of going out.
+`FIRST` go out at once, then, once a thought shows what it costs, and its score where the verifier
+writes, as many as fit into what is left at that cost. So the engines generate what the budget says,
+and at most `FIRST` or what differs from that mean beyond it. An expansion's place in the order is
+that of going out.
 
 The cost is less overlap within one problem: an answer waits for those that were asked for before
 it. Speculative tokens that were never asked for do not count, because their number depends on
@@ -44,15 +45,19 @@ class BudgetedSearch(Search):
     last.
     """
 
-    def __init__(self, inner: Search, tokens: int, *, foresees: bool = True) -> None:
+    def __init__(
+        self, inner: Search, tokens: int, *, foresees: bool = True, writes: bool = False
+    ) -> None:
         """`inner` must not have been asked or told anything yet; `tokens` is 1 or more.
 
         `foresees`: whether expansions may be sent before `inner` asks for them, beyond the budget.
+        `writes`: whether the verifier writes, so that the first score is waited for: it shows what
+        scores cost.
         """
         self.tree = inner.tree
         self._inner = inner
         self._budget = self._left = tokens
-        self._foresees = foresees
+        self._foresees, self._writes = foresees, writes
         self._told = 0
         """Expansions that are part of the tree."""
         self._written = 0
@@ -192,13 +197,14 @@ class BudgetedSearch(Search):
     def _release(self) -> None:
         """Let those expansions go out that are expected to fit into what is left; one at least."""
         spent = self._written + self._critique * self._scores
+        unknown = self._writes and not self._scored and self._scores
         if not spent:
             fitting = FIRST
-        elif self._scores and not self._scored:  # what a score costs is not known
+        elif unknown:  # what a score costs
             fitting = FIRST - self._told
         else:
             fitting = (self._left - self._set_aside) * self._told // spent
-        waits = any(scores for scores, _ in self._asked) and (self._critique or not self._scored)
+        waits = any(scores for scores, _ in self._asked) and (self._critique or unknown)
         while self._held and self._out < max(0 if waits else 1, fitting):
             work = self._held.popleft()
             self._asked[False, work.node] = None

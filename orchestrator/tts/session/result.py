@@ -33,7 +33,7 @@ class Usage:
     critique_tokens: int = 0
     """Tokens that the verifier generated."""
     no_verdict: int = 0
-    """The verifier's critiques without a verdict."""
+    """Critiques without a verdict, and candidates on which a command failed."""
     cached_scores: int = 0
     """Scores without a request of their own, because an equal path had been scored."""
     seconds: float = 0.0

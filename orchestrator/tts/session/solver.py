@@ -257,7 +257,8 @@ class Solver:
         tokens = advice.cap if advice else asked.limits.budget_tokens
         if tokens is None:
             return search
-        return BudgetedSearch(search, tokens, foresees=advice is not None)
+        writes = self._plan.deployment.critiques > 0
+        return BudgetedSearch(search, tokens, foresees=advice is not None, writes=writes)
 
     def _tests(self, problem: Problem) -> CodeTests | None:
         """The tests that say whether its answers are right; none where the program says it."""

@@ -157,17 +157,19 @@ def require_answer_form(config: SearchConfig, deployment: Deployment) -> None:
         )
 
 
+def scores_answers(deployment: Deployment) -> bool:
+    """Whether the deployment's verifier scores whole answers alone."""
+    verifier = deployment.verifier
+    if isinstance(verifier, VerifierFunction):
+        return False
+    if isinstance(verifier, VerifierCommand):
+        return verifier.scores == "answers"
+    return what_is_scored(verifier.tokenizer_folder, verifier) == "answers"
+
+
 def require_scores(strategy: str, config: SearchConfig, deployment: Deployment) -> None:
     """Raise ConfigError for scores of steps where the verifier scores whole answers alone."""
-    verifier = deployment.verifier
-    if not config.scores_steps or isinstance(verifier, VerifierFunction):
-        return
-    scored = (
-        verifier.scores
-        if isinstance(verifier, VerifierCommand)
-        else what_is_scored(verifier.tokenizer_folder, verifier)
-    )
-    if scored == "answers":
+    if config.scores_steps and scores_answers(deployment):
         context = deployment.generator.max_seq_len
         defaults = {name: each.configure({}, context=context) for name, each in STRATEGIES.items()}
         fitting = [name for name, each in defaults.items() if not each.scores_steps]

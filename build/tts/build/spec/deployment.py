@@ -294,8 +294,8 @@ class Deployment(Section):
             others.append("the generator's engine is the verifier's as well")
         elsewhere = " and ".join(others)
         raise ConfigError(
-            f"Deployment {self.name!r}: {elsewhere}, and this needs engines whose weights, memory "
-            "and batches are known: both compiled.",
+            f"Deployment {self.name!r}: {elsewhere}, and this needs two compiled engines, whose "
+            "weights, memory and batches are known.",
         )
 
     def remotes(self) -> dict[Role, RemoteSpec]:

@@ -257,6 +257,11 @@ class VerifierRole(RoleSpec):
                 f"{wanted} is required with format {self.format}"
                 + (f", in place of {other}" if getattr(self, other) is not None else "")
             )
+        if self.in_flight_requests is not None and self.in_flight_requests < self.critique.samples:
+            raise ValueError(
+                f"in_flight_requests is {self.in_flight_requests} but critique.samples is "
+                f"{self.critique.samples}; the budget must let the critiques of one score through"
+            )
         if self.in_flight_tokens is not None and self.in_flight_tokens < self.max_seq_len:
             raise ValueError(
                 f"in_flight_tokens is {self.in_flight_tokens} but max_seq_len is "

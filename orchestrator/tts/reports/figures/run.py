@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tts.runs.named_measures import named_measures
@@ -24,16 +24,24 @@ def right_share(run: Run) -> str:
     return percent(run.accuracy) + f" of the {judged:,} with a reference" * some
 
 
-def warning_of(summary: Summary) -> str | None:
-    """What a limit has done to a run's answers; None if it left no search without one."""
-    if not summary.unanswered:
-        return None
-    cut = sum((summary.limited or {}).values())
-    return (
-        f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
-        f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller --n; "
-        "without --n, --budget-tokens chooses it."
-    )
+def warnings_of(summary: Summary) -> Iterator[str]:
+    """Searches that a limit left without an answer, and a verifier whose critiques say nothing."""
+    if summary.unanswered:
+        cut = sum((summary.limited or {}).values())
+        yield (
+            f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
+            f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller "
+            "--n; without --n, --budget-tokens chooses it."
+        )
+    if 0 < summary.verifier_calls <= summary.no_verdict:
+        yield (
+            f"warning: {summary.no_verdict:,} critiques for {summary.verifier_calls:,} scores have "
+            "no verdict. The page's trees show what the verifier wrote: it may need more "
+            "critique.max_tokens, or another verdict or prompt (docs/reference/verifiers.md)."
+            if summary.critique_tokens
+            else f"warning: the verifier failed on all {summary.no_verdict:,} candidates, which "
+            "score 0: the program itself may be wrong."
+        )
 
 
 def key_measures(run: Run) -> Figure | None:

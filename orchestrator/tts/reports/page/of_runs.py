@@ -25,7 +25,7 @@ from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.charts import number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure, TableRow
-from tts.reports.figures.run import figures_of, right_share, warning_of
+from tts.reports.figures.run import figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
@@ -276,12 +276,13 @@ def _of_run(found: Comparison) -> Report:
     if not has_finished(folder):
         solved += f" of {number(len(config.problem_ids))}"
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    warning = warning_of(found.rows[0].summary)
+    warnings = "".join(
+        f" {each[0].upper()}{each[1:]}" for each in warnings_of(found.rows[0].summary)
+    )
     return Report(
         folder / FILE,
         f"{config.strategy} on {config.deployment}",
-        f"{solved} problems of {config.dataset}{right}, in {folder.resolve().name}."
-        + (f" {warning[0].upper()}{warning[1:]}" if warning else ""),
+        f"{solved} problems of {config.dataset}{right}, in {folder.resolve().name}.{warnings}",
         figures_of(run),
         [folder],
     )

@@ -29,8 +29,9 @@ class ThoughtRecord:
     score: float | None = None
     scored: float | None = None
     reused: bool = False
-    critique: str = ""
     """Its score is that of an equal step, without a call of its own."""
+    critique: str = ""
+    """What the verifier wrote about it."""
     fate: Fate | None = None
     """None for speculative work that was not used: it never entered the tree."""
     decided: float | None = None
