@@ -29,7 +29,7 @@ def test_every_schedule_grows_the_same_trees(critique, tmp_path, parameters):
     assert set(scores) == {0.0, 1.0}
     verdicts = judged(tmp_path / "decoupled", {p.id: read_question(p.question) for p in problems})
     assert sum(says == right for says, right in verdicts) > 0.9 * len(verdicts)
-    assert summary(tmp_path / "decoupled")["no_verdict"] == 0
+    assert "no_verdict" not in summary(tmp_path / "decoupled"), "each has one"
 
 
 def judged(folder, chains):
