@@ -155,7 +155,7 @@ PRESETS: Mapping[str, Preset] = {
         otherwise="\nBased on your analysis. Is the step correct (Yes/No)?",
         source="https://github.com/NJUNLP/R-PRM: src/prompts/GenPRM/GenPRM-evaluate-new3-qwen.txt, "
         "src/evaluate/GenPRM/evaluate-PRM-CoT.py, "
-        "src/reward-guide-search/code/GenPRM-Greedy-Seach-Zero-Shot.py; no licence stated",
+        "src/reward-guide-search/code/GenPRM-Greedy-Seach-Zero-Shot.py (model card: Apache-2.0)",
     ),
 }
 """The presets by their names."""
