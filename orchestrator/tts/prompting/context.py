@@ -182,9 +182,14 @@ class Context:
         """
         if self.models.takes_text:
             return 0
+        extends = self.models.dialogue and not self.models.reads_whole
         above, new = node, []
-        while above and (key := self.score_key(above)) not in self._read:
-            new.append(key)
+        while above:
+            # what does not extend the dialogues above it need not have them made
+            if extends or above == node or above in self._verifier:
+                if (key := self.score_key(above)) in self._read:
+                    break
+                new.append(key)
             above = above[:-1]
         begun = self.verifier_ids(above) if above else self.dialogue
         reused = _common(self.verifier_ids(node), begun) if self._read else 0

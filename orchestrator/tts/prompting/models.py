@@ -50,22 +50,25 @@ class Models:
         asked = deployment.generator
         generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
         thinking = thinking_of(generator, asked.thinking)
-        asked_in = None
+        dialogue = writes = None
         if not text_verifier:
             spec = deployment.verifier_model
             verifier = Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs)
-            asked_in = (critic if spec.facts.writes else verifier_dialogue)(verifier, spec)
+            if spec.facts.writes:
+                writes = critic(verifier, spec)
+            else:
+                dialogue = verifier_dialogue(verifier, spec)
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(
             generator,
-            None if isinstance(asked_in, Critic) else asked_in,
+            dialogue,
             deployment,
             end_id,
             tuple(words),
             tuple((token,) for token in more_ends),
             thinking,
-            asked_in if isinstance(asked_in, Critic) else None,
+            writes,
         )
 
     def with_context(self, tokens: int) -> Models:

@@ -133,7 +133,7 @@ class VerifierRole(RoleSpec):
     """A file that holds `prompt`, relative to the deployment file."""
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
     """The question about a step that an instruct model is asked, with the places {question},
-    {steps} and {step} (format prompted only)."""
+    {steps} and {step} (formats prompted, graded and critique)."""
     system_prompt: str | None = None
     """The text that the model reads before the question (format likelihood only)."""
     labels: Labels = Field(default={})

@@ -10,7 +10,7 @@ makes each dialogue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
 from ..spec import FORMATS, HeadKind, Scores, VerifierRole
-from ..tokenizer import Ids, Tokenizer
+from ..tokenizer import Ids, Message, Tokenizer
 from .head import HEAD_COLUMNS, Head, head_of
 
 
@@ -103,6 +103,39 @@ def _named_head(checkpoint: Path) -> Head | None:
     file = checkpoint / "config.json"
     found = head_of(read_json_object(file)) if file.is_file() else None
     return found[1] if found else None
+
+
+def chat_pieces(
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    marks: Sequence[str],
+    form: str,
+    *,
+    generation_prompt: bool,
+    hints: tuple[str, str],
+) -> list[str]:
+    """The texts around the marks that stand in messages, as the chat template renders them.
+
+    Raises CheckpointError for a template that fails, or that changes a mark, with the hint of each.
+    """
+    try:
+        text = tokenizer.chat(messages, generation_prompt=generation_prompt)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error.message} Verifier format {form} is made from it.", hint=hints[0]
+        ) from error
+    pieces: list[str] = []
+    for mark in marks:
+        before, found, text = text.partition(mark)
+        if not found:
+            what = "messages" if min(len(messages), len(marks)) > 1 else "a message"
+            raise CheckpointError(
+                f"The chat template of {tokenizer.checkpoint} does not carry {what} verbatim, so "
+                f"it cannot be used for verifier format {form}.",
+                hint=hints[1],
+            )
+        pieces.append(before)
+    return [*pieces, text]
 
 
 def label_ids(

@@ -25,10 +25,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from ..errors import CheckpointError
 from ..model_config import read_model_config
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
+from .dialogue import chat_pieces
 
 STEP_END = "\n\n"
 _LETTER = "A"
@@ -105,19 +105,16 @@ def likelihood(tokenizer: Tokenizer, spec: VerifierRole) -> Continuation:
     system_prompt = spec.system_prompt
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     messages = [*system, {"role": "user", "content": _MARK}]
-    try:
-        text = tokenizer.chat(messages, generation_prompt=True)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"{error.message} Verifier format likelihood is made from it.",
-            hint="Set verifier.checkpoint to an instruct model"
+    head, turn = chat_pieces(
+        tokenizer,
+        messages,
+        (_MARK,),
+        "likelihood",
+        generation_prompt=True,
+        hints=(
+            "Set verifier.checkpoint to an instruct model"
             + (", or remove verifier.system_prompt." if system_prompt else "."),
-        ) from error
-    head, found, turn = text.partition(_MARK)
-    if not found:
-        raise CheckpointError(
-            f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, so it "
-            "cannot be used for verifier format likelihood.",
-            hint="Use the chat template that the checkpoint was published with.",
-        )
+            "Use the chat template that the checkpoint was published with.",
+        ),
+    )
     return Continuation(tokenizer, head, turn, vocab_size)

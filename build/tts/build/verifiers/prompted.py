@@ -23,7 +23,7 @@ from ..errors import CheckpointError, ConfigError
 from ..spec import PROMPT_PLACES, VerifierRole
 from ..thinking import thinks_first
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import label_ids
+from .dialogue import chat_pieces, label_ids
 
 _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
 _ANY_WORD = "1"
@@ -89,27 +89,20 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             hint="Load the deployment from its file, or give verifier.prompt, its text.",
         )
     label_ids(tokenizer, spec.labels)
-    pieces: list[str] = []
     content, (label, *_) = spec.prompt, spec.labels
     for place, mark in zip(PROMPT_PLACES, _MARKS, strict=False):  # the criterion stays a place
         content = content.replace(place, mark)
-    try:
-        text = tokenizer.chat([{"role": "user", "content": content}], generation_prompt=True)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"{error.message} Verifier format {spec.format} is made from it.",
-            hint="Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
-        ) from error
-    for mark in _MARKS:
-        before, found, text = text.partition(mark)
-        if not found:
-            raise CheckpointError(
-                f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, "
-                f"so it cannot be used for verifier format {spec.format}.",
-                hint="Spell the chat out with verifier.format custom "
-                "(docs/reference/verifiers.md).",
-            )
-        pieces.append(before)
+    head, join, between, text = chat_pieces(
+        tokenizer,
+        [{"role": "user", "content": content}],
+        _MARKS,
+        spec.format,
+        generation_prompt=True,
+        hints=(
+            "Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
+            "Spell the chat out with verifier.format custom (docs/reference/verifiers.md).",
+        ),
+    )
     if thinks_first(tokenizer):
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} has the model think before it answers, "
@@ -118,7 +111,6 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             if "enable_thinking" in tokenizer.chat_variables
             else "Take another model, or spell the chat out with verifier.format custom.",
         )
-    head, join, between = pieces
     answers = [text.replace(PROMPT_PLACES[-1], each) for each in spec.criteria or ("",)]
     asked = [tokenizer.encode_after(_ANY_WORD, answer) for answer in answers]
     for answer, ids in zip(answers, asked, strict=True):

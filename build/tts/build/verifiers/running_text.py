@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import CheckpointError
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import head_kind, label_ids
+from .dialogue import chat_pieces, head_kind, label_ids
 
 DEFAULT_STEP_TAG = "ки"
 QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
@@ -163,23 +163,14 @@ def _around(
     """The chat template's texts around messages of these roles."""
     marks = [f"\ue000{role} {index}\ue001" for index, role in enumerate(roles)]
     messages = [{"role": r, "content": m} for r, m in zip(roles, marks, strict=True)]
-    try:
-        text = tokenizer.chat(messages, generation_prompt=generation_prompt)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"{error.message} Verifier format {form} is made from it.", hint=_ANOTHER
-        ) from error
-    pieces: list[str] = []
-    for mark in marks:
-        before, found, text = text.partition(mark)
-        if not found:
-            raise CheckpointError(
-                f"The chat template of {tokenizer.checkpoint} does not carry messages verbatim, "
-                f"so it cannot be used for verifier format {form}.",
-                hint=_ANOTHER,
-            )
-        pieces.append(before)
-    return [*pieces, text]
+    return chat_pieces(
+        tokenizer,
+        messages,
+        marks,
+        form,
+        generation_prompt=generation_prompt,
+        hints=(_ANOTHER, _ANOTHER),
+    )
 
 
 def _checked(form: RunningText, field: str) -> RunningText:
