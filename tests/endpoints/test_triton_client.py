@@ -18,6 +18,13 @@ from tts.engines.wire import RESET_PREFIX_CACHE
 TWO = ScoreCall(np.int32([1, 2]))
 
 
+@pytest.fixture(scope="module", autouse=True)
+async def loop_of_all_tests(anyio_backend):
+    """gRPC tells a loop of calls that have ended after its test has: one loop outlives them."""
+    yield
+    await asyncio.sleep(0.1)
+
+
 async def test_a_server_that_is_not_there_is_named():
     async with TritonConnection("127.0.0.1:1") as connection:
         connection.patience_s = 0.0
