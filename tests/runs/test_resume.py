@@ -47,7 +47,8 @@ def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_p
 def test_a_finished_run_leaves_nothing_to_do():
     point = read_resume_point(RECORDED, "weighted")
     solved = [event for event in read_events(RECORDED) if isinstance(event, ProblemSolved)]
-    assert point == ResumePoint({each.problem: each.correct["weighted"] for each in solved}, {})
+    right = {each.problem: each.correct["weighted"] for each in solved}
+    assert point == ResumePoint(right, {}, {name: (None, None) for name in right})
     assert point.solved
 
 

@@ -110,14 +110,12 @@ auto_configs = st.builds(AutoConfig, n=st.integers(1, 8), agg_strategy=AGGREGATI
 
 advices = st.builds(
     Advice,
-    method=st.sampled_from(["mcts", "rebase", "chains"]),
+    method=st.sampled_from(["mcts", "rebase"]),
     samples=st.integers(0, 4),
     votes=st.sampled_from([1, 2, 4, 8]),
     parallel=st.integers(1, 4),
     allowance=st.one_of(st.none(), st.integers(1, 60)),
     width=st.integers(1, 4),
-    chains=st.integers(1, 4),
-    floor=st.sampled_from([0.0, 0.3, 1.0]),
 )
 
 configs = st.one_of(tree_configs, sample_configs, adaptive_configs, ab_mcts_configs, auto_configs)
@@ -163,7 +161,7 @@ def critiques(tree, world: int) -> int:
 
 def may_stop_early(config) -> bool:
     """Whether fewer than n completions may come out."""
-    return getattr(config, "threshold", 1.0) < 1
+    return getattr(config, "threshold", 1.0) < 1 or isinstance(config, AutoConfig)
 
 
 def build(config) -> Search:

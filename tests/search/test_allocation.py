@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.search import Advice, Allocation, Decision
-from tts.search.allocation import LAG, MOST, Totals, advise, round_width, spend
+from tts.search import Advice, Allocation, Calibration, Decision, Evidence
+from tts.search.allocation import CERTAIN, LAG, MOST, advise, spend
 
-RELIABLE = Decision(Advice(votes=1), "vote", 100, 80, high=(6, 6), low=(0, 0))
-UNRELIABLE = Decision(
-    Advice("rebase"), "allowance", 400, 200, (50, 100), (10, 50), chain_tokens=100
-)
+EASY = Decision(Advice(votes=1), "vote", 100, 80, chain_tokens=80)
+HARD = replace(EASY, ended_by="allowance", tokens=200)
+AGREES = Evidence(((0.9, 0, 0), (0.8, 1, 0), (0.2, 2, 1)), 0.1, 0.9)
+DIFFERS = Evidence(((0.9, 0, 0), (0.8, 1, 1), (0.2, 2, 2)), 0.1, 0.9)
 
 
 @st.composite
@@ -24,18 +24,11 @@ def decisions(draw):
     return Decision(advice, draw(st.sampled_from(["vote", "allowance", "n"])), tokens, first)
 
 
-def filled(problems, decision=RELIABLE, budget=200):
+def filled(problems, evidence=AGREES, decision=EASY, budget=200):
     allocation = Allocation(budget)
     for problem in range(problems):
-        allocation.observe(str(problem), decision)
+        allocation.observe(str(problem), evidence, decision)
     return allocation
-
-
-def totals(decisions):
-    found = Totals()
-    for decision in decisions:
-        found = found.plus(decision)
-    return found
 
 
 @given(st.permutations(range(40)), st.integers(LAG, LAG + 39))
@@ -44,26 +37,42 @@ def test_advice_depends_on_the_problems_well_before_and_on_no_order(order, place
     for problem in range(place + 1):
         told.place(str(problem))
         in_order.place(str(problem))
-    by_problem = [replace(RELIABLE, tokens=80 + 7 * problem) for problem in range(40)]
+    seen = [
+        ((AGREES, DIFFERS)[problem % 2], replace(EASY, tokens=80 + 7 * problem))
+        for problem in range(40)
+    ]
     for problem in range(place - LAG + 1):
-        in_order.observe(str(problem), by_problem[problem])
+        in_order.observe(str(problem), *seen[problem])
     for problem in order:  # later ones as well
-        told.observe(str(problem), by_problem[problem])
+        told.observe(str(problem), *seen[problem])
     assert in_order.ready(str(place))
     assert told.advice(str(place)) == in_order.advice(str(place))
+    assert told.calibration(str(place)) == in_order.calibration(str(place))
 
 
-def test_a_problem_waits_for_those_before_it():
+def test_a_problem_waits_for_those_before_it_and_the_later_the_more_may_run():
     allocation = Allocation(200)
-    for problem in range(2 * LAG):
+    for problem in range(16 * LAG):
         allocation.place(str(problem))
     assert allocation.ready(str(LAG - 1))
     assert not allocation.ready(str(LAG))
-    allocation.observe("1", RELIABLE)
+    allocation.observe("1", AGREES, EASY)
     assert not allocation.ready(str(LAG))
-    allocation.observe("0", RELIABLE)
+    allocation.observe("0", AGREES, EASY)
     assert allocation.ready(str(LAG + 1))
     assert not allocation.ready(str(LAG + 2))
+    for problem in range(2, 8 * LAG):
+        allocation.observe(str(problem), AGREES, EASY)
+    assert allocation.ready(str(10 * LAG - 1))
+    assert not allocation.ready(str(12 * LAG))
+
+
+def test_nothing_waits_where_nothing_is_learnt():
+    given = Calibration(((0.8, 0.0), (1.0, 0.9)))
+    fixed = Allocation(advises=False, learns=False, given=given)
+    assert all(fixed.ready(str(place)) for place in range(3 * LAG))
+    assert fixed.calibration("7") is given
+    assert fixed.advice("7") is None
 
 
 def test_the_first_problem_may_take_the_budget_and_no_more():
@@ -74,7 +83,7 @@ def test_the_first_problem_may_take_the_budget_and_no_more():
 
 @given(st.lists(decisions(), min_size=1, max_size=40), st.integers(50, 3000))
 def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, target):
-    votes, allowance = spend(known, (1, 2, 4), target, MOST * target)
+    votes, allowance = spend(known, target, MOST * target)
     assert 0 <= allowance <= MOST * target
 
     def taken(decision):
@@ -88,88 +97,43 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, tar
 
 
 def test_what_easy_problems_leave_goes_to_hard_ones():
-    hard = replace(RELIABLE, ended_by="allowance", tokens=200)
-    seen = [RELIABLE, RELIABLE, RELIABLE, hard] * 10
-    advice = advise(39 + LAG, seen, totals(seen), 200)
+    advice = advise(39 + LAG, [EASY, EASY, EASY, HARD] * 10, None, 200)
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 
 
 @pytest.mark.parametrize(
-    ("high", "low", "gain", "method", "floor"),
-    [
-        (19, 2, 1.2, "mcts", 0.0),
-        (15, 5, 1.2, "rebase", 1 / 9),
-        (10, 9, 1.2, "rebase", 0.81),
-        (10, 5, 0.9, "chains", 1 / 4),
-        (10, 12, 0.9, "chains", 1.0),
-        (19, 2, 0.9, "chains", 0.01),
-    ],
+    ("trust", "budget", "method"),
+    [(None, 400, "mcts"), (CERTAIN, 400, "mcts"), (0.3, 400, "rebase"), (0.3, 160, "mcts")],
 )
-def test_scores_are_followed_or_weigh_as_far_as_they_tell(high, low, gain, method, floor):
-    seen = [compares(round(400 * gain), high=(50 * high, 1000), low=(50 * low, 1000))] * 200
-    advice = advise(2 * LAG + 1, seen, totals(seen), 400)
-    assert advice.method == method
-    assert advice.floor == pytest.approx(floor, abs=0.02)
-    assert advice.gain == pytest.approx(gain, abs=0.04)
+def test_scores_are_followed_as_far_as_they_are_worth_it(trust, budget, method):
+    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget)] * 200, trust, budget)
+    assert (advice.method, advice.trust) == (method, trust)
 
 
-def compares(searched, **given):
-    """A problem in which independent chains agreed in 40% of pairs."""
-    return replace(UNRELIABLE, independent=(400, 1000), searched=(searched, 1000), **given)
-
-
-@pytest.mark.parametrize(
-    ("searched", "budget", "chains"), [(500, 2000, 0), (420, 2000, 4), (420, 400, 0)]
-)
-def test_rebase_and_independent_chains_take_turns_where_it_gains_little(searched, budget, chains):
-    seen = [compares(searched)] * 200
-    found = [advise(2 * LAG + i, seen, totals(seen), budget) for i in range(8)]
-    assert {advice.method for advice in found} == {"rebase"}
-    assert [advice.chains for advice in found[1:]] == [chains] * 7
-    assert found[0].chains > 0  # one of eight compares in any case
-
-
-def test_chains_that_agree_without_rebase_count_as_if_it_had_agreed_with_them():
-    ended = replace(UNRELIABLE, independent=(6, 6), searched=(0, 0), ended_by="vote")
-    found = totals([ended])
-    assert (found.independent, found.searched) == (1.0, 1.0)
-    cut = totals([replace(ended, ended_by="allowance")])
-    assert (cut.independent, cut.searched) == (0.0, 0.0)
-
-
-def test_of_the_first_problems_half_compare_the_methods():
-    allocation = Allocation(300)
-    first = [allocation.advice(str(place)) for place in range(LAG)]
-    assert [advice.method for advice in first] == ["mcts", "rebase"] * (LAG // 2)
-    assert [advice.samples for advice in first[::2]] == [0, *(LAG // 2 - 1) * [4]]
-    assert all(advice.chains for advice in first[1::2])
-
-
-@pytest.mark.parametrize(("chains", "width"), [(0.2, 1), (2.4, 2), (4, 4), (16, 8), (1000, 16)])
+@pytest.mark.parametrize(("chains", "width"), [(0.2, 1), (2.4, 2), (4, 4), (16, 8), (400, 40)])
 def test_the_larger_the_budget_the_wider_the_rounds(chains, width):
-    assert round_width(chains) == width
+    even = replace(EASY, tokens=round(chains * 80))
+    assert advise(2 * LAG, [even] * LAG, 0.3, round(chains * 80)).width == width
 
 
 def test_scores_are_not_believed_once_high_ones_disagree():
-    liar = replace(compares(360), high=(2, 6), low=(2, 6))
     last = str(4 * LAG - 1)
     assert filled(4 * LAG).advice(last).method == "mcts"
-    doubted = filled(4 * LAG, liar, budget=400).advice(last)
-    assert doubted.method == "chains"
-    assert doubted.floor > 0.8
-    assert doubted.reliability < 0.5
+    doubted = filled(4 * LAG, DIFFERS, budget=400)
+    assert doubted.advice(last).method == "rebase"
+    assert doubted.calibration(last)(0.9) < 0.3
 
 
-def test_samples_are_drawn_more_rarely_once_the_method_is_certain():
+def test_samples_are_drawn_more_rarely_later_on():
     allocation = filled(3 * LAG)
     sampled = [allocation.advice(str(place)).samples for place in range(2 * LAG, 3 * LAG)]
     assert 0 < sum(map(bool, sampled)) <= LAG // 4
 
 
-def test_what_was_not_seen_is_not_said_to_be_known():
-    seen = [replace(RELIABLE, high=(0, 0), low=(0, 0), independent=(0, 0), searched=(0, 0))] * LAG
-    advice = advise(2 * LAG, seen, totals(seen), 200)
-    assert (advice.reliability, advice.gain) == (None, None)
-    seen = [replace(compares(0), independent=(3, 6))] * LAG
-    assert advise(2 * LAG, seen, totals(seen), 200).gain < 1, "none agreed with those of REBASE"
+def test_of_a_problem_that_failed_nothing_is_learnt():
+    allocation = Allocation(advises=False)
+    for place in range(LAG):
+        allocation.observe(str(place), None)
+    assert allocation.ready(str(LAG))
+    assert allocation.calibration(str(LAG + 7)) is None

@@ -1,13 +1,13 @@
 """The search for any budget: as advised, whatever the order of events, until its ending."""
 
 import random
-from itertools import combinations
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.search.driving import advices, answer, auto_configs, critiques, drive, worlds
+from tests.search.driving import advices, answer, auto_configs, critiques, drive, grow, worlds
 
 from tts.grading.votes import answer_form
 from tts.search import (
@@ -20,15 +20,19 @@ from tts.search import (
     Fate,
     Generated,
     MctsConfig,
-    RebaseConfig,
-    SampleSearchConfig,
     Score,
     Scored,
     Stop,
     Thought,
     node_seed,
 )
-from tts.search.auto import SOFTMAX_TEMPERATURE, UNANSWERED, Ending, agreements, vote_of
+from tts.search.auto import UNANSWERED, Ending
+from tts.search.votes import Votes
+
+
+def rounds_of(width):
+    """Advice to search in rounds of REBASE that nothing ends."""
+    return Advice("rebase", samples=0, votes=10**6, width=width)
 
 
 def seed(node):
@@ -71,12 +75,9 @@ def test_what_comes_out_depends_on_no_order_of_events_and_every_token_is_counted
     assert not any(node.fate is Fate.OPEN for node in found.tree)
     if decision.ended_by == "allowance":
         assert decision.tokens >= advice.allowance
-    if advice.floor == 1:
-        assert {done.score for done in found.completions} <= {None, 1.0}
-    if advice.method == "mcts":  # the samples are the first chains of the tree
-        chains = [(chain,) for chain in range(min(advice.samples, config.n))]
-        assert asked[: len(chains)] == [(Expand, chain, True) for chain in chains]
-        assert all(chain in found.tree for chain in chains)
+    chains = [(chain,) for chain in range(min(advice.samples, config.n))]
+    assert asked[: len(chains)] == [(Expand, chain, True) for chain in chains]
+    assert {done.node[:1] for done in found.completions} >= set(chains), "all samples vote"
 
 
 @settings(max_examples=amount(30, 300), deadline=None)
@@ -93,53 +94,27 @@ def test_nor_does_it_within_a_budget(config, advice, world, shuffle):
 
 @settings(max_examples=amount(40, 200), deadline=None)
 @given(auto_configs, worlds)
-def test_what_nothing_ends_is_mcts_or_without_rebase_best_of_n(config, world):
-    n, how = config.n, config.agg_strategy
-    trees = new_search(config, Advice(samples=0, votes=10**6))
-    check_same(trees, MctsConfig(n=n, agg_strategy=how), world)
-    chains = new_search(config, Advice("chains", votes=10**6, chains=1))
-    check_same(chains, SampleSearchConfig(n=n, scored=True, agg_strategy=how), world)
+def test_what_nothing_ends_is_mcts(config, world):
+    search = new_search(config, Advice(samples=0, votes=10**6))
+    check_same(search, MctsConfig(n=config.n, agg_strategy=config.agg_strategy), world)
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), worlds)
-def test_a_round_is_a_rebase_of_its_own(width, rounds, world):
+def test_chains_of_rounds_are_independent_where_all_scores_are_worth_the_same(width, rounds, world):
     config = AutoConfig(n=rounds * width)
-    search = new_search(config, Advice("rebase", votes=10**6, width=width, chains=0))
+    search = AutoSearch(config, rounds_of(width), seed, answer_form, lambda score: 0.5)
     drive(search, world)
-    chosen = {"n": width, "softmax_temperature": SOFTMAX_TEMPERATURE}
-    plain = RebaseConfig(**chosen).new_search(seed, answer_form)
-    drive(plain, world)
-    first_round = [node for node in search.tree if node.path and node.path[0] < width]
-    assert [node.path for node in first_round] == [node.path for node in plain.tree if node.path]
-    assert {node.path[0] for node in search.tree if node.path} == set(range(rounds * width))
+    assert all(node.path[1:] == (0,) * (len(node.path) - 1) for node in search.tree)
+    assert {node.path[0] for node in search.tree} == set(range(rounds * width))
     assert len(search.result().completions) == rounds * width
 
 
-@settings(max_examples=amount(40, 200), deadline=None)
-@given(st.integers(1, 4), st.integers(1, 4), worlds)
-def test_independent_chains_and_rebase_take_turns(chains, width, world):
-    search = new_search(
-        AutoConfig(n=2 * (chains + width)),
-        Advice("rebase", votes=10**6, width=width, chains=chains),
-    )
-    asked = [work for work in drive(search, world) if isinstance(work, Expand)]
-    one_turn = chains + width
-    for work in asked:
-        assert work.whole == (work.node[0] % one_turn < chains)
-    found = search.result()
-    assert {done.node[0] // one_turn for done in found.completions} == {0, 1}
-    answers = [
-        (done.node[0] < chains, answer_form(done.text))
-        for done in found.completions
-        if done.node[0] < one_turn
-    ]
-    alone, searched = [], []
-    for (first, one), (second, other) in combinations(answers, 2):
-        if first or second:
-            (alone if first and second else searched).append(one is not None and one == other)
-    assert found.decision.independent == (sum(alone), len(alone))
-    assert found.decision.searched == (sum(searched), len(searched))
+def test_children_of_a_round_are_shared_out_by_what_steps_are_worth():
+    search = new_search(AutoConfig(n=4), rounds_of(4))
+    grow(search, scores=(0.9, 0.1, 0.3, 0.7))
+    children = Counter(node.path[0] for node in search.tree if len(node.path) == 2)
+    assert children == {0: 2, 3: 1, 2: 1}
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
@@ -164,40 +139,25 @@ def test_a_search_that_is_stopped_has_what_it_completed(config, advice, world, s
 
 
 @pytest.mark.parametrize(
-    ("floor", "score", "vote"), [(0.0, 0.3, 0.3), (0.5, 0.0, 0.5), (0.5, 1.0, 1.0), (1.0, 0.2, 1.0)]
-)
-def test_the_less_scores_tell_the_more_even_the_vote(floor, score, vote):
-    assert vote_of(score, Advice("chains", floor=floor)) == vote
-
-
-def chain(place, answer, score):
-    return Completion((place,), rf"\boxed{{{answer}}}", score)
-
-
-def test_agreement_is_counted_among_equals():
-    chains = [chain(0, 1, 0.9), chain(1, 1, 0.5), chain(2, 2, 0.6), chain(3, 2, 0.49)]
-    assert agreements(chains, answer_form) == ((1, 3), (0, 0))
-    unread = [Completion((0,), "no answer", 0.1), Completion((1,), "no answer", 0.1)]
-    assert agreements(unread, answer_form) == ((0, 0), (0, 1))
-    assert agreements([chain(0, 1, None), chain(1, 1, None)], answer_form) == ((0, 0), (0, 0))
-
-
-@pytest.mark.parametrize(
     ("votes", "first", "ends"),
     [(1, 0.9, True), (1, 0.7, False), (2, 0.9, False), (4, 3.0, False), (4, 4.0, True)],
 )
 def test_so_many_unanimous_votes_decide(votes, first, ends):
-    ending = Ending(Advice(votes=votes))
-    assert ending.reached(first, 0.0, 10, 4) is ends
+    ending = Ending(Advice(votes=votes), Votes(answer_form))
+    assert ending.reached([chain(place, 1, first / 4) for place in range(4)], 10) is ends
     assert ending.by == ("vote" if ends else "n")
     assert ending.first_tokens == 10
 
 
 def test_an_allowance_ends_a_search_once_it_is_spent():
-    ending = Ending(Advice(allowance=20))
-    ends = [ending.reached(0.5, 0.5, tokens, 2) for tokens in (10, 19, 20)]
-    assert ends == [False, False, True]
+    ending = Ending(Advice(allowance=20), Votes(answer_form))
+    two = [chain(0, 1, 0.5), chain(1, 2, 0.5)]
+    assert [ending.reached(two, tokens) for tokens in (10, 19, 20)] == [False, False, True]
     assert (ending.by, ending.first_tokens) == ("allowance", 10)
+
+
+def chain(place, answer, score):
+    return Completion((place,), rf"\boxed{{{answer}}}", score)
 
 
 def test_one_sure_chain_is_enough_where_one_vote_decides():
@@ -234,7 +194,7 @@ def solved(config, advice, said):
     return search.result()
 
 
-@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
+@pytest.mark.parametrize("method", ["mcts", "rebase"])
 @pytest.mark.parametrize("samples", [0, 4])
 def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
     found = solved(AutoConfig(), Advice(method, samples=samples), of_steps(50))
@@ -243,7 +203,7 @@ def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
     assert max(len(node.path) for node in found.tree) == 50
 
 
-@pytest.mark.parametrize("method", ["mcts", "rebase", "chains"])
+@pytest.mark.parametrize("method", ["mcts", "rebase"])
 def test_few_chains_are_enough_of_a_question_without_an_answer_and_one_at_temperature_0(method):
     found = solved(AutoConfig(), Advice(method), of_steps(3, "A poem."))
     assert found.decision.ended_by == "no votes"

@@ -116,7 +116,7 @@ PINNED = {
     ParticleConfig(n=6, num_iterations=4): "381ad1b9280746b6",
     MctsConfig(n=8, width=3, num_iterations=5): "0a66290ce0eeb540",
     AbMctsConfig(n=12, parallel=3): "233e577276d13488",
-    AutoConfig(n=6): "e0d22f66b0679a67",
+    AutoConfig(n=6): "edb28ed179804a05",
 }
 """Digests of trees in world 5: runs are compared by them. Those of MCTS and auto changed in 0.2."""
 
@@ -158,7 +158,7 @@ def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refus
 def test_defaults_are_those_of_the_documentation():
     sampling = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048}
     form = {"answer_regex": None, "answer_schema": None, "thinking_budget": None}
-    common = sampling | form | {"agg_strategy": "last"}
+    common = sampling | form | {"agg_strategy": "last", "scores": "calibrated"}
     steps = {"num_iterations": 40, "finish": "depth"}
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
     for config, own in (

@@ -6,8 +6,7 @@ from tts.search import Decision
 
 _METHODS = {
     "mcts": "MCTS, which follows the scores",
-    "rebase": "rounds of REBASE, which follows the scores in part",
-    "chains": "independent chains",
+    "rebase": "rounds of REBASE, which follow the scores as far as they are worth anything",
 }
 _ENDS = {
     "vote": "the vote was decided",
@@ -21,21 +20,10 @@ _ENDS = {
 def reason(decision: Decision) -> str:
     """Sentences on what a problem's search was advised, and what came of it."""
     advice = decision.advice
-    method = _METHODS[advice.method]
-    if advice.method == "rebase" and advice.chains:
-        method = f"rounds of independent chains and, in turn, {method}"
-    shown = []
-    if advice.reliability is not None:
-        shown.append(f"high scores agreed in {advice.reliability:.0%} of pairs")
-    if advice.gain is not None:
-        shown.append(
-            f"independent chains agreed {advice.gain:.2f} times as often with those of REBASE as "
-            "with one another"
-        )
-    known = f"in earlier problems, {', and '.join(shown)}" if shown else "nothing was known"
-    said = [f"The method was {method} ({known})."]
-    if advice.floor:
-        said.append(f"Score 0 had {advice.floor:.0%} of the vote that score 1 had.")
+    known = "nothing was known of the verifier"
+    if advice.trust is not None:
+        known = f"in earlier problems, the best scores were worth {advice.trust:.2f}"
+    said = [f"The method was {_METHODS[advice.method]} ({known})."]
     if advice.allowance is not None:
         allowed, most = "It was to end with its first completions", " or at {:,} tokens"
         if advice.allowance:

@@ -26,8 +26,15 @@ _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
-_WHERE_GIVEN = {"chat_template_kwargs", "thinking", "reads_thinking", "criteria", "critique"}
-"""Further ones, which are recorded where they are not the defaults."""
+_WHERE_GIVEN = {
+    "chat_template_kwargs",
+    "thinking",
+    "reads_thinking",
+    "criteria",
+    "critique",
+    "calibration",
+}
+"""Further ones, and what scores are worth, which are recorded where they are not the defaults."""
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
     "from run to run, and a run that is continued is not the one that it would have been"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tts.problem import Problem, Turn
-from tts.search import Decision, Limit, Stop, Thought
+from tts.search import Decision, Evidence, Limit, Stop, Thought
 
 from .records import Engine
 
@@ -200,6 +200,8 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     """Generated tokens for which its budget had no room."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; other strategies have none."""
+    evidence: Evidence | None = None
+    """What it tells of the verifier's scale, where later problems learn from it."""
 
     def __post_init__(self) -> None:
         if any(done.group >= len(self.groups) for done in self.completions):

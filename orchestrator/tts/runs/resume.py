@@ -14,7 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tts.build.errors import RunDamaged, RunError
-from tts.search import Decision, ResumedWork, Scored
+from tts.search import Decision, Evidence, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of
 from .files import open_file, replacing
@@ -31,8 +31,8 @@ class ResumePoint:
     """Whether the answer of each solved problem is right; None without a reference."""
     unfinished: dict[str, ProblemState] = field(default_factory=dict)
     """The problems that are not solved and for which something was generated or scored."""
-    decisions: dict[str, Decision] = field(default_factory=dict)
-    """The decisions of `auto` on the solved problems."""
+    learnt: dict[str, tuple[Evidence | None, Decision | None]] = field(default_factory=dict)
+    """What the solved problems tell those behind them."""
 
 
 def resumed_work(problem: ProblemState) -> ResumedWork:
@@ -50,7 +50,7 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
     """
     run = RunState()
     solved: dict[str, bool | None] = {}
-    decisions: dict[str, Decision] = {}
+    learnt: dict[str, tuple[Evidence | None, Decision | None]] = {}
     for problem in solved_problems(read_events(folder), run):
         if problem.repeated:
             raise RunError(
@@ -60,10 +60,10 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
                 f"tts bench --resume {folder} --repair",
             )
         solved[problem.id] = problem.correct(vote)
-        if problem.solution and problem.solution.decision:
-            decisions[problem.id] = problem.solution.decision
+        if problem.solution:
+            learnt[problem.id] = problem.solution.evidence, problem.solution.decision
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
-    return ResumePoint(solved, worked_on, decisions)
+    return ResumePoint(solved, worked_on, learnt)
 
 
 @dataclass(frozen=True)

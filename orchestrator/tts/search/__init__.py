@@ -7,6 +7,7 @@
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | base | what strategies share: their parameters, and a search that grows a tree |
 | budget | a search whose tokens are limited |
+| calibration | what scores are worth, learnt from the answers of earlier problems |
 | votes | the weight of each answer so far |
 | step_search | base of the tree strategies: candidates grow, are scored and decided in pools |
 | foresight | which expansions may be asked for next |
@@ -26,6 +27,7 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
+from .calibration import Calibration, Evidence, evidence_of
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
 from .foresight import ForesightSearch
@@ -76,6 +78,7 @@ __all__ = [
     "BeamSearch",
     "BeamSearchConfig",
     "BudgetedSearch",
+    "Calibration",
     "Completion",
     "Confidence",
     "ConfidenceVoteConfig",
@@ -84,6 +87,7 @@ __all__ = [
     "Decision",
     "DvtsConfig",
     "DvtsSearch",
+    "Evidence",
     "Expand",
     "Fate",
     "ForesightSearch",
@@ -113,6 +117,7 @@ __all__ = [
     "Thought",
     "Tree",
     "Work",
+    "evidence_of",
     "node_seed",
     "quantise",
     "significant",

@@ -33,15 +33,21 @@ class SearchConfig(BaseModel, ABC):
     """Most tokens that the model thinks before its answer; unset: what the deployment says."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
+    scores: Literal["calibrated", "raw"] = "calibrated"
+    """Whether scores count as what they are worth (see `calibration`) or as they are, as in the
+    papers."""
     answer_regex: str | None = None
     """Regular expression that the boxed answer must match, if there is one."""
     answer_schema: str | None = None
     """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as run.json keeps them; a budget of thinking where there is one."""
-        unset = {"thinking_budget"} if self.thinking_budget is None else set()
+        """The parameters as run.json keeps them; `thinking_budget` and `scores` where given."""
+        unset = {name for name in ("thinking_budget", "scores") if self._is_default(name)}
         return self.model_dump(mode="json", exclude=unset)
+
+    def _is_default(self, name: str) -> bool:
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
 
     @property
     def scores_steps(self) -> bool:

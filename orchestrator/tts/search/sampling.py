@@ -120,6 +120,4 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
     def _score(self, path: NodePath) -> float | None:
         if not self.config.scored:
             return None
-        if self.config.scores_steps:
-            return self.tree.path_score(path, self.config.agg_strategy)
-        return self.tree[path].score
+        return self.tree.path_score(path, self.config.agg_strategy)

@@ -188,11 +188,10 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         """The search is over with these completions, each given as its last step."""
         for node in completed:
             node.fate = Fate.COMPLETED
-        completions = tuple(
-            Completion(node.path, self.tree.text(node.path), self._path_score(node))
-            for node in sorted(completed, key=self._rank)
-        )
-        self._end(completions)
+        self._end(tuple(map(self._completion, sorted(completed, key=self._rank))))
+
+    def _completion(self, node: Node) -> Completion:
+        return Completion(node.path, self.tree.text(node.path), self._path_score(node))
 
     def _end(self, completions: tuple[Completion, ...]) -> None:
         """See TreeSearch; nothing is awaited any more."""
@@ -219,7 +218,7 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
-        return aggregate([*above, MAX_SCORE], how), prior
+        return aggregate([*above, self.tree.value(MAX_SCORE)], how), prior
 
     def _grow(self, candidate: Candidate, result: Generated) -> None:
         """Take in its step, or the rest of its chain, and ask for the score."""

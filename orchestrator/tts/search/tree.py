@@ -28,6 +28,8 @@ class Tree:
 
     def __init__(self) -> None:
         self._nodes: dict[NodePath, Node] = {}
+        self.worth: Callable[[float], float] | None = None
+        """What a step's score is worth (see `calibration`); None: itself."""
 
     def __getitem__(self, path: NodePath) -> Node:
         return self._nodes[path]
@@ -88,11 +90,11 @@ class Tree:
         """Aggregate of `scores(path)`; with `last` the step's own score, where it has one."""
         score = self._nodes[path].score
         if how == "last" and score is not None:
-            return score
+            return self.value(score)
         return aggregate(self.scores(path), how)
 
     def scores(self, path: NodePath) -> list[float]:
-        """The scores that count along `path`, from the first step on.
+        """What the scores that count along `path` are worth, from the first step on.
 
         A step without text is scored as the chain without it, so its score counts only if that
         chain has none of its own: because its last step was not scored, or because no step of the
@@ -107,7 +109,11 @@ class Tree:
                 continue
             (counted if unscored else unsaid).append(node.score)
             unscored = False
-        return counted or unsaid[:1]
+        return list(map(self.value, counted or unsaid[:1]))
+
+    def value(self, score: float) -> float:
+        """What a step's score is worth."""
+        return self.worth(score) if self.worth else score
 
     def rank(self, path: NodePath, how: Aggregation) -> Rank:
         """The rank of a path whose last step is scored."""

@@ -45,6 +45,7 @@ class StrategyParameters(TypedDict, total=False):
     answer_regex: str | None
     answer_schema: str | None
     thinking_budget: int | None
+    scores: Literal["calibrated", "raw"]
     scored: bool
     warm_up: int
     keep: float

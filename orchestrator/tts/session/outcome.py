@@ -65,6 +65,7 @@ class JudgedResult:
             limit=self.found.limit,
             lost_tokens=self.found.lost_tokens,
             decision=self.found.decision,
+            evidence=self.found.evidence,
         )
 
     def result(self, usage: Usage) -> Result:

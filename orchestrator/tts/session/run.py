@@ -135,7 +135,7 @@ async def execute(
             opened.add(drivers)
             try:
                 with Solver(plan, drivers, grader) as solver:
-                    solver.place(plan.problems, run.point.decisions)
+                    solver.place(plan.problems, run.point.learnt)
                     await solver.solve_all(
                         in_turn(run.left),
                         outbox,

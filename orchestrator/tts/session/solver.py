@@ -7,6 +7,7 @@ import logging
 from asyncio import TaskGroup
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +17,16 @@ from tts.grading import Equality
 from tts.grading.code import CodeGrader, CodeTests, SameText, extract_code, tests_of
 from tts.problem import Problem
 from tts.runs.state import ProblemState
-from tts.search import Allocation, BudgetedSearch, Decision, Search
+from tts.search import (
+    Allocation,
+    AnswerOf,
+    BudgetedSearch,
+    Calibration,
+    Decision,
+    Evidence,
+    Search,
+    evidence_of,
+)
 
 from .drivers import Drivers
 from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
@@ -90,9 +100,21 @@ class Solver:
 
     def __init__(self, plan: Plan, drivers: Drivers, grader: Equality) -> None:
         """`grader` compares answers unless the program has a function of its own."""
-        tokens = plan.asked.limits.budget_tokens
-        self._allocation = Allocation(tokens) if plan.strategy.takes_advice else None
-        """Advises each problem, for a strategy that takes advice."""
+        strategy, asked = plan.strategy, plan.asked
+        points = plan.deployment.verifier.calibration if strategy.weighs_scores else None
+        given = Calibration(tuple(points)) if points else None
+        self._learns = (
+            strategy.weighs_scores
+            and given is None
+            and (strategy.takes_advice or asked.shard is None)  # a shard's trees are the whole's
+        )
+        self._allocation = Allocation(
+            asked.limits.budget_tokens,
+            advises=strategy.takes_advice,
+            learns=self._learns,
+            given=given,
+        )
+        """Says what scores are worth, and advises each problem of a strategy that takes advice."""
         self._plan = plan
         self._drivers = drivers
         own = plan.answer_of
@@ -101,7 +123,7 @@ class Solver:
         self._own_grader = FunctionGrader(plan.equal) if plan.equal else None
         self._equality = self._own_grader or grader
         self._decided = asyncio.Event()
-        """Set whenever a problem whose decision others wait for is solved."""
+        """Set whenever a problem is solved."""
 
     def __enter__(self) -> Self:
         return self
@@ -115,13 +137,16 @@ class Solver:
         if self._own_grader:
             self._own_grader.close()
 
-    def place(self, problems: Iterable[Problem], decisions: Mapping[str, Decision]) -> None:
-        """Give problems their places in a run, and tell what earlier sessions have decided."""
-        if self._allocation:
-            for problem in problems:
-                self._allocation.place(problem.id)
-            for name, decision in decisions.items():
-                self._allocation.observe(name, decision)
+    def place(
+        self,
+        problems: Iterable[Problem],
+        solved: Mapping[str, tuple[Evidence | None, Decision | None]],
+    ) -> None:
+        """Give problems their places in a run, and tell what came of those solved before."""
+        for problem in problems:
+            self._allocation.place(problem.id)
+        for name, (evidence, decision) in solved.items():
+            self._allocation.observe(name, evidence, decision)
 
     async def solve(self, problem: Problem, *, priority: int = 0) -> Result:
         """Solve one problem; it is submitted before the first wait, and cancelled with the call.
@@ -172,8 +197,9 @@ class Solver:
                     progress.count(result.correct)
                 outbox.put(result)
             except EndpointTimeout as error:
-                if self._allocation or journal.answers == answers_before:
+                if self._plan.strategy.takes_advice or journal.answers == answers_before:
                     raise
+                self._observe(problem, None, None)
                 answers_before = journal.answers
                 late[problem.id] = error
                 logger.warning("problem %s has failed: %s", problem.id, error.message)
@@ -229,6 +255,8 @@ class Solver:
             found = await search.result()
             tests, equality = self._tests(problem), self._equality
             passes = partial(self._code.passes, tests) if tests else None
+            if self._learns:
+                found = replace(found, evidence=evidence_of(found.tree, self._form(problem)))
             outcome = await judged_outcome(
                 plan,
                 problem,
@@ -242,18 +270,23 @@ class Solver:
         finally:
             journal.end(name)
         journal.solved(outcome, now)
-        if self._allocation and found.decision:
-            self._allocation.observe(problem.id, found.decision)
-            self._decided.set()
+        self._observe(problem, found.evidence, found.decision)
         return outcome.result(usage)
+
+    def _observe(
+        self, problem: Problem, evidence: Evidence | None, decision: Decision | None
+    ) -> None:
+        """What came of a problem, for those behind it; nothing of one that has failed."""
+        self._allocation.observe(problem.id, evidence, decision)
+        self._decided.set()
 
     def _new_search(self, problem: Problem) -> Search:
         """A new search for a problem, within its budget."""
         asked = self._plan.asked
-        advice = self._allocation.advice(problem.id) if self._allocation else None
-        by_text = bool(self._plan.equal or self._tests(problem))
-        form = answer_form_of(self._reader(problem), by_text=by_text)
-        search = self._plan.strategy.new_search(problem, asked.seed, form, advice)
+        advice = self._allocation.advice(problem.id)
+        worth = self._allocation.calibration(problem.id)
+        form = self._form(problem)
+        search = self._plan.strategy.new_search(problem, asked.seed, form, advice, worth)
         tokens = advice.cap if advice else asked.limits.budget_tokens
         if tokens is None:
             return search
@@ -269,9 +302,14 @@ class Solver:
         is_code = self._tests(problem) and not self._plan.answer_of
         return extract_code if is_code else self._answer_of
 
+    def _form(self, problem: Problem) -> AnswerOf:
+        """The form of an answer, for searches that stop early and for what scores are worth."""
+        by_text = bool(self._plan.equal or self._tests(problem))
+        return answer_form_of(self._reader(problem), by_text=by_text)
+
     async def _advisable(self, problem: Problem) -> None:
-        """Wait until the problems are solved whose decisions its advice depends on."""
-        while self._allocation and not self._allocation.ready(problem.id):
+        """Wait until the problems are solved that it learns from."""
+        while not self._allocation.ready(problem.id):
             self._decided.clear()
             await self._decided.wait()
 

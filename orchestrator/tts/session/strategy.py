@@ -17,7 +17,9 @@ from tts.search import (
     AnswerOf,
     AutoConfig,
     AutoSearch,
+    Calibration,
     NodePath,
+    SampleSearchConfig,
     Search,
     SearchConfig,
     SeedOf,
@@ -59,14 +61,27 @@ class ChosenStrategy:
         """Whether its searches are advised by the problems before them."""
         return isinstance(self.config, AutoConfig)
 
+    @property
+    def weighs_scores(self) -> bool:
+        """Whether scores are calibrated for its searches: not for a function's, nor where the
+        parameters say so, or nothing is scored.
+        """
+        config = self.config
+        unscored = isinstance(config, SampleSearchConfig) and not config.scored
+        return config is not None and config.scores == "calibrated" and not unscored
+
     def new_search(
         self,
         problem: Problem,
         run_seed: int,
         form: AnswerOf = answer_form,
         advice: Advice | None = None,
+        worth: Calibration | None = None,
     ) -> Search:
-        """A new search; `form` gives the form of an answer to searches that stop early."""
+        """A new search; `form` gives the form of an answer to searches that stop early.
+
+        `worth` is what scores are worth to it.
+        """
 
         def seed(node: NodePath) -> int:
             return node_seed(run_seed, problem.id, node)
@@ -75,8 +90,11 @@ class ChosenStrategy:
             return self.factory(problem, seed)
         assert self.config is not None
         if advice and isinstance(self.config, AutoConfig):
-            return AutoSearch(self.config, advice, seed, form)
-        return new_search(self.config, seed, form)
+            return AutoSearch(self.config, advice, seed, form, worth)
+        search = new_search(self.config, seed, form)
+        if search.tree is not None:
+            search.tree.worth = worth
+        return search
 
 
 def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]) -> ChosenStrategy:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from ..input_files import is_file, require_path
-from .section import FilePath, Parallel, Section
+from .section import CalibrationPoints, FilePath, Parallel, Section
 
 SandboxName = Literal["bubblewrap", "none-i-trust-all-generated-code"]
 
@@ -52,6 +52,8 @@ class TextVerifier(Section):
     # as VerifierRole has them: nothing but its own speed limits it
     in_flight: ClassVar[int] = 1 << 20
     reads_thinking: ClassVar[Literal["none"]] = "none"
+    calibration: CalibrationPoints | None = None
+    """See VerifierRole."""
 
     @property
     @abstractmethod

@@ -118,7 +118,10 @@ def search_of(scenario: Scenario, problem: Problem) -> Search:
     def seed(node: NodePath) -> int:
         return node_seed(scenario.seed, problem.id, node)
 
-    return new_search(scenario.parameters, seed)
+    search = new_search(scenario.parameters, seed)
+    if search.tree is not None and isinstance(recorded := scenario.workload, Recording):
+        search.tree.worth = recorded.learnt.calibration(problem.id)
+    return search
 
 
 def digest_of(trees: Mapping[str, str]) -> str:
