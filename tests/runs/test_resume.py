@@ -48,7 +48,7 @@ def test_a_finished_run_leaves_nothing_to_do():
     point = read_resume_point(RECORDED, "weighted")
     solved = [event for event in read_events(RECORDED) if isinstance(event, ProblemSolved)]
     right = {each.problem: each.correct["weighted"] for each in solved}
-    assert point == ResumePoint(right, {}, {name: (None, None) for name in right})
+    assert point == ResumePoint(right, {}, dict.fromkeys(right, (None, None)))
     assert point.solved
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from tts.search import NodePath
+from tts.search import Evidence, NodePath
 
 from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
@@ -196,6 +196,8 @@ class Measures:
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
         critiques of each score."""
         self.calibration = ScoreCalibration()
+        self.evidence: dict[str, Evidence] = {}
+        """What each problem tells of the verifier's scale."""
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
         }
@@ -231,6 +233,8 @@ class Measures:
             self.speculation.solved(problem.id)
             self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
+            if problem.solution.evidence:
+                self.evidence[problem.id] = problem.solution.evidence
             self.problems[problem.id] = problem_measures(
                 problem, problem.solution, self.model_parameters
             )

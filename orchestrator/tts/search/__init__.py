@@ -27,7 +27,7 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
-from .calibration import Calibration, Evidence, evidence_of
+from .calibration import Calibration, Evidence, evidence_of, learn
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
 from .foresight import ForesightSearch
@@ -118,6 +118,7 @@ __all__ = [
     "Tree",
     "Work",
     "evidence_of",
+    "learn",
     "node_seed",
     "quantise",
     "significant",

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 
 from .advice import Advice, Decision, Method
-from .calibration import WINDOW, Calibration, Evidence, learn
+from .calibration import Calibration, Evidence, learn
 
 LAG = 32
 """How far a problem is behind those that it knows, at least; more never run at a time."""
@@ -94,8 +94,7 @@ class Allocation:
         known = _known(self.place(problem))
         known -= known % SOME
         if self._learnt[0] != known:
-            latest = range(max(0, known - WINDOW), known)
-            self._learnt = known, learn([self._evidence[place] for place in latest])
+            self._learnt = known, learn([self._evidence[place] for place in range(known)])
         return self._learnt[1]
 
     def advice(self, problem: str) -> Advice | None:

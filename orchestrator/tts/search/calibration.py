@@ -85,7 +85,8 @@ def evidence_of(tree: Tree, answer_of: AnswerOf) -> Evidence:
 
 
 def learn(known: Sequence[Evidence]) -> Calibration | None:
-    """The worths that these problems show; None where they show nothing."""
+    """The worths that the latest of these problems show; None where they show nothing."""
+    known = known[-WINDOW:]
     finals = sorted(score for each in known for score, _, _ in each.chains)
     low = min((each.lowest for each in known), default=1.0)
     high = max((each.highest for each in known), default=0.0)

@@ -53,7 +53,7 @@ class TextVerifier(Section):
     in_flight: ClassVar[int] = 1 << 20
     reads_thinking: ClassVar[Literal["none"]] = "none"
     calibration: CalibrationPoints | None = None
-    """See VerifierRole."""
+    """What scores are worth: points [score, probability of being right]; unset: a run learns it."""
 
     @property
     @abstractmethod
