@@ -56,7 +56,7 @@ def test_any_scale_has_the_same_worths(seed, low, span):
 @pytest.mark.parametrize("power", [0.2, 5.0])
 def test_what_is_right_is_worth_much_on_a_bent_scale_too(power):
     found = learn([scaled(each, lambda score: score**power) for each in problems(1, knowing)])
-    assert found(0.95**power) > 0.75
+    assert found(0.95**power) > 0.6
     assert found(0.2**power) < 0.25
 
 

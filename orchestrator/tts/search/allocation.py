@@ -36,7 +36,7 @@ MOST = 8
 """Most allowance of a problem in budgets, and most tokens of its tree in allowances."""
 VOTES = (1, 2, 4, 8, 16, 32)
 """Votes that may decide; see `auto.Ending`."""
-CERTAIN = 0.6
+CERTAIN = 0.5
 """What the best scores are worth, at least, where MCTS follows them."""
 
 

@@ -4,10 +4,10 @@
     worth   0.00   0.07   0.63   0.84    0.85        counts, so any scale of a verifier will do
 
 Right answers agree and wrong ones differ (the premise of majority voting; Wang et al. 2022). So the
-worth of a score is how often chains that end with such a score agree with other chains of the same
-problem, each of which counts as much as its own score is worth. Chains that share a first step are
-not compared: they agree because of it. The worths are fitted so that a better score is never worth
-less (isotonic regression by pooling adjacent violators; Ayer et al. 1955), as one calibrates a
+worth of a score follows from how often chains that end with such a score agree with other chains of
+the same problem, each of which counts as much as its own score promises. Chains that share a first
+step are not compared: they agree because of it. Agreement is fitted so that it never falls with the
+score (isotonic regression by pooling adjacent violators; Ayer et al. 1955), as one calibrates a
 classifier (Zadrozny and Elkan 2002), with agreement in place of labels. A verifier that prefers a
 common mistake is not found out: its chains agree, too.
 
@@ -32,8 +32,10 @@ COMPARED = 16
 """Chains of a problem that are compared with one another, at most: the first ones."""
 PRIOR = 8.0
 """Chains that the position of a score in the range of all counts for, beside those compared."""
+SHARPNESS = 1.5
+"""A worth is the agreement to this power: wrong chains agree by chance, too, and votes add up."""
 SLOPE = 0.01
-"""Share of that position in a worth: a better score is always worth a little more."""
+"""Share of that position in an agreement: a better score is always worth a little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,11 @@ def learn(known: Sequence[Evidence]) -> Calibration | None:
         return min(max((score - low) / (high - low), 0.0), 1.0)
 
     edges = [finals[len(finals) * knot // KNOTS] for knot in range(1, KNOTS)]
-    calibration: Calibration | None = None
-    for _ in range(2):  # first as if a score's position were its worth
+    agreement: Calibration | None = None
+    for _ in range(2):  # first as if chains agreed as often as their scores are high
         alike, count, total = [0.0] * KNOTS, [0] * KNOTS, [0.0] * KNOTS
         for each in known:
-            weights = [(calibration or position)(score) for score, _, _ in each.chains]
+            weights = [(agreement or position)(score) for score, _, _ in each.chains]
             for score, first, answer in each.chains:
                 agree = everyone = 0.0
                 for weight, (_, root, other) in zip(weights, each.chains, strict=True):
@@ -129,8 +131,9 @@ def learn(known: Sequence[Evidence]) -> Calibration | None:
             for mean, worth in zip(means, rising, strict=True)
         ]
         least = rising[0] * (1 - position(means[0]))
-        calibration = Calibration(_ends([(low, least), *inner], high))
-    return calibration
+        agreement = Calibration(_ends([(low, least), *inner], high))
+    assert agreement is not None
+    return Calibration(tuple((score, significant(p**SHARPNESS)) for score, p in agreement.points))
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
