@@ -140,7 +140,7 @@ def test_a_search_that_is_stopped_has_what_it_completed(config, advice, world, s
 
 @pytest.mark.parametrize(
     ("votes", "first", "ends"),
-    [(1, 0.9, True), (1, 0.7, False), (2, 0.9, False), (4, 3.0, False), (4, 4.0, True)],
+    [(1, 0.9, True), (1, 0.6, False), (2, 0.9, False), (4, 2.6, False), (4, 4.0, True)],
 )
 def test_so_many_unanimous_votes_decide(votes, first, ends):
     ending = Ending(Advice(votes=votes), Votes(answer_form))

@@ -36,8 +36,8 @@ from .votes import AnswerOf, Votes
 
 DOUBT = significant(0.05)
 """Probability of a reversal at which a vote is decided."""
-ONE_VOTE = 4.0
-"""Weight with which a single vote decides: P(p < 1/2) for p ~ Beta(5, 1) is 0.03."""
+ONE_VOTE = 5.0
+"""A single vote that is worth w decides where P(p < 1/2) for p ~ Beta(5 w + 1, 1) is DOUBT or less."""
 UNANSWERED = 16
 """Completions without a vote after which the search ends: more would hardly have an answer."""
 
