@@ -37,7 +37,7 @@ from .votes import AnswerOf, Votes
 DOUBT = significant(0.05)
 """Probability of a reversal at which a vote is decided."""
 ONE_VOTE = 5.0
-"""A single vote that is worth w decides where P(p < 1/2) for p ~ Beta(5 w + 1, 1) is DOUBT or less."""
+"""A single vote that is worth w decides if P(p < 1/2) <= DOUBT for p ~ Beta(ONE_VOTE w + 1, 1)."""
 UNANSWERED = 16
 """Completions without a vote after which the search ends: more would hardly have an answer."""
 
