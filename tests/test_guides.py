@@ -45,7 +45,7 @@ def test_systemd_accepts_the_service_and_finds_little_exposed(unit: Path):
 
 def test_the_service_may_drain(unit: Path):
     parsed = configparser.ConfigParser(strict=False)
-    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.optionxform = str
     parsed.read_string(unit.read_text())
     service = parsed["Service"]
     words = shlex.split(service["ExecStart"])
