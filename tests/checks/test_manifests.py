@@ -105,12 +105,12 @@ def test_manifests_that_were_only_written_anew_are_the_same(folder: Path):
 def test_exchanged_mounts_are_shown_at_both_places(folder: Path):
     def exchange(documents: dict[str, Any]) -> None:
         mounts = pod(documents)["containers"][0]["volumeMounts"]
-        one, other = (mount for mount in mounts if mount["name"] == "engines")
+        one, other = (mount for mount in mounts if mount["name"] == "repository")
         one["subPath"], other["subPath"] = other["subPath"], one["subPath"]
 
     (finding,) = rewritten(folder, exchange)
-    for role in ("generator", "verifier"):
-        assert f"volumeMounts.engines.subPath: '{role}'" in finding.what
+    for path in ("models", "probe.py"):
+        assert f"volumeMounts.repository.subPath: '{path}'" in finding.what
 
 
 def test_a_model_of_a_pod_is_shown_by_the_line_that_differs(folder: Path):

@@ -9,6 +9,7 @@ from tests.cli.runner import tts
 from tts.gateway.database import database_file
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
+from tts.gateway.safety import KeyLimits, KeyStore
 
 PROMPT = 'Was,\n"wäre"?'
 
@@ -16,11 +17,12 @@ PROMPT = 'Was,\n"wäre"?'
 @pytest.fixture
 def kept():
     """The ids of three requests that a gateway of `demo` has kept."""
+    _, key = KeyStore(database_file()).create("team-a", KeyLimits())
     recorder = Recorder(Ledger(database_file()), keeps_prompts=True)
     ids = []
     for model, outcome in (("demo", "ok"), ("demo:greedy", "ok"), ("demo", "cancelled")):
         record = recorder.begin("/v1/chat/completions")
-        record.model, record.outcome, record.status = model, outcome, 200
+        record.model, record.outcome, record.status, record.key = model, outcome, 200, key.id
         record.t1 = record.t2 = record.t0 + 0.001
         record.t3 = record.t4 = record.t5 = record.t0 + 0.5
         record.prompt, record.answer_tokens = PROMPT, 1234
@@ -40,6 +42,7 @@ def test_the_table_shows_the_latest_requests(kept):
     assert all(each in shown for each in kept)
     assert "1,234" in shown
     assert "1.00" in shown  # ms of the gateway
+    assert shown.count("team-a") == 3
 
 
 def test_json_lines_hold_every_field(kept):

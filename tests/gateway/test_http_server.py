@@ -15,6 +15,7 @@ from tts.gateway import connections
 from tts.gateway.connections import HttpServer
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, _check_tls, answer, bind
+from tts.gateway.observability import Recorder
 
 
 def served(work, app, most=100):
@@ -59,11 +60,7 @@ def test_all_addresses_of_a_name_are_listened_on_at_one_port(monkeypatch):
 
 @pytest.mark.parametrize("in_time", [True, False])
 def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_time):
-    said, drain = [], Drain(0)
-    deployment = SimpleNamespace(name="tiny")
-    service = SimpleNamespace(drain=drain, deployment=deployment)
-    service.services = [service]
-    service.session = SimpleNamespace(stop_searches=lambda: None)
+    said, service = [], tiny()
     (own,) = bind(Listen(port=0))
     address = own.getsockname()
 
@@ -83,6 +80,34 @@ def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_tim
             asyncio.run(answer(service, Listen(port=0), [own], say, served))
     line = f"Serving tiny at http://127.0.0.1:{address[1]}/v1 (Ctrl-C ends it)"
     assert said == [line] * in_time
+
+
+def test_metrics_are_at_a_port_of_their_own_for_everyone():
+    said, answered, service = [], [], tiny()
+    listen = Listen(port=0, metrics=Listen(port=0))
+    sockets, scraped = bind(listen), bind(listen.metrics)
+    address = scraped[0].getsockname()
+    service.recorder.end(service.recorder.begin("/ready"))
+
+    async def scrape():
+        request = b"GET /metrics HTTP/1.1\r\nhost: a-pod\r\nconnection: close\r\n\r\n"
+        answered.append(await said_to(address, request))
+        raise EndError
+
+    with pytest.raises(EndError):
+        asyncio.run(answer(service, listen, sockets, said.append, scrape, scraped))
+    head, _, body = answered[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert b'tts_gateway_requests_total{endpoint="/ready"' in body
+    assert said[0] == f"Metrics at http://127.0.0.1:{address[1]}/metrics, without a key"
+
+
+def tiny():
+    """A service that has nothing to answer with."""
+    service = SimpleNamespace(drain=Drain(0), deployment=SimpleNamespace(name="tiny"))
+    service.services, service.recorder = [service], Recorder()
+    service.session = SimpleNamespace(stop_searches=lambda: None)
+    return service
 
 
 class EndError(Exception):

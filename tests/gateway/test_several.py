@@ -1,6 +1,7 @@
 """Several deployments behind one address."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 
 import pytest
@@ -8,8 +9,9 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import CHAT, POOLING, answered, post, service_of
 
 from tts.build.errors import ConfigError
+from tts.gateway import http_server
 from tts.gateway.app import App
-from tts.gateway.http_server import _names, unserved_models
+from tts.gateway.http_server import _names
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder, read_requests
 from tts.gateway.safety import KeyLimits, KeyStore
@@ -42,7 +44,8 @@ def both(tiny_deployment, tokenizer):
     return worked
 
 
-def test_keys_for_models_that_nobody_serves_are_told(both, file):
+def test_keys_for_models_that_nobody_serves_are_told_once_and_new_ones_too(both, file, monkeypatch):
+    monkeypatch.setattr(http_server, "KEYS_S", 0.01)
     store = KeyStore(file)
     for name, models in (
         ("right", ("tiny", "other:*", "tiny:greedy")),
@@ -53,9 +56,19 @@ def test_keys_for_models_that_nobody_serves_are_told(both, file):
     store.revoke("gone")
 
     async def told(app, services):
-        return [(key.name, name) for key, name in unserved_models(store.all(), services)]
+        said = []
+        naming = http_server.name_unserved(
+            lambda: dict(enumerate(store.all())), services, said.append
+        )
+        running = asyncio.ensure_future(naming)
+        for count in (2, 3):
+            while len(said) < count:
+                await asyncio.sleep(0.01)
+            store.create(f"late {count}", KeyLimits(), models=("demo",) if count == 2 else ())
+        running.cancel()
+        return re.findall(r"\(([^)]+)\) is for the model '(\S+)'", "\n".join(said))
 
-    assert both(told) == [("wrong", "tny"), ("wrong", "other:greedily")]
+    assert both(told) == [("wrong", "tny"), ("wrong", "other:greedily"), ("late 2", "demo")]
 
 
 def test_the_models_name_chooses_the_deployment(both):

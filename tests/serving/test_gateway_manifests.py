@@ -61,6 +61,38 @@ def test_the_gateway_knows_the_server_by_its_digest(
     assert deployment_digest(loaded) == expected
 
 
+def test_what_scrapes_reads_the_gateways_metrics_without_a_key(
+    pod: dict[str, Any], services: dict[str, Any]
+):
+    (container,) = pod["spec"]["containers"]
+    asked = pod["metadata"]["annotations"]["prometheus.io/port"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports["metrics"] == int(asked)
+    for words in (container["args"], services["gateway"]["command"]):
+        assert words[words.index("--metrics") + 1] == f"0.0.0.0:{asked}"
+    assert f"127.0.0.1:{asked}:{asked}" in services["gateway"]["ports"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_pod_finds_tokenizers_in_the_cluster(shared: bool, tensorrt: Make, tmp_path: Path):
+    verifier = {"same_as": "generator", "format": "prompted", "prompt": "{question} {steps} {step}"}
+    deployment = tensorrt()
+    if shared:
+        data = deployment.model_dump(mode="json", exclude={"verifier"}, exclude_none=True)
+        deployment = Deployment.model_validate({**data, "verifier": verifier})
+    render_manifests(deployment, tmp_path)
+    manifests = documents(tmp_path, "gateway.yaml")
+    text = manifests["ConfigMap tts-pair-gateway"]["data"]["deployment.yaml"]
+    found = {role: yaml.safe_load(text)[role]["checkpoint"] for role in ("generator", "verifier")}
+    roles = ("generator", "generator" if shared else "verifier")
+    assert [*found.values()] == [f"{gateway.CHECKPOINTS}/{role}" for role in roles]
+    (container,) = manifests["Deployment tts-pair-gateway"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts["checkpoints"] == str(gateway.CHECKPOINTS)
+
+
 @pytest.mark.parametrize("name", bundled_deployments())
 def test_a_deployment_comes_back_as_it_was_but_for_the_server(name: str, tmp_path: Path):
     deployment = load_deployment(name)
@@ -127,6 +159,9 @@ def test_only_the_gateway_reaches_the_servers_grpc(folder: Path, pod: dict[str, 
         "grpc": [{"podSelector": {"matchLabels": labels}}],
         "metrics": None,
     }
+    policy = found["NetworkPolicy tts-pair-gateway"]["spec"]
+    (rule,) = policy["ingress"]
+    assert [port["port"] for port in rule["ports"]] == ["http", "metrics"]
     assert labels != servers["metadata"]["labels"]
     assert found["Service tts-pair-gateway"]["spec"]["selector"] == labels
 
@@ -178,6 +213,6 @@ def test_every_mount_has_its_volume(pod: dict[str, Any]):
 def test_the_gateway_takes_a_port_that_the_server_has_not(tensorrt: Make, tmp_path: Path):
     render_manifests(tensorrt("pair", grpc_port=8080, http_port=8081), tmp_path)
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
-    assert services["gateway"]["ports"] == ["127.0.0.1:8082:8082"]
+    assert services["gateway"]["ports"] == ["127.0.0.1:8082:8082", "127.0.0.1:9090:9090"]
     command = services["gateway"]["command"]
     assert command[command.index("--port") + 1] == "8082"

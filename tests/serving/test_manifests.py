@@ -1,6 +1,7 @@
 """The manifests say what the deployment says, and fit the schemas of compose and Kubernetes."""
 
 import json
+import math
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,14 @@ from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, ServerSpec
 from tts.serving.repository.check import check_repository
-from tts.serving.repository.manifests import PROBE, manifest_ports, one_replica, render_manifests
+from tts.serving.repository.manifests import (
+    ENGINES,
+    MODELS,
+    PROBE,
+    manifest_ports,
+    one_replica,
+    render_manifests,
+)
 from tts.serving.repository.render import render_repository
 
 Make = Callable[..., Deployment]
@@ -119,11 +127,35 @@ def test_a_pod_serves_one_replica_on_gpus_of_its_own(tensorrt: Make, tmp_path: P
     findings = check_repository(tmp_path / "volume" / "models", pair)
     # clients know a server by the digest of the whole deployment, of which the pod serves a part
     assert {finding.where.partition(": ")[2] for finding in findings} == {
-        "parameters.deployment_digest"
+        "parameters.deployment_digest",
+        "parameters.gpt_model_path",
     }
+
+
+def test_a_pod_asks_for_what_its_engines_need_and_knows_no_path_of_this_machine(
+    tensorrt: Make, tmp_path: Path
+):
+    """An 8B model in 16 bits, twice: over two GPUs and on one; 8 GiB of KV blocks kept by each."""
+    kept = {"kv_host_gib": 8}
+    deployment = tensorrt(
+        generator={"tensorrt": {"tensor_parallel": 2, "gpus": [[0, 1]], **kept}},
+        verifier={"tensorrt": {"gpus": [[1]], **kept}},
+    )
+    manifests = rendered(deployment, tmp_path)
+    (config, *_), text = manifests["kubernetes.yaml"], (tmp_path / "kubernetes.yaml").read_text()
+    (pods,) = (each for each in manifests["kubernetes.yaml"] if each["kind"] == "Deployment")
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    weights = 2 * 2 * 8_030_261_248 / 2**30
+    assert container["resources"]["requests"] == {
+        "cpu": "4",
+        "memory": f"{math.ceil(weights + 2 + 2 * 8)}Gi",
+    }
+    here = [line for line in text.splitlines() if str(paths.home()) in line]
+    assert all(line.startswith("#") for line in here)
     mounted = {m["mountPath"] for m in container["volumeMounts"]}
-    assert {str(paths.engine_dir("pair", role)) for role in ("generator", "verifier")} < mounted
-    assert str(paths.repository_dir("pair")) in mounted
+    assert {str(MODELS), str(ENGINES)} < mounted
+    assert f"--model-repository={MODELS}" in container["args"]
+    assert f'string_value: "{ENGINES}/verifier"' in config["data"]["prm_engine.config.pbtxt"]
 
 
 def test_a_pod_on_one_gpu_serves_the_very_repository(tensorrt: Make, tmp_path: Path):
@@ -132,7 +164,8 @@ def test_a_pod_on_one_gpu_serves_the_very_repository(tensorrt: Make, tmp_path: P
     (config, *_) = rendered(deployment, tmp_path / "manifests")["kubernetes.yaml"]
     for file in folder.rglob("config.pbtxt"):
         text = config["data"][f"{file.parent.name}.config.pbtxt"]
-        assert text.rstrip("\n") == file.read_text().rstrip("\n")
+        there = file.read_text().replace(str(folder.parent), str(ENGINES))
+        assert text.rstrip("\n") == there.rstrip("\n")
 
 
 def test_the_autoscalers_watch_the_queues_of_server_and_gateway(tensorrt: Make, tmp_path: Path):

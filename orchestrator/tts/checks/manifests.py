@@ -26,6 +26,7 @@ _FREE = (
     "PersistentVolumeClaim.spec.resources",
     "PersistentVolumeClaim.spec.storageClassName",
     "HorizontalPodAutoscaler.spec.maxReplicas",
+    "Deployment.spec.template.spec.containers.triton.resources.requests",
     "Deployment.spec.template.spec.containers.gateway.image",
     "Deployment.spec.template.spec.containers.gateway.resources",
     "Deployment.spec.template.spec.initContainers.keys.image",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
 from .completion import deployments
 from .options import ServerOption, VerifierOption, usable
+
+if TYPE_CHECKING:
+    from tts.gateway.http_server import Listen
 
 Routing = Literal["prefix-affinity", "least-outstanding", "by-concurrency"]
 """The policies, here as importing them takes too long for a help text."""
@@ -29,6 +32,15 @@ def gateway(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.")
     ] = 8080,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            help="Serve /metrics here too, to everyone, without a key; on loopback unless HOST is "
+            "given.",
+        ),
+    ] = None,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,7 +138,7 @@ def gateway(
 
     rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)
-    listen = Listen(host, port, certificate, key)
+    listen = Listen(host, port, certificate, key, _metrics_at(metrics))
     settings = Settings(
         max_body,
         deadline,
@@ -154,6 +166,20 @@ def gateway(
             verifier=own,
         )
         interruptible(serving, lines.say, drain=drain.begin)
+
+
+def _metrics_at(given: str | None) -> Listen | None:
+    """Where the metrics are served besides; raises BadParameter."""
+    from tts.gateway.http_server import Listen
+
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise typer.BadParameter(
+            f"{given!r:.60} is neither PORT nor HOST:PORT", param_hint="--metrics"
+        )
+    return Listen(host.strip("[]") or Listen.host, int(port))
 
 
 def _filters(given: list[str]) -> tuple[Path | None, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -66,6 +66,7 @@ def requests(
     """Show and export the requests that gateways have had, also while they run."""
     from tts.gateway.database import database_file
     from tts.gateway.observability.request_log import as_json_lines, read_requests
+    from tts.gateway.safety import KeyStore
     from tts.reports.console import consoles
 
     if as_json and form != "table":
@@ -73,8 +74,9 @@ def requests(
     now = time.time()
     if last is None and form == "table" and not as_json:
         last = 20
+    file = file or database_file()
     records = read_requests(
-        file or database_file(),
+        file,
         deployment,
         since=_time(since, now, "--since"),
         until=_time(until, now, "--until"),
@@ -85,7 +87,8 @@ def requests(
 
         print_json([LoggedRequest.of(record) for record in records])
     elif form == "table":
-        consoles()[0].print(_table(records))
+        names = {key.id: key.name for key in KeyStore(file).all()}
+        consoles()[0].print(_table(records, names))
     else:
         for line in as_json_lines(records):
             typer.echo(line)
@@ -108,18 +111,19 @@ def _time(text: str | None, now: float, option: str) -> float | None:
         ) from None
 
 
-def _table(records: Iterable[ServedRequest]) -> RenderableType:
+def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> RenderableType:
+    """`names` are those of the keys, by their ids."""
     from tts.reports.sheet import Sheet, table
 
     tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
     times = ["gateway\nms", "first byte\ns", "last byte\ns"]
     shown = table("time", "id", "model", "outcome", "key", "replica", right=[*tokens, *times])
     for record in records:
-        shown.add_row(*_row(record))
+        shown.add_row(*_row(record, names))
     return Sheet(shown, keys=2)
 
 
-def _row(record: ServedRequest) -> list[str]:
+def _row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:
     own = record.own_latency_s()
     outcome = record.outcome if record.outcome == "ok" else f"{record.outcome} {record.status}"
     return [
@@ -127,7 +131,7 @@ def _row(record: ServedRequest) -> list[str]:
         record.id,
         escape(record.model) or record.endpoint,
         outcome,
-        record.key or "-",
+        escape(names.get(record.key or "", record.key or "-")),
         escape(record.replica or "-"),
         *(
             f"{tokens:,}" if tokens else "-"

@@ -15,12 +15,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from prometheus_client import make_asgi_app
 
 from tts.build.errors import ConfigError
 from tts.build.resolve import open_deployment
@@ -39,7 +41,7 @@ from . import process
 from .answer.generation import TextGenerator
 from .app import App
 from .connections import SEND_BUFFER, HttpServer
-from .database import database_file
+from .database import DatabaseUnusable, database_file
 from .draining import Drain
 from .ledger import Ledger
 from .named_servers import NamedServers, follow
@@ -49,6 +51,10 @@ from .service import Service, Settings
 
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
+SCRAPERS = 64
+"""Connections to the metrics' own port at a time."""
+KEYS_S = 1.0
+"""Between two looks at what new keys are for."""
 LOOK_S = 0.1
 """Between two looks at the gateway's own engines."""
 Watch = Callable[[Replicas], Awaitable[None]]
@@ -64,6 +70,8 @@ class Listen:
     """0: one that is free."""
     certificate: Path | None = None
     key: Path | None = None
+    metrics: Listen | None = None
+    """Where the metrics are served besides, to everyone and by HTTP."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,9 @@ async def serve(
     _check_tls(listen)
     async with AsyncExitStack() as stack:
         sockets = [stack.enter_context(each) for each in bind(listen)]
+        scraped = bind(listen.metrics) if listen.metrics else []
+        for each in scraped:
+            stack.enter_context(each)
         ledger = Ledger(database_file())
         stack.callback(ledger.close)
         keyring = Keyring(ledger.keys)
@@ -143,14 +154,15 @@ async def serve(
                 services=services,
             )
             watches.append(partial(watch, session.replicas))
-        for key, pattern in unserved_models(ledger.keys().values(), services):
-            say(
-                f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not served "
-                f"here; there are {', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
-            )
+        watches.append(partial(name_unserved, ledger.keys, services, say))
         process.started()
         await answer(
-            services[0], listen, sockets, say, lambda: _first_of(*(watch() for watch in watches))
+            services[0],
+            listen,
+            sockets,
+            say,
+            lambda: _first_of(*(watch() for watch in watches)),
+            scraped,
         )
 
 
@@ -182,6 +194,27 @@ def unserved_models(
                 yield key, pattern
 
 
+async def name_unserved(
+    keys: Callable[[], Mapping[bytes, ApiKey]],
+    services: Sequence[Service],
+    say: Callable[[str], None],
+) -> None:
+    """Say once of every key, new ones too, which of its models no service has; until cancelled."""
+    told: set[tuple[str, str]] = set()
+    names = [service.deployment.name for service in services]
+    while True:
+        with suppress(DatabaseUnusable):  # requests are told of that
+            for key, pattern in unserved_models(keys().values(), services):
+                if (key.id, pattern) not in told:
+                    told.add((key.id, pattern))
+                    say(
+                        f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is "
+                        "not served here; there are "
+                        f"{', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
+                    )
+        await asyncio.sleep(KEYS_S)
+
+
 def _stop_searches(services: Sequence[Service]) -> None:
     for service in services:
         service.session.stop_searches()
@@ -193,29 +226,46 @@ async def answer(
     sockets: list[socket.socket],
     say: Callable[[str], None],
     watch: Callable[[], Awaitable[None]],
+    scraped: Sequence[socket.socket] = (),
 ) -> None:
     """Answer requests that come to `sockets` until the service is drained, or cancelled, or `watch`
-    raises something. Raises ConfigError if it cannot listen there.
+    raises something; at the sockets in `scraped` with the metrics alone, whoever asks.
+
+    Raises ConfigError if it cannot listen there.
     """
     tls = (listen.certificate, listen.key) if listen.certificate and listen.key else None
-    server = HttpServer(App(service), tls, process.most_connections())
-    serving = asyncio.ensure_future(server.serve(sockets))
-    scheme = "https" if tls else "http"
-    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    servers = {HttpServer(App(service), tls, process.most_connections()): sockets}
+    if scraped:
+        app = make_asgi_app(service.recorder.metrics.registry)
+        servers[HttpServer(app, None, SCRAPERS)] = [*scraped]
+    serving = [asyncio.ensure_future(server.serve(at)) for server, at in servers.items()]
     try:
         try:
-            await _first_of(asyncio.shield(serving), server.listening.wait())
+            await _first_of(*map(asyncio.shield, serving), _all_listen(servers))
         except OSError as error:  # another program was as quick, and listens by now
             raise _cannot_listen(listen, error) from error
         service.drain.open()
         names = ",".join(each.deployment.name for each in service.services)
-        port = sockets[0].getsockname()[1]
-        say(f"Serving {names} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
-        await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
+        if scraped and listen.metrics:
+            say(f"Metrics at http://{_address(listen.metrics, scraped)}/metrics, without a key")
+        scheme = "https" if tls else "http"
+        say(f"Serving {names} at {scheme}://{_address(listen, sockets)}/v1 (Ctrl-C ends it)")
+        await _first_of(*map(asyncio.shield, serving), service.drain.drained(), watch())
     finally:
         await service.drain.end(partial(_stop_searches, service.services))
-        server.stop()
-        await asyncio.wait({serving})
+        for server in servers:
+            server.stop()
+        await asyncio.wait(serving)
+
+
+async def _all_listen(servers: Iterable[HttpServer]) -> None:
+    for server in servers:
+        await server.listening.wait()
+
+
+def _address(listen: Listen, sockets: Sequence[socket.socket]) -> str:
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    return f"{host}:{sockets[0].getsockname()[1]}"
 
 
 @asynccontextmanager
@@ -312,5 +362,5 @@ def bind(listen: Listen) -> list[socket.socket]:
 def _cannot_listen(listen: Listen, error: Exception) -> ConfigError:
     return ConfigError(
         f"The gateway cannot listen on {listen.host}:{listen.port}: {error}.",
-        hint="Choose another address with --host and --port.",
+        hint="Choose another address with --host and --port, or --metrics.",
     )

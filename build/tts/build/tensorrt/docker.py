@@ -1,8 +1,8 @@
 """`docker run` of NVIDIA's container, for a step of a build as for a server.
 
 One rule about paths: everything that the container needs is mounted at the path it has outside. So
-commands, logs and messages name real paths, and the same model repository serves on bare metal, in
-a container and in a pod.
+commands, logs and messages name real paths, and the same model repository serves on bare metal and
+in a container.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-SHARED_MEMORY = "2g"
+SHARED_MEMORY_GIB = 2
 STACK_BYTES = 67108864
 USER = {"USER": "tts"}
 """Libraries ask for the name of a user that the container lacks."""
@@ -36,7 +36,7 @@ def docker_run(
         *("docker", "run", "--rm", "--init", f"--name={name}"),  # --init: it obeys signals
         f"--gpus={gpus}",
         f"--user={os.getuid()}:{os.getgid()}",
-        f"--shm-size={SHARED_MEMORY}",
+        f"--shm-size={SHARED_MEMORY_GIB}g",
         "--ulimit=memlock=-1",
         f"--ulimit=stack={STACK_BYTES}",
         *options,

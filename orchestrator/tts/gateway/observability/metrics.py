@@ -6,7 +6,7 @@ Values of labels are names that are served here, and words of ours: no client ca
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from prometheus_client import (
@@ -17,6 +17,8 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from .record import STAGES, ServedRequest
 
@@ -29,7 +31,7 @@ _TOKENS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each of ours
 
 
-class GatewayMetrics:
+class GatewayMetrics(Collector):
     """Totals of the requests that have ended, and of those that go on."""
 
     def __init__(self, going_on: Collection[ServedRequest], lost: Callable[[], int]) -> None:
@@ -83,11 +85,7 @@ class GatewayMetrics:
             ("model",),
             buckets=_TOKENS,
         )
-        self._in_flight = gauge(
-            "tts_gateway_requests_in_flight",
-            "Requests that have arrived and not ended.",
-            ("model",),
-        )
+        registry.register(self)
         gauge(
             "tts_gateway_requests_queued",
             "Requests that were admitted and of which nothing has been sent to an engine yet.",
@@ -126,9 +124,14 @@ class GatewayMetrics:
             record.prompt_tokens + record.answer_tokens + record.search_tokens
         )
 
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The series that are counted when they are asked for."""
+        name, told = "tts_gateway_requests_in_flight", "Requests that have arrived and not ended."
+        in_flight = GaugeMetricFamily(name, told, labels=["model"])
+        for model, count in Count(record.model for record in self._going_on).items():
+            in_flight.add_metric([model], count)
+        yield in_flight
+
     def exposition(self) -> str:
         """All series in Prometheus' text format, version 0.0.4."""
-        self._in_flight.clear()
-        for model, count in Count(record.model for record in self._going_on).items():
-            self._in_flight.labels(model).set(count)
         return generate_latest(self.registry).decode()

@@ -15,9 +15,11 @@ from tts.build.tensorrt.docker import with_link_targets
 
 PACKAGE = "tts-toolkit"
 """Name of the wheel, and of the image that the Dockerfile makes of it."""
-PORT = 8080
+PORT, METRICS_PORT = 8080, 9090
 HOME = Path("/var/lib/tts")
 """TTS_HOME in the image."""
+CHECKPOINTS = HOME / "checkpoints"
+"""In a pod: the volume with a folder of the checkpoint of each engine, named by its role."""
 DEPLOYMENT_FILE = "/etc/tts/deployment.yaml"
 KEYS_FOLDER = "gateway"
 """Folder under TTS_HOME of the keys and the request log."""
@@ -55,6 +57,17 @@ def deployment_text(deployment: Deployment, host: str, port: int) -> str:
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip()
 
 
+def in_pod(deployment: Deployment) -> Deployment:
+    """The deployment with its checkpoints where the gateway's pod has them."""
+    moved = {
+        role: spec.model_copy(
+            update={"checkpoint": CHECKPOINTS / ("generator" if deployment.shares_engine else role)}
+        )
+        for role, spec in deployment.roles().items()
+    }
+    return deployment.model_copy(update=moved)
+
+
 def engine_manifests(deployment: Deployment) -> dict[str, Path]:
     """The manifest of each engine that is built here, by its role: the digest is made of them."""
     files = {
@@ -71,12 +84,15 @@ def checkpoint_folders(deployment: Deployment) -> list[Path]:
 
 def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str, Any]:
     """The variables of the templates for the gateway of the server `name`."""
-    taken = set(ports.values())
-    text = deployment_text(deployment, name, ports["grpc"])
+    port, metrics = (
+        next(port for port in range(first, 65536) if port not in ports.values())
+        for first in (PORT, METRICS_PORT)
+    )
     return {
         "gateway": {
             "image": image(),
-            "port": next(port for port in range(PORT, 65536) if port not in taken),
+            "port": port,
+            "metrics": metrics,
             "home": HOME,
             "folder": KEYS_FOLDER,
             "live": LIVE,
@@ -86,10 +102,9 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
             "grace": GRACE_S,
             "ending": ENDING_S,
             "file": DEPLOYMENT_FILE,
-            "deployment": text,
-            "checkpoints": {
-                spec.checkpoint: role for role, spec in reversed(deployment.engines().items())
-            },
+            "deployment": deployment_text(deployment, name, ports["grpc"]),
+            "in_pod": deployment_text(in_pod(deployment), name, ports["grpc"]),
+            "checkpoints": CHECKPOINTS,
             "folders": checkpoint_folders(deployment),
             "state": paths.gateway_dir(),
             "manifests": engine_manifests(deployment),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -12,9 +13,11 @@ from typing import Any
 
 from tts.build import paths
 from tts.build.errors import ConfigError
+from tts.build.inputs import Inputs
 from tts.build.spec import Deployment, HttpPort, ServerSpec
 from tts.build.tensorrt import docker
-from tts.build.tensorrt.gpus import gpus_of
+from tts.build.tensorrt.engine_memory import ranks_of
+from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.engines import wire
 
 from ..command import container
@@ -28,6 +31,8 @@ from .templates import render_template
 
 PROBE = "/opt/tts/probe.py"
 """Path of the probe in a container."""
+MODELS, ENGINES = Path("/opt/tts/models"), Path("/opt/tts/engines")
+"""In a pod: the model repository, and the volume with a folder for each engine."""
 _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix will do
 
 
@@ -114,26 +119,30 @@ def _common(deployment: Deployment) -> dict[str, Any]:
 
 
 def _compose(deployment: Deployment) -> dict[str, Any]:
-    words, variables = _command(deployment)
+    words, variables = _command(deployment, paths.repository_dir(deployment.name))
     return {
         "words": words,
         "folders": container.folders(deployment),
         "gpus": gpus_of(deployment),
         "variables": container.HOME | variables,
         "user": f"{os.getuid()}:{os.getgid()}",
-        "shm_size": docker.SHARED_MEMORY,
+        "shm_size": f"{docker.SHARED_MEMORY_GIB}g",
         "stack": docker.STACK_BYTES,
     }
 
 
 def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     pod = one_replica(deployment)
-    words, variables = _command(pod)
+    words, variables = _command(pod, MODELS)
     files, places = {}, {}
+    built = paths.built_dir(deployment.name)
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         root = Path(temporary) / "models"
         # of the whole deployment: by it clients recognise what a pod serves
         configs = model_configs(pod, digest=deployment_digest(deployment))
+        for parameter in (each for c in configs.values() for each in c.parameters.values()):
+            here = parameter.string_value
+            parameter.string_value = here.replace(f"{built}/", f"{ENGINES}/")
         render_models(pod, configs, root)
         for version in root.glob("*/1"):
             if not any(version.iterdir()):  # a ConfigMap cannot hold an empty folder
@@ -150,16 +159,28 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
         "gpus": gpus_of(pod),
         "files": files,
         "places": places,
-        "built": paths.built_dir(deployment.name),
-        "repository": paths.repository_dir(deployment.name),
-        "engines": container.loaded(deployment),
+        "requests": _requests(pod),
+        "shm_gib": docker.SHARED_MEMORY_GIB,
+        "built": built,
+        "repository": MODELS,
+        "engines": ENGINES,
     }
 
 
-def _command(deployment: Deployment) -> tuple[list[str], dict[str, str]]:
+def _requests(pod: Deployment) -> dict[str, str]:
+    """What a pod asks of its node: a core for the server and for each rank; memory for all weights
+    at once, which pass through it to the GPUs, for the shared memory and the KV blocks kept there.
+    """
+    shapes, engines = Inputs(pod).shapes(), pod.engines()
+    ranks = [rank for role, spec in engines.items() for rank in ranks_of(shapes[role], spec)]
+    kept = sum(spec.placement.kv_host_gib for spec in engines.values())
+    gib = sum(rank.weights for rank in ranks) / GIB + docker.SHARED_MEMORY_GIB + kept
+    return {"cpu": str(len(ranks) + 1), "memory": f"{math.ceil(gib)}Gi"}
+
+
+def _command(deployment: Deployment, repository: Path) -> tuple[list[str], dict[str, str]]:
     ports = manifest_ports(deployment.server)
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
-    repository = paths.repository_dir(deployment.name)
     served = arguments(repository, everywhere, _SHM_PREFIX)
     return served_by(deployment, container.TRITONSERVER, served)
 
