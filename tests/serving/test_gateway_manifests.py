@@ -73,19 +73,23 @@ def test_what_scrapes_reads_the_gateways_metrics_without_a_key(
     assert f"127.0.0.1:{asked}:{asked}" in services["gateway"]["ports"]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_pod_finds_tokenizers_in_the_cluster(shared: bool, tensorrt: Make, tmp_path: Path):
-    verifier = {"same_as": "generator", "format": "prompted", "prompt": "{question} {steps} {step}"}
+def test_one_engine_in_both_roles_has_one_checkpoint_in_the_cluster(tensorrt: Make):
+    data = tensorrt().model_dump(mode="json", exclude={"verifier"}, exclude_none=True)
+    data["verifier"] = {"same_as": "generator", "format": "prompted", "in_flight_tokens": 8192}
+    data["verifier"]["prompt"] = "{question} {steps} {step}"
+    moved = gateway.in_pod(Deployment.model_validate(data))
+    assert {spec.checkpoint for spec in moved.roles().values()} == {
+        gateway.CHECKPOINTS / "generator"
+    }
+
+
+def test_a_pod_finds_tokenizers_in_the_cluster(tensorrt: Make, tmp_path: Path):
     deployment = tensorrt()
-    if shared:
-        data = deployment.model_dump(mode="json", exclude={"verifier"}, exclude_none=True)
-        deployment = Deployment.model_validate({**data, "verifier": verifier})
     render_manifests(deployment, tmp_path)
     manifests = documents(tmp_path, "gateway.yaml")
     text = manifests["ConfigMap tts-pair-gateway"]["data"]["deployment.yaml"]
     found = {role: yaml.safe_load(text)[role]["checkpoint"] for role in ("generator", "verifier")}
-    roles = ("generator", "generator" if shared else "verifier")
-    assert [*found.values()] == [f"{gateway.CHECKPOINTS}/{role}" for role in roles]
+    assert found == {role: f"{gateway.CHECKPOINTS}/{role}" for role in found}
     (container,) = manifests["Deployment tts-pair-gateway"]["spec"]["template"]["spec"][
         "containers"
     ]

@@ -59,7 +59,7 @@ def deployment_text(deployment: Deployment, host: str, port: int) -> str:
 
 def in_pod(deployment: Deployment) -> Deployment:
     """The deployment with its checkpoints where the gateway's pod has them."""
-    moved = {
+    moved: dict[str, Any] = {
         role: spec.model_copy(
             update={"checkpoint": CHECKPOINTS / ("generator" if deployment.shares_engine else role)}
         )
