@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # The gateway, and every other command that needs no engines of its own, from the wheel:
-#   pip wheel --no-deps --wheel-dir dist . && docker build --tag tts-toolkit:0.1.0 .
+#   pip wheel --no-deps --wheel-dir dist . && docker build --tag tts-toolkit:0.2.0 .
 # Anything but wheels and the pinned versions is kept out of the build by .dockerignore.
 # The base is pinned by its tag, which can move: no registry was at hand to look its digest up. To pin
 # its bytes: --build-arg PYTHON=3.12-slim-bookworm@sha256:<digest that `docker buildx imagetools inspect
