@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # The gateway, and every other command that needs no engines of its own, from the wheel:
-#   pip wheel --no-deps --wheel-dir dist . && docker build --tag tts-toolkit:0.1.0 .
+#   pip wheel --no-deps --wheel-dir dist . && docker build --tag tts-toolkit:0.2.0 .
 # Anything but wheels and the pinned versions is kept out of the build by .dockerignore.
 # The base is pinned by its tag, which can move: no registry was at hand to look its digest up. To pin
 # its bytes: --build-arg PYTHON=3.12-slim-bookworm@sha256:<digest that `docker buildx imagetools inspect
@@ -8,17 +8,18 @@
 ARG PYTHON=3.12-slim-bookworm
 
 FROM python:${PYTHON} AS install
-COPY constraints.txt requirements.lock dist/*.whl /wheels/
+COPY requirements*.lock dist/*.whl /wheels/
 WORKDIR /wheels
 # --only-binary: nothing is compiled, so that no compiler is needed here either. What pip took from
-# the network is installed only if its hash is in requirements.lock; tts itself is what was copied.
+# the network is installed only if its hash is locked; tts itself is what was copied.
 RUN python -m venv /opt/tts \
+    && sed -n '/==/s/ *\\$//p' requirements*.lock >constraints.txt \
     && /opt/tts/bin/pip download --no-cache-dir --only-binary=:all: --constraint constraints.txt \
         --find-links . --dest downloaded "tts-toolkit[otel,filters]" \
     && sha256sum tts_toolkit-*.whl | sed "s/^/sha256:/" >>requirements.lock \
     && for wheel in downloaded/*; do \
-        grep -q "sha256:$(sha256sum "$wheel" | cut -c 1-64)" requirements.lock \
-            || { echo "requirements.lock has not the hash of $wheel" >&2; exit 1; }; \
+        grep -q "sha256:$(sha256sum "$wheel" | cut -c 1-64)" requirements*.lock \
+            || { echo "no lock file has the hash of $wheel" >&2; exit 1; }; \
     done \
     && /opt/tts/bin/pip install --no-index --no-cache-dir --only-binary=:all: --find-links downloaded \
         "tts-toolkit[otel,filters]"

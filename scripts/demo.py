@@ -17,7 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tts.build import paths
+
 TTS = [sys.executable, "-c", "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"]
 N = 16
 SEARCH = ("--n", N, "--set", "beam_width=4", "--strategy", "beam-search")
@@ -43,7 +44,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.problems < 1:
         parser.error("--problems: at least 1")
-    folder = asked.out or ROOT / "runs" / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = asked.out or paths.runs_dir() / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     tts("build-engines", "demo")
     runs = [
         solved(folder / name, asked.problems, asked.seed, *words)

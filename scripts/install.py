@@ -1,4 +1,4 @@
-"""Install requirements.lock and tts into the environment that runs this, for scripts/setup.
+"""Install the locked requirements and tts into the environment that runs this, for scripts/setup.
 
 It says beforehand how much that is, and how far it is. Stopped at any point, it goes on there when
 it is run again: pip keeps what it has downloaded. It needs the standard library only.
@@ -17,33 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "requirements.lock"
+LOCK, DEV_LOCK = ROOT / "requirements.lock", ROOT / "requirements-dev.lock"
 LOG = ROOT / ".venv" / "setup.log"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 LOCKED = ("--no-deps", "--require-hashes", "--only-binary=:all:")
 EVERY_S = {True: 0.2, False: 15.0}
 """Seconds between two notes of progress, on a terminal and elsewhere."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the two parts of the lock file."""
-
-    requirements: str
-    """In the format of pip's requirements files."""
-    packages: int
-    megabytes: int
-
-
-def parts() -> list[Part]:
-    """What the demo needs, and what development needs besides."""
-    text = LOCK.read_text(encoding="utf-8")
-    found = re.split(r"^# .*: (\d+) wheels, (\d+) MB\n", text, flags=re.M)[1:]
-    numbers, megabytes, requirements = found[::3], found[1::3], found[2::3]
-    return [
-        Part(text, int(packages), int(size))
-        for packages, size, text in zip(numbers, megabytes, requirements, strict=True)
-    ]
 
 
 @dataclass
@@ -78,15 +57,17 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("demo", "dev"))
     options = parser.parse_args()
-    wanted = parts()[: 1 if options.what == "demo" else 2]
-    progress = Progress(sum(part.packages for part in wanted))
-    megabytes = sum(part.megabytes for part in wanted)
+    locks = [LOCK] if options.what == "demo" else [LOCK, DEV_LOCK]
+    locked = "".join(file.read_text(encoding="utf-8") for file in locks)
+    parts = re.findall(r"^# .*: (\d+) wheels, (\d+) MB\n", locked, re.M)
+    progress = Progress(sum(int(packages) for packages, _ in parts))
+    megabytes = sum(int(size) for _, size in parts)
     say(
         f"{progress.packages} pinned packages for .venv, a download of {megabytes} MB "
         "unless pip has them; Ctrl-C\n[setup] stops it, and run again it goes on from there"
     )
     try:
-        install(wanted, progress)
+        install(locked, progress)
     except KeyboardInterrupt:
         say("stopped; run it again to go on", start="\n")
         sys.exit(130)
@@ -94,19 +75,16 @@ def main() -> None:
     say(f"ready after {took:.0f} s: .venv/bin/tts", start="\r" if sys.stderr.isatty() else "")
 
 
-def install(wanted: list[Part], progress: Progress) -> None:
+def install(locked: str, progress: Progress) -> None:
     """All wheels, then tts itself as it lies here."""
     forget_halves()
     LOG.write_text("")
-    torch = re.findall(r"^torch==.*\n(?: .*\n)*", wanted[0].requirements, re.M)[0]
-    # PyPI's default build of torch pulls gigabytes of CUDA. The machine's own pip is asked first;
-    # only where it has no CPU build is PyTorch's CPU index asked, and for nothing else.
-    if pip(torch.replace(" ", "+cpu ", 1), progress) and pip(
-        torch, progress, "--index-url", TORCH_INDEX
-    ):
-        fail(f"pip did not install {torch.split()[0]} for CPUs, as requirements.lock names it")
-    others = "".join(part.requirements for part in wanted).replace(torch, "")
-    if pip(others, progress):
+    torch = re.findall(r"^torch==.*\n(?: .*\n)*", locked, re.M)[0]
+    # PyPI has CUDA builds alone. The machine's own pip is asked first; only where it knows no CPU
+    # build is PyTorch's CPU index asked, and for nothing else.
+    if pip(torch, progress) and pip(torch, progress, "--index-url", TORCH_INDEX):
+        fail(f"pip did not install {torch.split()[0]}, as requirements.lock names it")
+    if pip(locked.replace(torch, "").replace(f"-r {LOCK.name}\n", ""), progress):
         fail("pip failed")
     progress.tell("tts itself", now=True)
     itself = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]

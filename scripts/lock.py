@@ -1,161 +1,123 @@
-"""Write requirements.lock: the pins of constraints.txt, each with the hashes of its wheels.
+"""Resolve pyproject.toml into requirements.lock and requirements-dev.lock, with hashes.
 
-scripts/setup and the Dockerfile accept no file with another hash. The hashes are those that PyPI
-names, asked by uv; with the CPU build of torch, which PyPI has not, as scripts/setup finds it. The
-file has two parts, what the demo needs and what development needs besides, each with what has to be
-downloaded for it: all wheels are, once. What needs what is read from this environment.
+uv resolves it, for Linux x86_64 and Python 3.11, which is what scripts/setup installs; a version
+stays as it is until it is asked for anew. PyPI has no CPU build of torch: that wheel is fetched as
+scripts/setup fetches it, and resolved with the rest.
 
-    pip install uv && scripts/run lock    # after a change of constraints.txt or pyproject.toml
+    pip install uv
+    scripts/run lock                              # after a change of pyproject.toml
+    scripts/run lock --upgrade-package aiohttp    # options of `uv pip compile`: a newer aiohttp
+    scripts/run lock --upgrade                    # the newest of everything but torch
+    scripts/run lock --torch 2.13.0
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote
 
-from packaging.requirements import Requirement
+from packaging.tags import sys_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-ROOT = Path(__file__).resolve().parents[1]
-PINS = ROOT / "constraints.txt"
-LOCK = ROOT / "requirements.lock"
-TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-DEMO = "tts-toolkit[cpu,triton,verify]"
-DEVELOPMENT = "tts-toolkit[dev]"
-HEADER = """\
-# The wheels that may be installed: written by `scripts/run lock` from constraints.txt, not by hand.
-"""
-DOWNLOAD = (sys.executable, "-m", "pip", "download", "--no-deps")
-OF_THE_VENV = "setuptools"
-"""What torch needs and a virtual environment brings."""
+from scripts.install import DEV_LOCK, LOCK, ROOT, TORCH_INDEX
+
+DEMO = ("cpu", "triton", "verify", "gguf")
+PLATFORM = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_35")
 
 
 def main() -> None:
-    """Write the lock file anew."""
-    argparse.ArgumentParser(
+    """Write both files anew; further options go to uv."""
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
-    if shutil.which("uv") is None:
-        sys.exit("error: uv, which asks PyPI for the hashes, is not on PATH: pip install uv")
-    locked = locked_by_uv()
-    (torch,) = (line for line in locked.splitlines(keepends=True) if line.startswith("torch=="))
-    with tempfile.TemporaryDirectory(prefix="tts-lock-") as folder:
-        wheel = cpu_torch(torch.removeprefix("torch==").split()[0], Path(folder))
-        sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        locked = locked.replace(torch, f"{torch}    --hash=sha256:{sha256} \\\n")
-        download(locked, Path(folder))
-        LOCK.write_text(in_parts(locked, sizes(Path(folder))), encoding="utf-8")
-    print(f"{LOCK}: {locked.count('--hash=')} wheels")
+    )
+    parser.add_argument("--torch", metavar="VERSION", help="the version of torch; as it is locked")
+    given, options = parser.parse_known_args()
+    locked = LOCK.read_text(encoding="utf-8")
+    torch = given.torch or re.findall(r"^torch==([\d.]+)", locked, re.M)[0]
+    with tempfile.TemporaryDirectory(prefix="tts-lock-") as name:
+        folder = Path(name)
+        fetch_cpu_torch(torch, folder)
+        whole, demo = folder / "whole", folder / "demo"
+        whole.write_text(locked + DEV_LOCK.read_text(encoding="utf-8").replace("-r ", "# "))
+        pin = folder / "torch.txt"
+        pin.write_text(f"torch=={torch}+cpu\n")
+        resolve(whole, ["dev"], pin, *options)
+        resolve(demo, DEMO, whole)
+        first = entries(demo.read_text(encoding="utf-8"))
+        everything = entries(whole.read_text(encoding="utf-8"))
+        besides = {name: text for name, text in everything.items() if name not in first}
+        megabytes = {name: size / 1e6 for name, size in sizes(whole, folder).items()}
+    for file, title, include, part in (
+        (LOCK, "What the demo needs (extras cpu, triton, verify and gguf)", "", first),
+        (DEV_LOCK, "What development needs besides (extra dev)", f"-r {LOCK.name}\n", besides),
+    ):
+        total = sum(megabytes[name] for name in part)
+        header = (
+            f"# {title}: {len(part)} wheels, {total:.0f} MB\n# Written by `scripts/run lock`.\n"
+        )
+        file.write_text(header + include + "".join(part.values()), encoding="utf-8")
+        print(f"{file}: {len(part)} wheels, {total:.0f} MB")
 
 
-def locked_by_uv() -> str:
-    """The pins for every platform, in the format of pip's requirements files."""
-    compile_ = ["uv", "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11"]
-    only_hashes = ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate"]
-    command = [*compile_, *only_hashes, "--quiet", str(PINS)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def cpu_torch(version: str, folder: Path) -> Path:
-    """Torch's CPU build for this machine and this Python, as a wheel in the folder.
-
-    Ends the program if neither this machine's pip nor PyTorch's own index has one.
-    """
-    for source in [f"torch=={version}+cpu"], ["--index-url", TORCH_INDEX, f"torch=={version}"]:
-        pip = [*DOWNLOAD, "--quiet", "--dest", str(folder)]
-        if subprocess.run([*pip, *source], stderr=subprocess.DEVNULL).returncode == 0:
-            return next(folder.iterdir())
+def fetch_cpu_torch(version: str, folder: Path) -> None:
+    """Put torch's CPU build into the folder; ends the program if no index has it."""
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+    for source in ([], ["--index-url", TORCH_INDEX]):
+        pip = [*download, *source, f"torch=={version}+cpu"]
+        if subprocess.run(pip, stderr=subprocess.DEVNULL).returncode == 0:
+            return
     sys.exit(f"error: no CPU build of torch {version}: see `pip download torch=={version}+cpu`")
 
 
-def download(locked: str, folder: Path) -> None:
-    """Everything but torch, for this machine and this Python."""
-    others = folder / "others.txt"
-    others.write_text("".join(each for name, each in entries(locked) if name != "torch"))
-    pip = [*DOWNLOAD, "--only-binary=:all:", "--require-hashes"]
-    subprocess.run([*pip, "--dest", folder, "-r", others], check=True)
+def resolve(to: Path, extras: list[str] | tuple[str, ...], constraints: Path, *more: str) -> None:
+    """Pins and hashes of what these extras and the build need; those in the file are preferred."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        build = "\n".join(tomllib.load(file)["build-system"]["requires"])
+    wanted = ["pyproject.toml", "-", *(word for extra in extras for word in ("--extra", extra))]
+    uv(to, *wanted, "--constraints", str(constraints), "--generate-hashes", *more, given=build)
 
 
-def sizes(folder: Path) -> dict[str, int]:
-    """Bytes of each wheel in a folder, by the name of its package."""
-    return {
-        str(parse_wheel_filename(wheel.name)[0]): wheel.stat().st_size
-        for wheel in folder.glob("*.whl")
-    }
+def sizes(locked: Path, folder: Path) -> dict[str, int]:
+    """Bytes of the wheel that is installed here, by package."""
+    file = folder / "pylock.toml"
+    uv(file, str(locked), "--no-deps", "--format", "pylock.toml")
+    rank = {tag: place for place, tag in enumerate(sys_tags())}
+    best: dict[str, tuple[int, int]] = {}
+    for package in tomllib.loads(file.read_text(encoding="utf-8"))["packages"]:
+        for wheel in package["wheels"]:
+            name = unquote(wheel["url"].rpartition("/")[2])
+            size = wheel.get("size") or (folder / name).stat().st_size
+            tags = parse_wheel_filename(name)[3]
+            place = min(rank.get(tag, len(rank)) for tag in tags)
+            best[package["name"]] = min(best.get(package["name"], (place, size)), (place, size))
+    return {name: size for name, (_, size) in best.items()}
 
 
-def in_parts(locked: str, bytes_of: dict[str, int]) -> str:
-    """The lock file: what the demo needs first; each part under what it downloads."""
-    demo = needed([*build_system(), DEMO])
-    text = HEADER
-    for title, is_in in (
-        ("For the demo (extras cpu, triton and verify)", demo.__contains__),
-        ("Besides, for development (extra dev)", lambda name: name not in demo),
-    ):
-        part = [(name, entry) for name, entry in entries(locked) if is_in(name)]
-        megabytes = sum(bytes_of.get(name, 0) for name, _ in part) / 1e6
-        text += f"# {title}: {len(part)} wheels, {megabytes:.0f} MB\n"
-        text += "".join(entry for _, entry in part)
-    return text
+def uv(to: Path, *words: str, given: str = "") -> None:
+    """Run `uv pip compile`, which says itself what is wrong."""
+    command = ["uv", "pip", "compile", *PLATFORM, "--only-binary", ":all:", "--quiet"]
+    plain = ["--no-header", "--no-annotate", "--find-links", str(to.parent)]
+    try:
+        done = subprocess.run(
+            [*command, *plain, *words, "--output-file", to], input=given, text=True, cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        sys.exit("error: uv, which resolves what is needed, is not on PATH: pip install uv")
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
-def entries(locked: str) -> list[tuple[str, str]]:
-    """Name and text, with its hashes, of each requirement of a lock file."""
-    found = re.findall(r"^(?:[^#\s].*\n)(?:[ ].*\n)*", locked, re.M)
-    return [(canonicalize_name(re.split("[=; ]", entry)[0]), entry) for entry in found]
-
-
-def build_system() -> list[str]:
-    """What building the project needs."""
-    return list(_project()["build-system"]["requires"])
-
-
-def needed(wanted: Iterable[str]) -> dict[str, list[Requirement]]:
-    """All that these need in turn on this machine, by name, each with what is asked of it.
-
-    The project's needs are those of pyproject.toml, those of others what is installed here says.
-    """
-    waiting = [Requirement(text) for text in wanted]
-    found: dict[str, list[Requirement]] = {}
-    seen = set()
-    while waiting:
-        one = waiting.pop()
-        name = canonicalize_name(one.name)
-        if name not in (OF_THE_VENV, "tts-toolkit"):
-            found.setdefault(name, []).append(one)
-        for extra in {"", *one.extras}:
-            if (name, extra) not in seen and name != OF_THE_VENV:
-                seen.add((name, extra))
-                waiting += _needed_by(name, extra)
-    return found
-
-
-def _needed_by(name: str, extra: str) -> list[Requirement]:
-    if name == "tts-toolkit":
-        project = _project()["project"]
-        texts = project["optional-dependencies"][extra] if extra else project["dependencies"]
-        extra = ""
-    else:
-        try:
-            texts = metadata.requires(name) or []
-        except metadata.PackageNotFoundError:  # pinned, and not in this environment
-            return []
-    found = map(Requirement, texts)
-    return [each for each in found if not each.marker or each.marker.evaluate({"extra": extra})]
-
-
-def _project() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+def entries(locked: str) -> dict[str, str]:
+    """The text of each requirement of a lock file, with its hashes, by name."""
+    found = re.findall(r"^(?:[^#\s-].*\n)(?:[ ].*\n)*", locked, re.M)
+    return {canonicalize_name(re.split("[=; ]", entry)[0]): entry for entry in found}
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_a_second_builder_waits(deployment, home):
 def test_not_enough_space(deployment, monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BuildError, match=r"needs about .* GB in .*, which has 0\.0 GB free"):
+    with pytest.raises(BuildError, match=r"needs about .* MB in .*, which has 0\.0 MB free"):
         build(deployment())
 
 

@@ -55,6 +55,14 @@ def test_of_the_bundled_deployments_those_for_gpus_that_are_not_here_are_apart()
         assert (f"deployment {name}" in found) != bool(deployment.tensorrt)
 
 
+def test_what_no_deployment_can_be_built_without_is_said_once(monkeypatch):
+    monkeypatch.setattr(machine, "_version", lambda package: None)
+    found = seen(None)
+    assert found["CPU engine"].state == "missing"
+    assert "deployment demo" not in found
+    assert found["deployment vllm-openai"].state == "ok"
+
+
 def test_a_gguf_file_is_not_read(tmp_path, home):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     demo = load_deployment("demo")

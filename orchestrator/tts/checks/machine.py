@@ -30,6 +30,7 @@ from tts.serving.command.tritonserver import how_to_install as triton_hint
 from .observation import Observation
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
+OPENVINO = ("openvino", "openvino-genai")
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:
@@ -92,7 +93,7 @@ def _sandbox() -> Observation:
 
 
 def _openvino() -> Observation:
-    versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
+    versions = {name: _version(name) for name in OPENVINO}
     found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if all(versions.values()):
         bf16 = "runs here" if BF16_FLAG in cpu_flags() else f"does not run here: no {BF16_FLAG}"
@@ -140,6 +141,7 @@ def _storage() -> Iterator[Observation]:
 
 def _bundled() -> Iterator[Observation]:
     elsewhere = []
+    can_build = all(_version(name) for name in OPENVINO)
     for name in bundled_deployments():
         try:
             deployment = with_made_folders(load_deployment(name))
@@ -148,7 +150,7 @@ def _bundled() -> Iterator[Observation]:
             continue
         if _is_for_other_gpus(deployment):
             elsewhere.append(name)
-        else:
+        elif can_build or deployment.target != "openvino" or not deployment.engines():
             yield _engines(deployment)
     if elsewhere:
         yield _elsewhere(", ".join(elsewhere))

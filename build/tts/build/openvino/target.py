@@ -131,7 +131,7 @@ def _require_space(plan: BuildPlan, checkpoint: Checkpoint) -> None:
     free = shutil.disk_usage(plan.folder.parent).free
     if free < needed:
         raise BuildError(
-            f"The {plan.role} engine needs about {needed / 1e9:.1f} GB in {plan.folder.parent}, "
-            f"which has {free / 1e9:.1f} GB free.",
+            f"The {plan.role} engine needs about {needed / 1e6:,.1f} MB in {plan.folder.parent}, "
+            f"which has {free / 1e6:,.1f} MB free.",
             hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
         )
