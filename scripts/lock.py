@@ -67,7 +67,8 @@ def main() -> None:
 
 def fetch_cpu_torch(version: str, folder: Path) -> None:
     """Put torch's CPU build into the folder; ends the program if no index has it."""
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    download += ["--dest", str(folder)]
     for source in ([], ["--index-url", TORCH_INDEX]):
         pip = [*download, *source, f"torch=={version}+cpu"]
         if subprocess.run(pip, stderr=subprocess.DEVNULL).returncode == 0:
