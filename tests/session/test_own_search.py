@@ -161,7 +161,7 @@ def test_one_that_never_ends_is_ended(session, monkeypatch):
             self.n += 1
             return [expand((self.n,))]
 
-    with pytest.raises(FunctionError, match="Endless.ask asked for 50 steps and goes on"):
+    with pytest.raises(FunctionError, match=r"Endless\.ask asked for 50 steps and goes on"):
         session.solve(QUESTION, strategy=Endless)
     with pytest.raises(SearchError, match="has no result and asks for nothing"):
         session.solve(QUESTION, strategy=with_method("first", lambda self: []))

@@ -15,6 +15,7 @@ from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.folder import has_finished
 from tts.runs.listing import ListedRun, State
+from tts.runs.run import Run
 from tts.runs.statistics import half_width
 from tts.runs.summary import Summary
 
@@ -96,12 +97,22 @@ def _print_folders(found: Comparison, console: Console) -> None:
         if left := found.unfinished.get(str(folder)):
             warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
     for run in found.runs:
-        lines = [*_remote_lines(run.config), *_missed_lines(run.folder)]
+        lines = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
         lines += warnings_of(summary_of(run))
         if not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
         for line in lines:
             warn(line if len(found.runs) == 1 else f"{run.folder.name}: {line}")
+
+
+def _changed_lines(run: Run) -> list[str]:
+    """Warnings of functions that were not the same for all problems."""
+    return [
+        f"{Path(run.config.sources[role].file).name} was changed: the first {change.solved} "
+        f"problems were solved with another {role} than the rest."
+        for role, change in run.totals.run.changed.items()
+        if role in run.config.sources
+    ]
 
 
 def _missed_lines(folder: Path) -> list[str]:

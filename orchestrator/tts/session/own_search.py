@@ -1,4 +1,4 @@
-"""A search of the user's own: whatever is wrong in its code becomes an error that names the line."""
+"""A search of the user's own: what is wrong in its code becomes an error naming the line."""
 
 from __future__ import annotations
 
