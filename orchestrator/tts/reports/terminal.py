@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from tts.runs.answers import Answer
 from tts.runs.compare import Comparison, Row, asked_alike, best_of, label, summary_of, varying
 from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
@@ -58,6 +59,21 @@ def print_report(found: Comparison, console: Console | None = None) -> None:
         if (more := len(found.pairs) - MOST_PAIRS) > 0:
             console.print(f"{more} more runs are not compared with {found.names[0]} by problem.")
     _print_folders(found, console)
+
+
+def print_answers(answers: Sequence[Answer]) -> None:
+    """Print a row for each answer to stdout."""
+    judged = any(answer.correct is not None for answer in answers)
+    shown = table("id", "answer", right=("score", "tokens", *(["correct"] if judged else [])))
+    for each in answers:
+        shown.add_row(
+            Text(each.id),
+            Text("-" if each.answer is None else each.answer),
+            "-" if each.score is None else f"{each.score:.4f}",
+            f"{each.tokens:,}",
+            *([{None: "-", True: "yes", False: "no"}[each.correct]] if judged else []),
+        )
+    consoles()[0].print(Sheet(shown, keys=1))
 
 
 def figure_table(figure: Figure) -> RenderableType:

@@ -18,7 +18,7 @@ from tts.search import Decision, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of
 from .files import open_file, replacing
-from .folder import EVENTS, SUMMARY, writing
+from .folder import EVENTS, drop_results, writing
 from .log import read_events
 from .state import ProblemState, RunState, solved_problems
 
@@ -106,7 +106,7 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
     with writing(folder), open_file(log) as content:
         with replacing(copy) as whole:
             shutil.copyfileobj(content, whole)
-        (folder / SUMMARY).unlink(missing_ok=True)  # it counted what is cut off
+        drop_results(folder)  # they count what is cut off
         content.seek(0)
         with replacing(log) as kept:
             kept.writelines(islice(content, lines))

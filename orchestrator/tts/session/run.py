@@ -13,6 +13,7 @@ from tts.build.errors import RunError
 from tts.build.user_paths import is_there
 from tts.grading import Equality
 from tts.problem import Problem
+from tts.runs.answers import write_answers
 from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
 from tts.runs.config import FunctionSource, check_same, read_run_config
 from tts.runs.events import AnyEvent, Finished
@@ -189,6 +190,7 @@ def _end(log: RunLog) -> None:
 
 def _summarise(run: OpenRun) -> None:
     summary = summarise(run.plan.config, read_events(run.folder))
+    write_answers(run.folder)
     write_summary(run.folder, summary.to_json())
 
 
