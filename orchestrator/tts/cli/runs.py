@@ -50,7 +50,10 @@ _STRATEGY = "beam-search"
 _N = Annotated[
     int | None,
     typer.Option(
-        "--n", help="Completions per problem.", show_default="16; greedy: 1; auto: at most 256"
+        "--n",
+        "-n",
+        help="Completions per problem.",
+        show_default="16; greedy: 1; auto: at most 256",
     ),
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]

@@ -88,6 +88,8 @@ def drop_results(folder: Path) -> None:
 
 def read_config(folder: Path) -> Json:
     """The configuration of a run; raises RunError if the folder holds no run."""
+    if not is_there(folder):
+        raise RunError(f"There is no folder {folder}.", hint="tts runs list shows the runs.")
     return read_json(folder / CONFIG, f"{folder} holds no run")
 
 
