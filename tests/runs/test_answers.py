@@ -57,12 +57,15 @@ def test_a_run_is_exported(run, tmp_path):
     ("words", "told"),
     [
         (["runs", "export", "nowhere"], "There is no folder nowhere"),
+        (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
+        (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
+        (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
         (["solve", "demo"], "demo is a deployment: add a question"),
         (["solve", "demo", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
         (["solve", "demo", __file__], "line 1 cannot be read"),
     ],
 )
-def test_what_has_no_answers_is_refused(words, told):
+def test_what_cannot_be_done_is_refused(words, told):
     ended = tts(*words)
     assert ended.code
     assert told in ended.said

@@ -19,6 +19,7 @@ from .options import (
     OptionalDeployment,
     ServerOption,
     VerifierOption,
+    given_options,
     usable,
 )
 
@@ -253,6 +254,11 @@ def bench(
     servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
+    if resume is not None and (asked := sorted(_of_new_runs(context, strategy or []))):
+        raise typer.BadParameter(
+            "a run goes on as it was asked for; leave this out, or start a new run",
+            param_hint=", ".join(f"--{name.replace('_', '-')}" for name in asked),
+        )
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
@@ -396,6 +402,16 @@ def solve(
     else:
         tree.print_answer(result)
     say(f"run folder: {folder}")
+
+
+def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
+    """The given options of `tts bench` that a run which goes on does not take."""
+    from tts.session.function_files import names_function
+
+    taken = {"resume", "repair", "deployment", "verifier", "endpoints", "server", "as_json"}
+    if all(map(names_function, strategies)):
+        taken.add("strategy")
+    return given_options(context) - taken
 
 
 def _print_document(found: Comparison, folder: Path) -> None:
