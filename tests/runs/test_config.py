@@ -95,7 +95,7 @@ BEFORE = {**WHOLE, "sources": SOURCE, "remotes": SERVED, "problems_digest": "1"}
         ({"limits": {"budget_tokens": 9}}, "its limits was None and is now"),
         ({"problems_digest": "2"}, "questions or answers of demo are not"),
         ({"problems_digest": "2", "problem_ids": ["x"]}, "its problem_ids was"),
-        ({"sources": {"verifier": SOURCE["verifier"] | {"sha256": "2"}}}, "prm.py, which has its"),
+        ({"sources": {"verifier": SOURCE["verifier"] | {"sha256": "2"}}}, None),
         ({"remotes": {"generator": {"url": ["http://b"], "model": "n"}}}, "was 'm' and is now 'n'"),
         ({"sources": {}}, None),
         ({"remotes": {"generator": {"url": ["http://b"], "model": "m"}}}, None),

@@ -86,6 +86,34 @@ def test_a_repaired_log_is_what_stands_before_the_first_damage(tmp_path_factory,
     assert repair_log(folder, PROBLEMS) is None
 
 
+@pytest.mark.parametrize(("role", "kept"), [("verifier", {(0,)}), ("strategy", set())])
+def test_what_an_earlier_file_gave_for_open_problems_is_forgotten(tmp_path, role, kept):
+    def work(score):
+        log.write(started("a", 0.0))
+        log.write(expansion((0,), 0.0, 1.0, thoughts=texts("x")))
+        log.write(scoring((0,), 1.0, 1.0, score=score, cached=True))
+
+    def point(sha256):
+        return read_resume_point(tmp_path, "best", {role: sha256}, {role: "old"})
+
+    def open_work(found):
+        return resumed_work(found.unfinished["a"]) if found.unfinished else ResumedWork()
+
+    create_run(tmp_path, {})
+    with RunLog(tmp_path) as log:
+        log.write(solved("done", 1.0))
+        work(0.25)
+    assert (point("old").changed, set(open_work(point("old")).scores)) == ({}, {(0,)})
+    found = point("new")
+    assert (found.changed, set(found.solved)) == ({role: "new"}, {"done"})
+    assert (set(open_work(found).thoughts), open_work(found).scores) == (kept, {})
+    with RunLog(tmp_path, changed=found.changed) as log:
+        work(0.75)
+    found = point("new")
+    assert (found.changed, open_work(found).scores[0,].score) == ({}, 0.75)
+    assert point("newer").changed == {role: "newer"}
+
+
 def test_what_stands_before_the_damage_is_kept_and_the_summary_goes(tmp_path):
     events = [
         SESSION,

@@ -98,7 +98,12 @@ def test_a_config_of_ones_own_and_a_function_are_named_as_what_they_are(tiny_dep
 
 def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
     got = []
-    chosen = choose(lambda problem, seed: got.append((problem, seed((0, 1)))), tiny_deployment, {})
+
+    def search(problem, seed):
+        got.append((problem, seed((0, 1))))
+        return SampleSearchConfig(n=1).new_search(seed, lambda text: None)
+
+    chosen = choose(search, tiny_deployment, {})
     chosen.new_search(Problem("p", "Compute 1."), 7)
     assert got == [(Problem("p", "Compute 1."), node_seed(7, "p", (0, 1)))]
 

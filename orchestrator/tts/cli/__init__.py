@@ -167,6 +167,7 @@ _command(
     _SEARCH,
     'tts solve "Compute 12 + 30 - 5."',
     'tts solve demo "Compute 12 + 30 - 5." --n 4 --server embedded',
+    "tts solve mine.yaml questions.jsonl",
 )
 _command(
     runs.bench,
@@ -187,13 +188,14 @@ _command(
 )
 _runs = typer.Typer(
     cls=CommandGroup,
-    help="List, merge and convert runs.",
+    help="List, merge, export and convert runs.",
     no_args_is_help=True,
     **_HELP,
 )
 for _name, _function, *_lines in (
     ("list", report.list_recorded, "tts runs list --json"),
     ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
+    ("export", report.export, "tts runs export runs/RUN --to answers.csv"),
     ("trace", report.trace, "tts runs trace runs/RUN --to run.json"),
 ):
     _runs.command(_name, cls=Command, epilog=_examples(*_lines), **_HELP)(_function)

@@ -161,14 +161,15 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     if not is_url(text):
         return _Named(text, compiled_model(text, role, base))
     server = ask_server(text)
-    say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
-
     found = server.tokenizer if tokenizer is None else tokenizer
     if found is None:
+        why = "" if server.said else f" {server.why}"
         raise ConfigError(
-            f"--{role}-tokenizer is missing.",
-            hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub.",
+            f"--{role}-tokenizer is missing, as the server does not name it.{why}",
+            hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
+            + ("" if server.said else " Or start the server first."),
         )
+    say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
     return _Named(text, served_model(server, found, base), server)
 
 

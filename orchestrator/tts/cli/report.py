@@ -26,6 +26,13 @@ class FigureFormat(StrEnum):
     tex = "tex"
 
 
+class TableFormat(StrEnum):
+    """The kinds of tables that answers are written as."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+
+
 def report(
     runs: Annotated[
         list[Path],
@@ -216,6 +223,64 @@ def merge(
     folder = merge_runs(shards, out)
     print_report(compare([folder]))
     say(f"figures and search trees, as a page: tts report --open {folder}")
+
+
+def export(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            callback=usable,
+            metavar="RUN",
+            autocompletion=run_folders,
+            help="Folder of a run, finished or not.",
+        ),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            callback=usable,
+            metavar="FILE",
+            help="The file to write.",
+            show_default="stdout",
+        ),
+    ] = None,
+    kind: Annotated[
+        TableFormat | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(TableFormat),
+            help="A JSON object a line, or CSV with a header.",
+            show_default="as the file is named; else jsonl",
+        ),
+    ] = None,
+) -> None:
+    """Write a run's answers: id, question, answer, score, correct, tokens, seconds.
+
+    A finished run has both tables in its folder: answers.jsonl and answers.csv.
+    """
+    from tts.build.errors import RunError
+    from tts.reports.console import say
+    from tts.runs.answers import answers_of, as_table
+    from tts.runs.files import make_folder, write_whole
+    from tts.runs.run import Run
+
+    named = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
+    answers = answers_of(Run.load(run))
+    table = as_table(answers, kind or named)
+    if to is None:
+        typer.echo(table, nl=False)
+        return
+    try:
+        file = to.expanduser().parent.resolve() / to.name
+        make_folder(file.parent)
+        write_whole(file, table)
+    except OSError as error:
+        raise RunError(
+            f"The table {to} cannot be written: {error.strerror or error}.",
+            hint="Name another file with --to.",
+        ) from error
+    say(f"{to}: {len(answers):,} answers")
 
 
 def trace(

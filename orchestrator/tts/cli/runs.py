@@ -19,10 +19,12 @@ from .options import (
     OptionalDeployment,
     ServerOption,
     VerifierOption,
+    given_options,
     usable,
 )
 
 if TYPE_CHECKING:
+    from tts.runs.compare import Comparison
     from tts.runs.config import FunctionSource
 
 
@@ -49,7 +51,10 @@ _STRATEGY = "beam-search"
 _N = Annotated[
     int | None,
     typer.Option(
-        "--n", help="Completions per problem.", show_default="16; greedy: 1; auto: at most 256"
+        "--n",
+        "-n",
+        help="Completions per problem.",
+        show_default="16; greedy: 1; auto: at most 256",
     ),
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
@@ -75,9 +80,9 @@ _Budget = Annotated[
         "--budget-tokens",
         min=1,
         help="Generated tokens of a problem: those of the generator, and those of a verifier that "
-        "writes; prompts do not count. In bench and without --n the mean, to which n is fitted on "
-        "a few problems, and no search is cut off; auto shares it out by itself. With --n and in "
-        "solve a limit: then the best answer so far counts.",
+        "writes; prompts do not count. Of several problems and without --n the mean, to which n is "
+        "fitted on a few of them, and no search is cut off; auto shares it out by itself. With --n "
+        "and of one question a limit: then the best answer so far counts.",
         show_default="no limit",
     ),
 ]
@@ -249,6 +254,11 @@ def bench(
     servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
+    if resume is not None and (asked := sorted(_of_new_runs(context, strategy or []))):
+        raise typer.BadParameter(
+            "a run goes on as it was asked for; leave this out, or start a new run",
+            param_hint=", ".join(f"--{name.replace('_', '-')}" for name in asked),
+        )
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
@@ -296,9 +306,7 @@ def bench(
                 folder = run(config, out, observer, endpoints=servers)
     found = compare([folder])
     if as_json:
-        from .documents.runs import BenchDocument
-
-        print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
+        _print_document(found, folder)
     else:
         print_report(found)
     say(f"figures and search trees, as a page: tts report --open {folder}")
@@ -311,8 +319,9 @@ def solve(
         typer.Argument(
             metavar="QUESTION",
             autocompletion=deployments,
-            help="The problem to solve, in quotes, optionally preceded by a deployment: a file or "
-            "a bundled name. Default: the bundled deployment that is served now, or demo.",
+            help="The problem to solve, in quotes, or a JSONL, CSV or Parquet file of problems; "
+            "optionally preceded by a deployment: a file or a bundled name. Default: the bundled "
+            "deployment that is served now, or demo.",
             show_default=False,
         ),
     ],
@@ -341,13 +350,21 @@ def solve(
     out: _Out = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
-    from tts.lab.bench.single_run import default_deployment, run_solve
+    """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION".
+
+    Of a file every problem is solved, as by tts bench --dataset; answers are not needed in it.
+    """
+    from tts.lab.bench.single_run import default_deployment, run_bench, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
+    from tts.reports.progress import Bars
+    from tts.reports.terminal import print_answers
+    from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
+    from tts.runs.folder import PROBLEMS
 
     *named, question = words
+    is_file = _is_file_of_problems(question)
     if len(named) + (deployment is not None) > 1:
         raise typer.BadParameter(
             "give one deployment and one question, in quotes", param_hint="QUESTION"
@@ -355,6 +372,7 @@ def solve(
     source = deployment or (named[0] if named else default_deployment())
     config = RunConfig(
         deployment_source=source,
+        dataset=question if is_file else PROBLEMS,
         seed=seed,
         strategy=strategy,
         parameters=given_parameters(n, parameters),
@@ -364,10 +382,19 @@ def solve(
         sources=_sources(strategy, verifier, source),
         command=command_line(context),
     )
+    servers = tuple(endpoints or ())
+    if is_file:
+        with Bars() as observer:
+            folder = run_bench(config, out, observer, endpoints=servers)
+        found = compare([folder])
+        if as_json:
+            _print_document(found, folder)
+        else:
+            print_answers(found.rows[0].answers)
+        say(f"the answers as tables: {folder}/answers.csv, answers.jsonl")
+        return
     with LiveTree(question) as tree:
-        result, folder = run_solve(
-            question, config, out, tree, tree.step, endpoints=tuple(endpoints or ())
-        )
+        result, folder = run_solve(question, config, out, tree, tree.step, endpoints=servers)
     if as_json:
         from .documents.runs import SolveDocument
 
@@ -375,6 +402,39 @@ def solve(
     else:
         tree.print_answer(result)
     say(f"run folder: {folder}")
+
+
+def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
+    """The given options of `tts bench` that a run which goes on does not take."""
+    from tts.session.function_files import names_function
+
+    taken = {"resume", "repair", "deployment", "verifier", "endpoints", "server", "as_json"}
+    if all(map(names_function, strategies)):
+        taken.add("strategy")
+    return given_options(context) - taken
+
+
+def _print_document(found: Comparison, folder: Path) -> None:
+    from .documents.runs import BenchDocument
+
+    print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
+
+
+def _is_file_of_problems(text: str) -> bool:
+    """Whether the last word of `tts solve` names a file of problems, and not a question.
+
+    Raises BadParameter for the name of a deployment, and for a file of problems that is not there.
+    """
+    from tts.build.input_files import is_file
+    from tts.build.spec import bundled_deployments
+
+    suffix = Path(text).suffix.lower()
+    there = is_file(Path(text).expanduser())
+    if text in bundled_deployments() or (there and suffix in (".yaml", ".yml")):
+        raise typer.BadParameter(f"{text} is a deployment: add a question", param_hint="QUESTION")
+    if not there and suffix in (".jsonl", ".csv", ".tsv", ".parquet") and " " not in text:
+        raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
+    return there
 
 
 def _compared(strategies: list[str]) -> tuple[str, ...]:

@@ -20,6 +20,12 @@ MAX_LINE_BYTES = 1_000_000
 """Longest line of a JSONL or CSV file: the line of one problem."""
 
 
+_JSONL = (
+    'A line is a problem, such as {"problem": "1 + 1?"}. CSV, TSV and Parquet files are known by '
+    "their names (.csv, .tsv, .parquet)."
+)
+
+
 @dataclass(frozen=True)
 class DatasetRow:
     """One row, and where it is."""
@@ -53,9 +59,11 @@ def _jsonl_rows(file: Path) -> Iterator[DatasetRow]:
         try:
             data = parse_json(as_text(line), strict=True)
         except Unreadable as error:
-            raise DatasetError(f"{where} cannot be read: {error}.") from error
+            raise DatasetError(f"{where} cannot be read: {error}.", hint=_JSONL) from error
         if not isinstance(data, dict):
-            raise DatasetError(f"{where} must hold a JSON object, not {type(data).__name__}.")
+            raise DatasetError(
+                f"{where} must hold a JSON object, not {type(data).__name__}.", hint=_JSONL
+            )
         yield DatasetRow(number, f"line {number}", data)
 
 

@@ -272,9 +272,8 @@ class Driver:
                 self._end(
                     run.submission,
                     SearchError(
-                        f"The search of problem {run.problem_id} "
-                        f"({type(run.search).__name__}) has no result "
-                        "and asks for nothing.",
+                        f"The search of problem {run.problem_id} has no result and asks for "
+                        "nothing.",
                         hint="A strategy must ask for work until it has its result.",
                     ),
                 )

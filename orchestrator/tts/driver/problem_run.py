@@ -22,7 +22,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tts.build.errors import SearchError
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
@@ -41,9 +40,6 @@ from tts.search import (
 )
 
 from .records import CancelReason, JobAnswer, SharedScore, Started, TakeRecord
-
-MAX_EXPANSIONS = 200_000
-"""Steps that one search may ask for: one that never ends would take all memory."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +148,6 @@ class ProblemRun:
         """The locked scores by key."""
         self._pending: dict[bytes, _Pending] = {}
         """The scores that have been asked for, by key."""
-        self._expansions = 0
-        """How many the search has asked for."""
         self._gates = {True: PrefixGate(), False: PrefixGate()}
         """Of the generator (True) and of the verifier."""
 
@@ -205,13 +199,6 @@ class ProblemRun:
 
     def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
         node = work.node
-        self._expansions += 1
-        if self._expansions > MAX_EXPANSIONS:
-            raise SearchError(
-                f"The search of problem {self.problem_id} has asked for {MAX_EXPANSIONS:,} steps "
-                "and goes on: a strategy must come to an end.",
-                hint="Let its ask() return nothing once result() is there.",
-            )
         if thoughts := self._known.get(node):
             self._tell_generated(node, thoughts)
         elif self.context.room(node[:-1]) <= 0:

@@ -66,10 +66,23 @@ def name_of(function: object) -> str:
     return f"{module}.{name}"
 
 
-def failed(name: str, error: BaseException) -> FunctionError:
-    """The error for a function that raised: with its own, and where in its file."""
+def failed(name: str, error: BaseException, function: object = None) -> FunctionError:
+    """The error for a function that raised: with its own, and where in its file.
+
+    Where none of its lines has run, because it was called wrongly, the `function` itself.
+    """
     text, kind = described(error, str), type(error).__name__
-    return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}{_place(error)}.")
+    where = _place(error) or place_of(function)
+    return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}{where}.")
+
+
+def place_of(function: object) -> str:
+    """Where a function or class of the user's begins; nothing if that is not known."""
+    try:
+        made: Any = inspect.unwrap(function) if callable(function) else function
+        return f" ({inspect.getsourcefile(made)}:{inspect.getsourcelines(made)[1]})"
+    except (TypeError, OSError):  # built in, or of no file
+        return ""
 
 
 def described(value: object, write: Callable[[object], str] = repr) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from tts.runs.answers import Answer
 from tts.runs.compare import Comparison, Row, asked_alike, best_of, label, summary_of, varying
 from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.folder import has_finished
 from tts.runs.listing import ListedRun, State
+from tts.runs.run import Run
 from tts.runs.statistics import half_width
 from tts.runs.summary import Summary
 
@@ -59,6 +61,21 @@ def print_report(found: Comparison, console: Console | None = None) -> None:
     _print_folders(found, console)
 
 
+def print_answers(answers: Sequence[Answer]) -> None:
+    """Print a row for each answer to stdout."""
+    judged = any(answer.correct is not None for answer in answers)
+    shown = table("id", "answer", right=("score", "tokens", *(["correct"] if judged else [])))
+    for each in answers:
+        shown.add_row(
+            Text(each.id),
+            Text("-" if each.answer is None else each.answer),
+            "-" if each.score is None else f"{each.score:.4f}",
+            f"{each.tokens:,}",
+            *([{None: "-", True: "yes", False: "no"}[each.correct]] if judged else []),
+        )
+    consoles()[0].print(Sheet(shown, keys=1))
+
+
 def figure_table(figure: Figure) -> RenderableType:
     """A figure as its title and the first rows of its table."""
     rows = figure.rows[:_MOST_ROWS]
@@ -96,12 +113,22 @@ def _print_folders(found: Comparison, console: Console) -> None:
         if left := found.unfinished.get(str(folder)):
             warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
     for run in found.runs:
-        lines = [*_remote_lines(run.config), *_missed_lines(run.folder)]
+        lines = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
         lines += warnings_of(summary_of(run))
         if not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
         for line in lines:
             warn(line if len(found.runs) == 1 else f"{run.folder.name}: {line}")
+
+
+def _changed_lines(run: Run) -> list[str]:
+    """Warnings of functions that were not the same for all problems."""
+    return [
+        f"{Path(run.config.sources[role].file).name} was changed: the first {change.solved} "
+        f"problems were solved with another {role} than the rest."
+        for role, change in run.totals.run.changed.items()
+        if role in run.config.sources
+    ]
 
 
 def _missed_lines(folder: Path) -> list[str]:

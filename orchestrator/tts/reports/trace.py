@@ -83,7 +83,7 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
     except OSError as error:
         raise RunError(
             f"The trace {file} cannot be written: {error.strerror or error}.",
-            hint="Name another file with --out.",
+            hint="Name another file with --to.",
         ) from error
     return file, trace.counts
 

@@ -19,6 +19,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | requests, token_requests | requests and their order; the same with token ids |
 | measures, named_measures | all that is measured of a run, and the table of it |
 | summary | summary.json, typed: made from the measures, and read back |
+| answers | the answers as a table: answers.jsonl, answers.csv |
 | sent_ahead | what became of expansions that were sent ahead |
 | calibration | how well scores tell right completions from wrong ones |
 | paged_cache | what a KV cache of any size makes of a run's requests |

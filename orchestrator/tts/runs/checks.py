@@ -13,13 +13,13 @@ from typing import Any
 
 from tts.build.errors import RunDamaged, RunError
 
-from .files import sync_folder
 from .folder import (
     CONFIG,
     EVENTS,
     PROBLEMS,
     SUMMARY,
     Json,
+    drop_results,
     input_checksums,
     read_config,
     read_json,
@@ -117,8 +117,7 @@ def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
         read_summary_fields(folder)
     except RunError as error:
         with writing(folder):
-            (folder / SUMMARY).unlink()
-            sync_folder(folder)
+            drop_results(folder)
         say(f"{error.message} The log is the source: the summary is made from it again.")
 
 

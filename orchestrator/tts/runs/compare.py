@@ -16,6 +16,7 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
+from .answers import Answer, answers_of
 from .config import RunConfig
 from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
@@ -24,7 +25,6 @@ from .log import read_events
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
 from .records import ENGINES
 from .run import Run
-from .state import RunState, solved_problems
 from .statistics import wilson
 from .summary import Summary, accuracy_by_level, summarise
 
@@ -33,7 +33,7 @@ NoCurve = WhyDependent | Literal["no_reference"]
 answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
-_NOT_KEPT = ("right", "summary", "command", "name")
+_NOT_KEPT = ("right", "answers", "summary", "command", "name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,8 @@ class Row:
     curve: tuple[Point, ...]
     """Ends with the run's own n; nothing else where `no_curve` says why."""
     no_curve: NoCurve | None
+    answers: list[Answer] = field(default_factory=list)
+    """The answers of the solved problems, by this row's vote."""
     summary: Summary
     """That of the run, under its own vote."""
     right: dict[str, float] = field(default_factory=dict, metadata={"json": False})
@@ -235,6 +237,7 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
         curve=curve,
         no_curve=no_curve,
+        answers=answers_of(run, vote),
         summary=summary,
         right=right,
     )
@@ -265,8 +268,7 @@ def _curve(
     if why := why_dependent(strategy, limited=bool(summary.limits)):
         return own, why
     unit = unit_size(strategy, summary.parameters)
-    problems = solved_problems(read_events(run.folder), RunState(keeps_events=False))
-    solved = (problem.solution for problem in problems if problem.solution)
+    solved = (problem.solution for problem in run.solved if problem.solution)
     return points(solved, n, unit, vote) or own, None
 
 

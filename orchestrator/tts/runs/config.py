@@ -128,7 +128,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     remotes: dict[str, RemoteEngine] = {}
     """The engines that ran already, by role. Resolved."""
     sources: dict[str, FunctionSource] = {}
-    """The files of a command's functions that take part, by role."""
+    """The files of a command's functions that take part, by role, as the run began with them."""
     command: list[str] = []
     """The command line that asked for the run, word by word and without secrets; none of a
     program's. It decides nothing of the outcome."""
@@ -204,7 +204,7 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
     """Refuse to continue a run whose configuration has changed; raises RunError naming the change.
 
     The circumstances are not compared: of engines elsewhere only the model counts, where it is
-    named on both sides.
+    named on both sides. Nor is the content of functions' files: the log says when it changed.
     """
     asked, were = ((each.get("problem_ids"), each.get("problems_digest")) for each in (now, before))
     if asked[0] == were[0] and asked[1] != were[1]:
@@ -219,15 +219,6 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",
                 hint="Bring that back as it was, or start a new run.",
-            )
-    for role, was in before.get("sources", {}).items():
-        found = now.get("sources", {}).get(role, was)
-        if found.get("sha256") != was.get("sha256"):
-            raise RunError(
-                f"The run in {folder} cannot be continued: {found['file']}, which has its {role}, "
-                f"is not what it was (SHA-256 {found.get('sha256')!s:.12}..., before "
-                f"{was.get('sha256')!s:.12}...).",
-                hint="Bring the file back as it was, or start a new run.",
             )
     models = _models(now)
     for role, model in _models(before).items():

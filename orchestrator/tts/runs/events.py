@@ -50,6 +50,8 @@ class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     """Versions and machine (`log.surroundings`); empty where a repair has put the event in."""
     files: dict[str, str] = {}
     """The checksums of run.json and problems.jsonl as they were then; empty as `made_with`."""
+    changed: dict[str, str] = {}
+    """By role, the SHA-256 of files with functions that were others until then."""
 
     @property
     def began(self) -> datetime:

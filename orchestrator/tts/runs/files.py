@@ -92,6 +92,8 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
 
     A reader, and a machine that restarts, has the old or the new content. Raises OSError.
     """
+    if not file.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with folder_of(file) as folder:
         with suppress(FileNotFoundError):  # of a process that was killed

@@ -6,6 +6,7 @@
 | problems.jsonl | the problems, where a program gave them rather than a dataset |
 | events.jsonl | the log (`log`, `events`) |
 | summary.json | derived from the log when the run ends |
+| answers.jsonl, answers.csv | the answers in it, as tables (`answers`) |
 | engine-steps/ | what the engines did per step (`engine_steps`) |
 
 A folder with `group.json` holds several runs, a folder each (`groups`).
@@ -28,7 +29,7 @@ from tts.build.input_files import Unreadable, parse_json
 from tts.build.user_paths import is_there
 from tts.problem import Problem, Turn
 
-from .files import make_folder, open_file, read_text, write_whole
+from .files import make_folder, open_file, read_text, sync_folder, write_whole
 
 Json = dict[str, Any]
 """A JSON object, as it is read and written."""
@@ -38,6 +39,8 @@ PROBLEMS = "problems.jsonl"
 EVENTS = "events.jsonl"
 SUMMARY = "summary.json"
 GROUP = "group.json"
+ANSWERS = {"jsonl": "answers.jsonl", "csv": "answers.csv"}
+"""The tables of answers by their kind."""
 ENGINE_STEPS = "engine-steps"
 
 
@@ -76,8 +79,17 @@ def has_finished(folder: Path) -> bool:
     return is_there(folder / SUMMARY)
 
 
+def drop_results(folder: Path) -> None:
+    """Remove what a finished run has derived from its log, which does not fit; raises OSError."""
+    for name in (SUMMARY, *ANSWERS.values()):
+        (folder / name).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
 def read_config(folder: Path) -> Json:
     """The configuration of a run; raises RunError if the folder holds no run."""
+    if not is_there(folder):
+        raise RunError(f"There is no folder {folder}.", hint="tts runs list shows the runs.")
     return read_json(folder / CONFIG, f"{folder} holds no run")
 
 

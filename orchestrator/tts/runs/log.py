@@ -174,10 +174,15 @@ class RunLog:
 
     FLUSH_S = 0.2
 
-    def __init__(self, folder: Path, limits: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: tuple[int, int] | None = None,
+        changed: Mapping[str, str] | None = None,
+    ) -> None:
         """Open the log of `folder` for appending, cutting off a half-written last line.
 
-        `limits` are those of the `session` event, which is written first.
+        `limits` and `changed` are those of the `session` event, which is written first.
         """
         self.folder = folder
         self.began = time.monotonic()
@@ -200,6 +205,7 @@ class RunLog:
                 limits=limits,
                 made_with=surroundings(),
                 files=files,
+                changed=dict(changed or {}),
             )
         )
 

@@ -58,6 +58,9 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
             limits=total if limits else None,
             version=VERSION,
             files=input_checksums(folder),
+            changed=dict(
+                item for each in sessions.values() for s in each for item in s.changed.items()
+            ),
         )
         with replacing(folder / EVENTS) as file:
             file.write(chain.seal(encode(first)))

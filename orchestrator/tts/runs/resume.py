@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from tts.search import Decision, Evidence, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of
 from .files import open_file, replacing
-from .folder import EVENTS, SUMMARY, writing
+from .folder import EVENTS, drop_results, writing
 from .log import read_events
 from .state import ProblemState, RunState, solved_problems
 
@@ -33,6 +33,8 @@ class ResumePoint:
     """The problems that are not solved and for which something was generated or scored."""
     learnt: dict[str, tuple[Evidence | None, Decision | None]] = field(default_factory=dict)
     """What the solved problems tell those behind them."""
+    changed: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of the functions' files that have changed since the last session, by role."""
 
 
 def resumed_work(problem: ProblemState) -> ResumedWork:
@@ -43,9 +45,15 @@ def resumed_work(problem: ProblemState) -> ResumedWork:
     )
 
 
-def read_resume_point(folder: Path, vote: str) -> ResumePoint:
+def read_resume_point(
+    folder: Path,
+    vote: str,
+    now: Mapping[str, str] | None = None,
+    first: Mapping[str, str] | None = None,
+) -> ResumePoint:
     """Read what a run's earlier sessions did; `vote` is the rule that its answers are chosen by.
 
+    `now` has the SHA-256 of the functions' files by role, `first` those that the run began with.
     Raises RunError for a log that is damaged, or in which a problem was solved twice.
     """
     run = RunState()
@@ -62,8 +70,13 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
         solved[problem.id] = problem.correct(vote)
         if problem.solution:
             learnt[problem.id] = problem.solution.evidence, problem.solution.decision
+    last = {**(first or {}), **{role: change.sha256 for role, change in run.changed.items()}}
+    changed = {
+        role: sha256 for role, sha256 in (now or {}).items() if sha256 != last.get(role, sha256)
+    }
+    run.change(changed)
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
-    return ResumePoint(solved, worked_on, learnt)
+    return ResumePoint(solved, worked_on, learnt, changed)
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
     with writing(folder), open_file(log) as content:
         with replacing(copy) as whole:
             shutil.copyfileobj(content, whole)
-        (folder / SUMMARY).unlink(missing_ok=True)  # it counted what is cut off
+        drop_results(folder)  # they count what is cut off
         content.seek(0)
         with replacing(log) as kept:
             kept.writelines(islice(content, lines))

@@ -27,7 +27,7 @@ from .measures import Measures
 from .named_measures import named_measures
 from .records import NOT_WRITTEN, CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
-from .state import ProblemState, solved_problems
+from .state import ProblemState, RunState, solved_problems
 from .summary import Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
@@ -62,6 +62,11 @@ class Run:
             problem_record(problem, self.config.vote)
             for problem in solved_problems(read_events(self.folder))
         )
+
+    @cached_property
+    def solved(self) -> tuple[ProblemState, ...]:
+        """The solved problems without their requests, as they were solved; raises RunError."""
+        return tuple(solved_problems(read_events(self.folder), RunState(keeps_events=False)))
 
     @cached_property
     def requests(self) -> tuple[EngineRequest, ...]:

@@ -15,8 +15,9 @@ it, from the same events, on the run's clock. Pure: no clock is read here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tts.search import NodePath
 
@@ -208,6 +209,14 @@ class ProblemState:
         ]
 
 
+class Change(NamedTuple):
+    """A file with a function of the user's became another while the run was interrupted."""
+
+    sha256: str
+    solved: int
+    """How many problems had been solved by then."""
+
+
 class RunState(RunClock):
     """The state of a run by its log so far: its clock, its sessions, the open problems."""
 
@@ -226,6 +235,8 @@ class RunState(RunClock):
         """The problems that the log has mentioned and that are not solved, by id."""
         self.solved: set[str] = set()
         """The ids of the others."""
+        self.changed: dict[str, Change] = {}
+        """The latest change of each function's file, by role."""
 
     def apply(self, event: AnyEvent) -> ProblemState | None:
         """Take in the next event; returns the problem that it solves, which is then forgotten.
@@ -238,6 +249,7 @@ class RunState(RunClock):
             self.limits = event.limits or self.limits
             for problem in self.open.values():
                 problem.resumed = True
+            self.change(event.changed)
             return None
         name: str | None = getattr(event, "problem", None)
         if name is None:
@@ -256,6 +268,18 @@ class RunState(RunClock):
             return None
         self.solved.add(name)
         return self.open.pop(name)
+
+    def change(self, files: Mapping[str, str]) -> None:
+        """Files of functions, by role, are others from now on.
+
+        What they gave for open problems is forgotten: no tree is made of two of them.
+        """
+        for role, sha256 in files.items():
+            self.changed[role] = Change(sha256, len(self.solved))
+        for problem in self.open.values() if files else ():
+            problem.scored.clear()
+            if "strategy" in files:
+                problem.generated.clear()
 
 
 def solved_problems(

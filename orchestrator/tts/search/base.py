@@ -101,8 +101,10 @@ class WidthConfig(StepConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.n % self.beam_width:
+            more = -(-self.n // self.beam_width) * self.beam_width
             raise ValueError(
-                f"n is {self.n}, which is not a multiple of beam_width ({self.beam_width})"
+                f"n is {self.n}, which is not a multiple of beam_width ({self.beam_width}), such "
+                f"as {more}; or take --set beam_width={self.n}"
             )
         return self
 

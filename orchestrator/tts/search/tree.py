@@ -44,6 +44,16 @@ class Tree:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def __repr__(self) -> str:
+        """A line for each node: its score, its fate, and its text below that of its parent."""
+        lines = [f"Tree of {len(self):,} nodes"]
+        for path in sorted(self._nodes):
+            node = self._nodes[path]
+            score = "      " if node.score is None else f"{node.score:.4f}"
+            text = " ".join(node.thought.text.split()) if node.thought else "..."
+            lines.append(f"{score} {node.fate:9} {'  ' * len(path)}{text:.80}")
+        return "\n".join(lines)
+
     @property
     def tokens(self) -> int:
         """The number of generated tokens in it."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import functools
 import queue
 import signal
+import sys
 import threading
+import time
 from asyncio import Runner
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -25,7 +29,12 @@ from tts.build.owner import Owner
 P = ParamSpec("P")
 T = TypeVar("T")
 
+PATIENCE_S = 1.0
+"""Seconds that code of the user's may go on after a signal."""
 _POLL_S = 0.1
+_HERE = Path(__file__).parent
+_CALLERS = str(_HERE / "own_search.py"), str(_HERE.parent / "endpoints" / "functions.py")
+"""The modules that call the user's code."""
 
 
 @contextlib.contextmanager
@@ -78,9 +87,11 @@ def interruptible(
     True: then the command ends by itself, and the next signal stops it.
 
     Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
-    server), and a cut-short clean-up would leave a server behind.
+    server), and a cut-short clean-up would leave a server behind. Code of the user's that holds the
+    loop up, such as a strategy that never returns, is broken off PATIENCE_S after the signal.
     """
     received: signal.Signals | None = None
+    broken = ""
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
@@ -89,32 +100,53 @@ def interruptible(
         def interrupt(number: signal.Signals) -> None:
             nonlocal received
             if received is None and number is signal.SIGTERM and drain():
+                signal.setitimer(signal.ITIMER_REAL, 0)
                 return
             if received is None:
                 received = number
                 say("stopping ...")
                 task.cancel()
 
+        def arrived(number: int, frame: FrameType | None) -> None:
+            if received is None:
+                signal.signal(signal.SIGALRM, overdue)
+                signal.setitimer(signal.ITIMER_REAL, PATIENCE_S, _POLL_S)
+                loop.call_soon_threadsafe(interrupt, signal.Signals(number))
+
+        def overdue(number: int, frame: FrameType | None) -> None:
+            nonlocal broken
+            if frame and _is_own(frame):
+                broken = f" {frame.f_code.co_filename}, line {frame.f_lineno}, was broken off."
+                raise KeyboardInterrupt
+
         for number in before:
-            loop.add_signal_handler(number, interrupt, number)
+            signal.signal(number, arrived)
         return await task
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         result = run_loop(run())
-    except asyncio.CancelledError:
-        if received is None:
+    except BaseException as error:
+        if received is None or (isinstance(error, Exception) and not broken):
             raise
     finally:
+        if received is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         running.close()  # where the loop has not begun it
-        # uvloop leaves its own handlers, which do nothing once the loop is closed
         for number, handler in before.items():
             signal.signal(number, handler if received is None else signal.SIG_IGN)
     if received is not None:  # also where it ended by itself just then: what follows is not wanted
         if received is signal.SIGTERM:
-            raise Terminated("Stopped by SIGTERM.")
-        raise Interrupted("Interrupted.")
+            raise Terminated(f"Stopped by SIGTERM.{broken}")
+        raise Interrupted(f"Interrupted.{broken}")
     return result
+
+
+def _is_own(frame: FrameType | None) -> bool:
+    """Whether this is in a call of the user's code, and not in a step of our own."""
+    while frame and frame.f_code.co_filename not in _CALLERS:
+        frame = frame.f_back
+    return frame is not None
 
 
 def in_loop(function: Callable[P, object]) -> Callable[P, None]:
@@ -201,7 +233,7 @@ class LoopThread:
             except BaseException:  # Ctrl-C, or a callback has failed
                 if not finish:
                     self._loop.call_soon_threadsafe(lambda: started[0].cancel())
-                _await_end(started, inbox)
+                self._await_end(started, inbox)
                 raise
         if ctrl_c.pressed:
             raise KeyboardInterrupt
@@ -213,6 +245,24 @@ class LoopThread:
         self._stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def _await_end(self, started: list[asyncio.Task[Any]], inbox: Inbox) -> None:
+        """Wait until the task has ended, which takes a bounded time once it was cancelled."""
+        since = time.monotonic()
+        while not (started and started[0].done()):
+            with contextlib.suppress(queue.Empty):
+                inbox.get(timeout=_POLL_S)  # what is still posted is dropped
+            if time.monotonic() - since > PATIENCE_S:
+                self._break_off()
+        if not started[0].cancelled():
+            started[0].exception()  # seen: what made the caller stop is raised instead
+
+    def _break_off(self) -> None:
+        """Raise KeyboardInterrupt in the user's code, if that is what holds the loop up."""
+        thread = self._thread.ident
+        if thread and _is_own(sys._current_frames().get(thread)):
+            raised = ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 
     def _run(self) -> None:
         try:
@@ -279,12 +329,3 @@ def _next(inbox: Inbox) -> Callable[[], None] | asyncio.Task[Any]:
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
-
-
-def _await_end(started: list[asyncio.Task[Any]], inbox: Inbox) -> None:
-    """Wait until the task has ended, which takes a bounded time once it was cancelled."""
-    while not (started and started[0].done()):
-        with contextlib.suppress(queue.Empty):
-            inbox.get(timeout=_POLL_S)  # what is still posted is dropped
-    if not started[0].cancelled():
-        started[0].exception()  # marks it as seen: what made the caller stop is raised instead

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,12 +13,14 @@ from tts.build.errors import RunError
 from tts.build.user_paths import is_there
 from tts.grading import Equality
 from tts.problem import Problem
+from tts.runs.answers import write_answers
 from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
-from tts.runs.config import check_same, read_run_config
+from tts.runs.config import FunctionSource, check_same, read_run_config
 from tts.runs.events import AnyEvent, Finished
 from tts.runs.folder import (
     EVENTS,
     create_run,
+    has_begun,
     has_finished,
     refuse_begun,
     write_problems,
@@ -81,14 +83,32 @@ def open_run(
             say(str(repaired))
         drop_stale_summary(folder, say)
         check_inputs(folder)
-        point = read_resume_point(folder, plan.strategy.vote)
+        sources = read_run_config(folder, going_on=True).sources if has_begun(folder) else {}
+        point = read_resume_point(
+            folder, plan.strategy.vote, _digests(plan.config.sources), _digests(sources)
+        )
         if strangers := point.solved.keys() - problems:
             raise RunError(
                 f"{folder / EVENTS}: {min(strangers)!r} is solved, but is no problem of this run.",
                 hint="Cut the log off before that, keeping a copy of it: "
                 f"tts bench --resume {folder} --repair",
             )
+        for role in point.changed:
+            say(_kept(plan.config.sources[role].file, role, point))
         yield OpenRun(plan, folder, resume, point)
+
+
+def _digests(sources: Mapping[str, FunctionSource]) -> dict[str, str]:
+    return {role: source.sha256 for role, source in sources.items()}
+
+
+def _kept(file: str, role: str, point: ResumePoint) -> str:
+    """What stays of a run whose function's file has changed."""
+    return (
+        f"{file}, which has the {role}, has changed: the {len(point.solved)} problems that are "
+        "solved stay as it was; those that had begun are "
+        f"{'scored' if role == 'verifier' else 'searched'} anew. The log keeps when it changed."
+    )
 
 
 async def execute(
@@ -125,7 +145,7 @@ async def execute(
         return
     policy, servers = plan.policy, len(engines.replicas)
     limits = policy.generator_requests * servers, policy.verifier_limit * servers
-    with RunLog(folder, limits) as log:
+    with RunLog(folder, limits, run.point.changed) as log:
         progress.began = True
         async with (
             recorded_resources(log),
@@ -170,6 +190,7 @@ def _end(log: RunLog) -> None:
 
 def _summarise(run: OpenRun) -> None:
     summary = summarise(run.plan.config, read_events(run.folder))
+    write_answers(run.folder)
     write_summary(run.folder, summary.to_json())
 
 

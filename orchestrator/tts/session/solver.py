@@ -34,6 +34,7 @@ from .outcome import judged_outcome
 from .plan import Plan
 from .problem_search import ProblemSearch
 from .result import Result, RunProgress
+from .strategy import is_own
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
@@ -117,8 +118,8 @@ class Solver:
         """Says what scores are worth, and advises each problem of a strategy that takes advice."""
         self._plan = plan
         self._drivers = drivers
-        own = plan.answer_of
-        self._answer_of = checked_answer_of(own) if own else plan.strategy.ballot.answer_of
+        answer_of = plan.answer_of or plan.strategy.ballot.answer_of
+        self._answer_of = checked_answer_of(answer_of) if is_own(answer_of) else answer_of
         self._code = CodeGrader(plan.deployment.execution)
         self._own_grader = FunctionGrader(plan.equal) if plan.equal else None
         self._equality = self._own_grader or grader

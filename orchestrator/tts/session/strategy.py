@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from tts.build.errors import ConfigError
+from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import Deployment
-from tts.endpoints.functions import name_of
+from tts.endpoints.functions import failed, name_of, place_of
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import (
@@ -28,6 +29,8 @@ from tts.search import (
 from tts.strategies.catalog import STRATEGIES, find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure, require_answer_form
 from tts.strategies.strategy import Ballot, Strategy, Vote, require_context
+
+from .own_search import OwnSearch
 
 SearchFactory = Callable[[Problem, SeedOf], Search]
 """A search of the program's own for one problem. All randomness in it must come from the seeds."""
@@ -87,11 +90,15 @@ class ChosenStrategy:
             return node_seed(run_seed, problem.id, node)
 
         if self.factory is not None:
-            return self.factory(problem, seed)
+            return OwnSearch(partial(self.factory, problem, seed), self.factory)
         assert self.config is not None
         if advice and isinstance(self.config, AutoConfig):
             return AutoSearch(self.config, advice, seed, form, worth)
-        search = new_search(self.config, seed, form)
+        if is_own(type(self.config)):
+            made = partial(self.config.new_search, seed, form)
+            search: Search = OwnSearch(made, self.config.new_search)
+        else:
+            search = new_search(self.config, seed, form)
         if search.tree is not None:
             search.tree.worth = worth
         return search
@@ -103,16 +110,13 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
     Answers of a function's searches are chosen by weighted vote, or by majority without scores.
     """
     if isinstance(strategy, str):
-        found = find_strategy(strategy)
-        config = configure(found, deployment, given)
-        return ChosenStrategy(found.name, found.vote, config, ballot=found.ballot(config))
+        return _configured(find_strategy(strategy), deployment, given)
     if isinstance(strategy, type) and issubclass(strategy, SearchConfig):
         strategy = Strategy(name_of(strategy), "", strategy, "weighted")
     if isinstance(strategy, Strategy):
         if strategy.name in STRATEGIES:
             raise ConfigError(f"{strategy.name} is the name of a built-in strategy.")
-        config = configure(strategy, deployment, given)
-        return ChosenStrategy(strategy.name, strategy.vote, config, ballot=strategy.ballot(config))
+        return _configured(strategy, deployment, given)
     if isinstance(strategy, type) and issubclass(strategy, Search) and _takes_config(strategy):
         raise ConfigError(
             f"{name_of(strategy)} is made with a config, not with (problem, seed).",
@@ -134,12 +138,49 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         return ChosenStrategy(known.name, known.vote, config, ballot=known.ballot(config))
     if callable(strategy):
         made: Any = strategy
+        _require_factory(made)
         return ChosenStrategy(name_of(strategy), "weighted", None, made)
     raise ConfigError(
         f"The strategy is {strategy!r:.200}.",
         hint="Give a name, a config object such as BeamSearchConfig(n=16), or a function of "
         "(problem, seed) that returns a Search.",
     )
+
+
+def _configured(
+    strategy: Strategy, deployment: Deployment, given: dict[str, Any]
+) -> ChosenStrategy:
+    """A strategy with its parameters; raises FunctionError where code of the user's fails."""
+    try:
+        config = configure(strategy, deployment, given)
+        ballot = strategy.ballot(config)
+    except Exception as error:
+        if isinstance(error, TtsError) or not is_own(strategy.config):
+            raise
+        raise failed(f"Strategy {strategy.name}", error, strategy.config) from error
+    return ChosenStrategy(strategy.name, strategy.vote, config, ballot=ballot)
+
+
+def is_own(function: object) -> bool:
+    """Whether a function or class is the user's, or of a plug-in, rather than of tts."""
+    return not name_of(function).startswith("tts.")
+
+
+def _require_factory(function: Callable[..., Any]) -> None:
+    """Raise ConfigError for a function or class that cannot be called with (problem, seed)."""
+    if missing := sorted(getattr(function, "__abstractmethods__", ())):
+        raise ConfigError(
+            f"{name_of(function)} lacks what every Search has: {', '.join(missing)}"
+            f"{place_of(function)}."
+        )
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"{name_of(function)} must take (problem, seed): {error}{place_of(function)}."
+        ) from error
+    except ValueError:  # some of C have no signature
+        return
 
 
 def _takes_config(search: type[Search]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -59,6 +60,22 @@ class Strategy:
     """The parts of a run that are runs with a smaller n themselves; None: it has none."""
     ballot: Callable[[SearchConfig], Ballot] = ballot_of
     """How the completions of a search with these parameters vote."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for what no search can be made of."""
+        if not (isinstance(self.config, type) and issubclass(self.config, SearchConfig)):
+            raise ConfigError(
+                f"The config of strategy {self.name} must be a class: a SearchConfig."
+            )
+        if inspect.isabstract(self.config):
+            raise ConfigError(
+                f"{self.config.__name__} lacks the method new_search(seed, answer_of)."
+            )
+        if self.vote not in get_args(Vote):
+            raise ConfigError(
+                f"The vote of strategy {self.name} is {self.vote!r:.100}; there are "
+                f"{', '.join(get_args(Vote))}."
+            )
 
     def allows(self, config: SearchConfig) -> bool:
         """Whether these may be its parameters."""

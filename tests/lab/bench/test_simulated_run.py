@@ -95,7 +95,7 @@ def test_of_a_recorded_run_only_the_system_may_be_another(tiny_deployment, tmp_p
         ({"parameters": {"beam_wdth": 2}}, (), "beam_wdth is 2, but .* has None"),
     ):
         refused(replace(WANTED, replay=folder, **changes), options, said)
-    with pytest.raises(TtsError, match="holds no run"):
+    with pytest.raises(TtsError, match="no folder"):
         scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
     done = CliRunner().invoke(app, ["simulate", "--replay", str(folder), "--seed", "7"])
     assert "seed is 7, but" in str(done.exception)

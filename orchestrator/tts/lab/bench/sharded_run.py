@@ -20,6 +20,7 @@ import msgspec
 from tts.build.errors import ConfigError, RunError, TtsError
 from tts.build.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
+from tts.runs.answers import write_answers
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished, refuse_begun
@@ -146,6 +147,7 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     with locked(out):
         create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
+        write_answers(out)
         write_summary(out, summarise(whole, read_events(out)).to_json())
     return out
 

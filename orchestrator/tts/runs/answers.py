@@ -1,0 +1,90 @@
+"""The answers of a run as a table: a row for each solved problem, made from the log.
+
+A finished run has it as answers.jsonl and answers.csv; `tts runs export` makes it of any run.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from .files import write_whole
+from .folder import ANSWERS, writing
+from .run import Run
+from .state import ProblemState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A solved problem's answer; the fields are the columns of the table."""
+
+    id: str
+    question: str
+    answer: str | None
+    """By the strategy's own rule; null if no completion has an answer."""
+    score: float | None
+    """That of the best completion with this answer; null without one, or without scores."""
+    correct: bool | None
+    """Whether it equals the reference; null without a reference."""
+    tokens: int
+    """Generated tokens of both models."""
+    seconds: float | None
+    """From the start of the problem to its answer."""
+
+
+def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
+    """The answers of the solved problems in the run's order, by this vote or its own.
+
+    Raises RunError.
+    """
+    vote = vote or run.config.vote
+    place = {name: number for number, name in enumerate(run.config.problem_ids)}
+    found = [_answer(problem, vote) for problem in run.solved]
+    return sorted(found, key=lambda answer: place.get(answer.id, len(place)))
+
+
+def as_table(answers: Sequence[Answer], kind: str) -> str:
+    """The table as text of a kind of ANSWERS: a JSON object a line, or CSV with a header."""
+    if kind == "jsonl":
+        return "".join(f"{json.dumps(asdict(each), ensure_ascii=False)}\n" for each in answers)
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(field.name for field in fields(Answer))
+    rows.writerows(map(_cell, asdict(each).values()) for each in answers)
+    return text.getvalue()
+
+
+def write_answers(folder: Path) -> None:
+    """Write the files of a finished run; raises RunError."""
+    answers = answers_of(Run.load(folder))
+    with writing(folder):
+        for kind, name in ANSWERS.items():
+            write_whole(folder / name, as_table(answers, kind))
+
+
+def _answer(problem: ProblemState, vote: str) -> Answer:
+    solved, answer = problem.solution, problem.answer(vote)
+    assert solved is not None
+    having = [
+        done.score
+        for done in solved.completions
+        if done.group >= 0 and solved.groups[done.group].answer == answer
+    ]
+    seconds = problem.seconds
+    return Answer(
+        id=problem.id,
+        question=problem.asked.question if problem.asked else "",
+        answer=answer,
+        score=None if not having or having[0] is None else float(f"{having[0]:.6g}"),
+        correct=problem.correct(vote),
+        tokens=problem.work.generated_tokens + problem.work.critique_tokens,
+        seconds=None if seconds is None else round(seconds, 3),
+    )
+
+
+def _cell(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value

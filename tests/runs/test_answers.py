@@ -1,0 +1,71 @@
+"""The table of a run's answers: from the log alone, in the run's order."""
+
+import csv
+import io
+import json
+
+import pytest
+from tests.cli.runner import tts
+from tests.runs.recorded import RECORDED
+
+from tts.runs.answers import Answer, answers_of, as_table
+from tts.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def run():
+    return Run.load(RECORDED)
+
+
+def test_a_row_says_what_the_problems_record_says(run):
+    answers = answers_of(run)
+    assert [each.id for each in answers] == [
+        name for name in run.config.problem_ids if name in {each.id for each in run.problems}
+    ]
+    rows = {each.id: each for each in answers}
+    for problem in run.problems:
+        row = rows[problem.id]
+        assert (row.question, row.answer, row.correct) == (
+            problem.question,
+            problem.answer,
+            problem.correct,
+        )
+        best = next((d for d in problem.completions if d.answer == problem.answer), None)
+        assert row.score == (best and best.answer and pytest.approx(best.score))
+
+
+ODD = Answer(
+    id="a", question='say "x",\ny', answer=None, score=None, correct=False, tokens=3, seconds=0.5
+)
+
+
+def test_both_tables_hold_every_text():
+    (line,) = as_table([ODD], "jsonl").splitlines()
+    (row,) = csv.DictReader(io.StringIO(as_table([ODD], "csv"), newline=""))
+    assert json.loads(line)["question"] == row["question"] == ODD.question
+    assert (row["answer"], row["correct"], row["tokens"]) == ("", "false", "3")
+
+
+def test_a_run_is_exported(run, tmp_path):
+    table = as_table(answers_of(run), "csv")
+    assert tts("runs", "export", RECORDED, "--to", tmp_path / "new" / "answers.csv").code == 0
+    assert (tmp_path / "new" / "answers.csv").read_text() == table
+    assert tts("runs", "export", RECORDED, "--format", "csv").out == table
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["runs", "export", "nowhere"], "There is no folder nowhere"),
+        (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
+        (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
+        (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
+        (["solve", "demo"], "demo is a deployment: add a question"),
+        (["solve", "demo", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["solve", "demo", __file__], "line 1 cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(words, told):
+    ended = tts(*words)
+    assert ended.code
+    assert told in ended.said
