@@ -369,9 +369,9 @@ def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
         dataclasses.replace(best, budget={"budget_tokens": 1000}, tokens_per_problem=960.4),
         dataclasses.replace(majority, budget={"budget_tokens": 1000}, tokens_per_problem=970.0),
     ]
-    first, second = (line.split() for line in printed(rows).splitlines()[5:7])
+    first, second = (line.split() for line in printed(rows).splitlines()[6:8])
     assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "[0.0,", "65.8]"]
-    assert first[11:13] == ["960", "0.0"]
+    assert first[10:12] == ["960", "0.0"]
     assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "[34.2,", "100.0]"]
 
 
