@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tts.build import paths
+from tts.runs.statistics import share_with_interval
 
 TTS = [sys.executable, "-c", "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"]
 N = 16
@@ -59,11 +60,11 @@ def main() -> None:
             rounds[name].append(solved(out, few, asked.seed, *words))
     print(f"\n{asked.problems} held-out problems (chains of whole-number operations):\n")
     for name, run in zip(STRATEGIES, runs, strict=True):
-        print(f"  {name:28}{run['accuracy']:>7.1%}")
+        print(f"  {name:28}{share_with_interval(run['accuracy'], run['problems']):>21}")
     greedy, majority, search = (f"{round(100 * run['accuracy'], 1):g}%" for run in runs)
     say(
-        f"Search with the verifier: {search} for {majority} by majority vote of as many samples "
-        f"and {greedy} by one greedy sample."
+        f"Search with the verifier: {search} right, against {majority} by majority vote of as many "
+        f"samples and {greedy} by one greedy sample."
     )
     say(compared(rounds, few))
     shown = " ".join(str(folder / name) for name, _ in STRATEGIES.values())

@@ -1,13 +1,12 @@
 """Fetch what pages hold of third parties, and verify it.
 
-A manifest beside the files names each package, its version and the integrity of its archive on npm:
-orchestrator/tts/reports/page/static/vendor/manifest.json for the report's page, and
-orchestrator/tts/gateway/page/static/vendor/manifest.json for the gateway's. This fetches the
-archives with npm, compares them with the manifests, and writes the files again; nothing else may
-have changed.
+orchestrator/tts/reports/page/static/vendor/manifest.json names each package, its version and the
+integrity of its archive on npm; the files are beside it, for the report's page and the gateway's.
+This fetches the archives with npm, compares them with the manifest, and writes the files again;
+nothing else may have changed.
 
-    scripts/run vendor                  # fetch what the manifests say, verify, write
-    scripts/run vendor vega@6.3.0       # take another version of a package into its manifest
+    scripts/run vendor                  # fetch what the manifest says, verify, write
+    scripts/run vendor vega@6.3.0       # take another version of a package into the manifest
 """
 
 from __future__ import annotations
@@ -24,39 +23,34 @@ from pathlib import Path
 
 import msgspec
 
-from tts.gateway.page.files import VENDOR as OF_GATEWAY
-from tts.reports.page.assets import VENDOR as OF_REPORT
-from tts.reports.page.assets import Package, read_manifest
+from tts.reports.page.assets import MANIFEST, VENDOR, Package, read_manifest
 
-FOLDERS = (OF_REPORT, OF_GATEWAY)
 _IMPORT = "import { ascending, isString, DisallowedObjectProperties } from 'vega-util';\n"
 _EXPORT = "export { expression as expressionInterpreter };\n"
 
 
 def main() -> None:
-    """Fetch every package that a manifest names."""
+    """Fetch every package that the manifest names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("packages", nargs="*", metavar="NAME@VERSION")
     arguments = parser.parse_args()
-    manifests = {folder: read_manifest(folder / "manifest.json") for folder in FOLDERS}
-    every = [package for packages in manifests.values() for package in packages]
+    every = read_manifest(MANIFEST)
     for wanted in arguments.packages:
         name, _, version = wanted.rpartition("@")
         (package,) = (each for each in every if each.name == name)
         package.version, package.integrity = version, None
         for file in package.files:
             file.sha256 = None
-    for folder, packages in manifests.items():
-        for package in packages:
-            fetch(folder, package)
-            print(f"{package.name} {package.version}: {len(package.files)} files")
-        text = msgspec.json.format(msgspec.json.encode(packages), indent=2)
-        (folder / "manifest.json").write_bytes(text + b"\n")
+    for package in every:
+        fetch(package)
+        print(f"{package.name} {package.version}: {len(package.files)} files")
+    text = msgspec.json.format(msgspec.json.encode(every), indent=2)
+    MANIFEST.write_bytes(text + b"\n")
 
 
-def fetch(folder: Path, package: Package) -> None:
+def fetch(package: Package) -> None:
     """Fetch one package and write its files; ends the script if it is not what it was."""
     archive = packed_by_npm(f"{package.name}@{package.version}")
     integrity = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
@@ -67,19 +61,19 @@ def fetch(folder: Path, package: Package) -> None:
             if package.name == "vega-interpreter":
                 content = as_script(content)
             each.sha256 = same(each.file, each.sha256, sha256(content))
-            target = folder / each.file
+            target = VENDOR / each.file
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(content)
         has_license = "package/LICENSE" in files.getnames()
-        licence = read(files, "LICENSE") if has_license else license_of(folder, package)
-        (folder / package.license_file).write_bytes(licence)
+        licence = read(files, "LICENSE") if has_license else license_of(package)
+        (VENDOR / package.license_file).write_bytes(licence)
 
 
-def license_of(folder: Path, package: Package) -> bytes:
+def license_of(package: Package) -> bytes:
     """The licence of vega-interpreter, whose archive has none: its repository is vega's."""
     if package.name != "vega-interpreter":
         sys.exit(f"{package.name} {package.version}: its archive has no LICENSE")
-    return (folder / "vega.LICENSE").read_bytes()
+    return (VENDOR / "vega.LICENSE").read_bytes()
 
 
 def packed_by_npm(name: str) -> bytes:

@@ -16,9 +16,10 @@ from tests.runs.runs import row_of, write_run
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
+from tts.reports.figures.results import accuracy_cell
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
-from tts.reports.terminal import accuracy_cell, tables
+from tts.reports.terminal import tables
 from tts.runs.compare import read_rows
 from tts.strategies.catalog import find_strategy
 
@@ -47,7 +48,7 @@ def test_the_tables_of_runs_are_whole(width):
     ]
     text = shown(tables(rows), width=width)
     for part in (
-        "accuracy (95%)",
+        "accuracy",
         "12,345.6",
         "problems",
         "1,234,567",
@@ -104,7 +105,12 @@ def test_every_cell_is_shown_once_whatever_the_width(columns, width):
 
 @pytest.mark.parametrize(
     ("share", "problems", "cell"),
-    [(0.5, 100, "50.0% ±9.6"), (1.0, 10, "100.0% ±13.9"), (None, 10, "-"), (0.5, 0, "-")],
+    [
+        (0.5, 100, "50.0% [40.4, 59.6]"),
+        (1.0, 10, "100.0% [72.2, 100.0]"),
+        (None, 10, "-"),
+        (0.5, 0, "-"),
+    ],
 )
 def test_accuracy_comes_with_its_interval(share, problems, cell):
     assert accuracy_cell(share, problems) == cell
@@ -127,5 +133,5 @@ def test_intervals_are_about_the_problems_with_a_reference(tmp_path):
     other = [solved(str(place), 1.0, correct=None) for place in range(4, 40)]
     rows, _ = read_rows(write_run(tmp_path / "run", [SESSION, *known, *other]))
     text = shown(tables(rows))
-    assert text.count("100.0% ±24.5") == 2
-    assert "±4.4" not in text
+    assert text.count("100.0% [51.0, 100.0]") == 2
+    assert "[90.4, 100.0]" not in text

@@ -22,6 +22,7 @@ from tts.runs.checks import write_summary
 from tts.runs.compare import (
     Baseline,
     best_of,
+    best_rival,
     compare,
     in_order,
     joined_curves,
@@ -37,7 +38,7 @@ from tts.runs.groups import Member, create_group, expand_groups, group_config, w
 from tts.runs.log import RunLog
 from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
 from tts.runs.run import Run
-from tts.runs.statistics import mcnemar, share_difference_95
+from tts.runs.statistics import mcnemar, share_difference
 from tts.runs.summary import summarise
 from tts.search import Stop
 from tts.strategies.catalog import STRATEGIES
@@ -262,6 +263,44 @@ def test_a_run_of_other_problems_is_refused_with_what_they_share():
         pair_of(ours, run_of([SESSION], "runs/empty"))
 
 
+def test_draws_that_only_overlap_are_not_compared_but_a_part_is_with_its_whole():
+    asked = [{"a": True, "b": True}, {"b": False, "c": True}, {"a": False}]
+    one, overlapping, part = (
+        run_of(log_of(each), f"runs/{place}", problem_ids=list(each), dataset_seed=place)
+        for place, each in enumerate(asked)
+    )
+    said = "runs/0 2 of dataset demo .seed 0., runs/1 2 of dataset demo .seed 1., and 1 are in both"
+    for pair in ((one, overlapping), (overlapping, one)):
+        with pytest.raises(RunError, match=said if pair[0] is one else "and 1 are in both"):
+            pair_of(*pair)
+    assert [pair_of(*pair).judged for pair in ((one, part), (part, one))] == [1, 1]
+
+
+def test_rows_are_ranked_with_those_of_the_same_questions_and_budget():
+    budget = {"budget_tokens": 500}
+    fitted = judged("dvts", 6, budget=budget)
+    limited = judged("auto", 8, limits=budget, limited={}, unanswered=0)
+    richer = judged("dvts", 9, budget={"budget_tokens": 1000})
+    other = judged("mcts", 10, budget=budget, asked="other")
+    rows = [fitted, limited, richer, other, row_of("dvts", 400, None, right={})]
+    assert [best_rival(row, rows) for row in rows] == [limited, limited, None, None, None]
+    text = printed([fitted, other, limited])
+    assert text.count("deployment demo, dataset demo: 10 problems") == 2
+
+
+def test_costs_are_about_the_problems_that_accuracies_are_about(tmp_path):
+    answers = {"a": True, "b": None, "c": False}
+    (found,), _ = read_rows(write_run(tmp_path / "some", log_of(answers, tokens=5)))
+    assert (found.problems, found.tokens_per_problem) == (2, 5)
+    log = [*log_of(answers, tokens=5), expansion([1], 9.0, 9.5, tokens=95, problem="later")]
+    (unfinished,), _ = read_rows(write_run(tmp_path / "unfinished", log))
+    assert unfinished.tokens_per_problem == 5, "what is not solved has no part in it"
+    (none,), _ = read_rows(write_run(tmp_path / "none", log_of({"b": None}, tokens=7)))
+    assert (none.problems, none.tokens_per_problem) == (0, 7)
+    pair = pair_of(run_of(log_of(answers)), run_of(log_of(answers), "other"))
+    assert [cost.problems for cost in pair.costs] == [2, 2, 2]
+
+
 def test_a_baseline_goes_first_by_its_name_and_must_have_problems_in_common(tmp_path):
     answers = {"a": True, "b": False}
     small, other = (write_run(tmp_path / name, log_of(answers)) for name in ("small", "other"))
@@ -317,7 +356,7 @@ def test_a_gain_is_over_common_problems_and_of_means_where_seeds_are_several():
     worse = {"a": 1.0, "b": 0.0, "c": 0.0, "only there": 1.0}
     gain = gain_of(better, worse)
     assert gain.mean == pytest.approx(1 / 3)
-    assert (gain.low, gain.high) == share_difference_95(1, 0, 3)
+    assert (gain.low, gain.high) == share_difference(1, 0, 3)
     assert gain_of({"x": 1.0}, better) is None
     found = gain_of({"a": 0.5, "b": 1.0}, {"a": 0.0, "b": 0.0})
     error = math.sqrt(0.125 / 2)  # the variance of 0.5 and 1 is 0.125
@@ -330,10 +369,10 @@ def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
         dataclasses.replace(best, budget={"budget_tokens": 1000}, tokens_per_problem=960.4),
         dataclasses.replace(majority, budget={"budget_tokens": 1000}, tokens_per_problem=970.0),
     ]
-    first, second = (line.split() for line in printed(rows).splitlines()[5:7])
-    assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "±32.9", "-100.0"]
+    first, second = (line.split() for line in printed(rows).splitlines()[6:8])
+    assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "[0.0,", "65.8]"]
     assert first[10:12] == ["960", "0.0"]
-    assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "±32.9", "best"]
+    assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "[34.2,", "100.0]"]
 
 
 BUDGET = {"budget_tokens": 500}

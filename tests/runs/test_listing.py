@@ -75,7 +75,7 @@ def test_only_runs_are_listed_those_of_comparisons_by_both_names_and_the_newest_
 
 
 def test_no_log_is_read_whole_of_what_has_finished(kept, monkeypatch):
-    monkeypatch.setattr(listing, "_solved", lambda log: pytest.fail(f"{log} was read"))
+    monkeypatch.setattr(listing, "solved", lambda folder: pytest.fail(f"{folder} was read"))
     assert by_name(kept / "group")
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tts.runs.statistics import (
     best_within,
-    half_width,
+    joint_t,
+    joint_z,
     logarithmic_histogram,
     mcnemar,
     mean_pass_at_k,
@@ -18,7 +19,7 @@ from tts.runs.statistics import (
     pass_at_k,
     quantile,
     rounded,
-    share_difference_95,
+    share_difference,
     wilson,
 )
 
@@ -45,8 +46,7 @@ def test_a_logarithmic_histogram_holds_every_value_in_equal_bins(values, most):
 
 
 def test_the_interval_is_sane_at_the_ends():
-    low, high = wilson(0.5, 100)
-    assert (high - low) / 2 == pytest.approx(half_width(0.5, 100))
+    assert wilson(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert wilson(1.0, 10) == (pytest.approx(0.7225, abs=1e-4), 1.0)
     assert wilson(0.0, 10)[0] == 0.0
 
@@ -65,10 +65,29 @@ def test_it_is_the_normal_interval_of_the_mean(differences):
     assert found.interval_95 == pytest.approx((mean - 1.96 * error, mean + 1.96 * error))
 
 
-def test_nothing_has_no_mean_and_what_does_not_vary_is_certain():
+def test_nothing_has_no_mean():
     assert paired([]) is None
-    assert [paired([mean, mean]).is_certain for mean in (2.0, -2.0, 0.0)] == [True, True, False]
-    assert not paired([1.0, -1.0]).is_certain
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 15, 30, 31, 120])
+@pytest.mark.parametrize("comparisons", [1, 15])
+def test_joint_t_leaves_out_5_percent_over_the_number_of_comparisons(degrees, comparisons):
+    end = joint_t(degrees, comparisons)
+
+    def density(x):
+        return (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+
+    logs = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+    scale = math.exp(logs) / math.sqrt(degrees * math.pi)
+    width = end / 10_000  # Simpson's rule
+    inner = math.fsum((4 if i % 2 else 2) * density(i * width) for i in range(1, 10_000))
+    half = scale * width / 3 * (density(0) + inner + density(end))
+    assert 1 - 2 * half == pytest.approx(0.05 / comparisons, rel=1e-3)
+
+
+def test_joint_z_is_that_of_very_many_degrees():
+    assert joint_z(1) == pytest.approx(1.96, abs=1e-3)
+    assert joint_z(15) == pytest.approx(joint_t(10_001, 15), rel=1e-3)
 
 
 @given(st.integers(0, 8), st.integers(0, 8))
@@ -87,11 +106,11 @@ def test_mcnemar_takes_thousands_of_disagreements():
 
 
 def test_few_problems_without_a_disagreement_are_no_certainty():
-    low, high = share_difference_95(0, 0, 10)
+    low, high = share_difference(0, 0, 10)
     assert low == -high < -0.1
-    assert share_difference_95(0, 0, 10_000)[1] < 0.001
-    assert share_difference_95(50, 10, 100) == pytest.approx((0.2628, 0.5215), abs=1e-4)
-    assert share_difference_95(1, 0, 1)[1] == 1.0 == -share_difference_95(0, 1, 1)[0]
+    assert share_difference(0, 0, 10_000)[1] < 0.001
+    assert share_difference(50, 10, 100) == pytest.approx((0.2628, 0.5215), abs=1e-4)
+    assert share_difference(1, 0, 1)[1] == 1.0 == -share_difference(0, 1, 1)[0]
 
 
 @st.composite

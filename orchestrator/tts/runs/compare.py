@@ -61,6 +61,7 @@ class Row:
     """That of a baseline; empty for others, which are known by their strategy."""
     tokens_per_problem: float
     """Mean generated tokens of both models; speculative ones that no search asked for are left out.
+    Costs are means over the same problems as the accuracy; over all solved ones if none is judged.
     """
     compute_per_problem: float | None = None
     """Mean FLOPs of both models; see docs/reference/measures.md."""
@@ -209,12 +210,11 @@ def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
 
 def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
     by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
-    accuracy, solved = by_rule.get(vote), max(summary.problems, 1)
-    judged = run.totals.judged()
+    accuracy, judged, counted = by_rule.get(vote), run.totals.judged(), run.totals.counted()
     right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in run.totals.problems.values() if p.seconds is not None]
-    unused = summary.waste.unused_tokens
-    written = summary.generated_tokens + summary.critique_tokens
+    seconds = [p.seconds for p in counted if p.seconds is not None]
+    compute = [p.compute for p in counted if p.compute is not None]
+    knows = counted and len(compute) == len(counted)
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
@@ -228,10 +228,10 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round((written - unused) / solved, 1),
-        compute_per_problem=None if summary.compute is None else summary.compute / solved,
-        no_compute=_no_compute(run.config) if summary.compute is None else None,
-        verifier_calls_per_problem=round(summary.verifier_calls / solved, 1),
+        tokens_per_problem=round(_mean(p.generated_tokens - p.unused_tokens for p in counted), 1),
+        compute_per_problem=fmean(compute) if knows else None,
+        no_compute=None if knows else _no_compute(run.config),
+        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in counted), 1),
         seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
         wall_s=summary.wall_s,
         accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
@@ -241,6 +241,11 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         summary=summary,
         right=right,
     )
+
+
+def _mean(values: Iterable[float]) -> float:
+    """0 without any."""
+    return fmean(found) if (found := list(values)) else 0.0
 
 
 def _no_compute(config: RunConfig) -> str:
@@ -293,6 +298,27 @@ def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
     for row in rows:
         alike.setdefault(row.summary.questions, []).append(row)
     return list(alike.values())
+
+
+def best_rival(row: Row, rows: Iterable[Row]) -> Row | None:
+    """The best of those rows that a row can be ranked with, itself among them.
+
+    They were asked the same questions, at the same budget. None of a row without accuracy, and
+    where there is no other.
+    """
+    rivals = [
+        each
+        for each in rows
+        if each.right
+        and each.summary.questions == row.summary.questions
+        and _allowed(each) == _allowed(row)
+    ]
+    return best_of(rivals) if row.right and len(rivals) > 1 else None
+
+
+def _allowed(row: Row) -> dict[str, int | float]:
+    """What a problem might cost: on average, or at most."""
+    return {**(row.summary.limits or {}), **row.budget}
 
 
 def varying(rows: Sequence[Row]) -> tuple[str, ...]:

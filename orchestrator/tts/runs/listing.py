@@ -105,7 +105,7 @@ def _run(folder: Path, name: str) -> ListedRun:
         config = parse_config(read_config(folder), folder / CONFIG)
         finished = read_summary(folder) if has_finished(folder) else None
         began = _time_of(folder)
-        done = _solved(folder / EVENTS) if finished is None else finished.problems
+        done = solved(folder) if finished is None else finished.problems
     except TtsError as error:
         return _damaged(folder, name, error)
     if finished:
@@ -135,8 +135,9 @@ def _verifier(config: RunConfig) -> str | None:
     return config.functions.get("verifier") or config.prompting.get("verifier", {}).get("format")
 
 
-def _solved(log: Path) -> int:
-    """Problems that a log shows as solved, counted without decoding its lines."""
+def solved(folder: Path) -> int:
+    """Problems that a run's log shows as solved, counted without decoding its lines."""
+    log = folder / EVENTS
     try:
         with open_file(log) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             return sum(1 for _ in _SOLVED.finditer(text))

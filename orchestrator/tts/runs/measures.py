@@ -67,6 +67,10 @@ class ProblemMeasures:
     """Generated for it, whether they were needed or not."""
     critique_tokens: int
     """Tokens that the verifier generated for it."""
+    unused_tokens: int
+    """Tokens of speculative answers that its search did not ask for."""
+    verifier_calls: int
+    """Answered requests to the verifier."""
     verifier_tokens: int
     """Tokens of its verifier requests' prompts."""
     compute: float | None
@@ -230,13 +234,13 @@ class Measures:
         elif isinstance(event, Idle):
             self._idle_s[event.engine][event.why] += event.until - event.since
         if problem and problem.solution:
-            self.speculation.solved(problem.id)
+            unused = self.speculation.solved(problem.id)
             self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
             if problem.solution.evidence:
                 self.evidence[problem.id] = problem.solution.evidence
             self.problems[problem.id] = problem_measures(
-                problem, problem.solution, self.model_parameters
+                problem, problem.solution, self.model_parameters, unused
             )
 
     def _add_request(self, request: EngineRequest) -> None:
@@ -347,6 +351,10 @@ class Measures:
         """The solved problems that have a reference."""
         return [problem for problem in self.problems.values() if problem.correct is not None]
 
+    def counted(self) -> list[ProblemMeasures]:
+        """Those that accuracies and costs are both about: the judged ones, or all without any."""
+        return self.judged() or list(self.problems.values())
+
     def accuracy(self, rule: str) -> float | None:
         """Share of the judged problems that a rule's answers have right; None without any."""
         judged = self.judged()
@@ -370,7 +378,10 @@ class Measures:
 
 
 def problem_measures(
-    problem: ProblemState, solved: ProblemSolved, model_parameters: Mapping[Engine, int]
+    problem: ProblemState,
+    solved: ProblemSolved,
+    model_parameters: Mapping[Engine, int],
+    unused_tokens: int,
 ) -> ProblemMeasures:
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
@@ -383,6 +394,8 @@ def problem_measures(
         right_roots=_right_roots(solved),
         tokens=problem.work.generated_tokens,
         critique_tokens=problem.work.critique_tokens,
+        unused_tokens=unused_tokens,
+        verifier_calls=problem.work.verifier_calls,
         verifier_tokens=problem.work.verifier_tokens,
         compute=compute_of(problem, model_parameters),
         seconds=problem.seconds,

@@ -21,7 +21,7 @@ from .log import read_events
 from .measures import ProblemMeasures
 from .run import Run
 from .state import ProblemState
-from .statistics import mcnemar, paired, share_difference_95
+from .statistics import Z_95, mcnemar, paired, share_difference
 
 CostName = Literal["generated_tokens", "verifier_tokens", "compute", "seconds"]
 _NOT_SETTINGS = (
@@ -42,6 +42,11 @@ class Gain(NamedTuple):
     mean: float
     low: float
     high: float
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class Trees:
 
 @dataclass(frozen=True, kw_only=True)
 class CostDifference:
-    """What a problem took on average, on the problems of both runs."""
+    """What a problem took on average, on the judged problems of both runs; on all if none is."""
 
     name: CostName
     baseline: float
@@ -86,6 +91,8 @@ class CostDifference:
     difference: float
     """Other minus baseline."""
     difference_95: tuple[float, float]
+    problems: int
+    """On so many of these: the others' are not known, such as the time of one that was resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +122,11 @@ class Pair:
     """None where the runs were asked for different trees, or for trees that depend on timing."""
 
 
-def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Gain | None:
+def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float], z: float = Z_95) -> Gain | None:
     """How much more often we are right, over the problems of both; None without any.
 
-    Where each answer is right or wrong, the interval is that of paired shares.
+    Where each answer is right or wrong, the interval is that of paired shares. It is `z` standard
+    errors wide to each side.
     """
     differences = [right - theirs[name] for name, right in ours.items() if name in theirs]
     found = paired(differences)
@@ -126,8 +134,8 @@ def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Gain | No
         return None
     if all(each in (-1, 0, 1) for each in differences):
         counts = differences.count(1), differences.count(-1), len(differences)
-        return Gain(found.mean, *share_difference_95(*counts))
-    return Gain(found.mean, *found.interval_95)
+        return Gain(found.mean, *share_difference(*counts, z))
+    return Gain(found.mean, found.mean - z * found.error, found.mean + z * found.error)
 
 
 def pair_of(baseline: Run, other: Run) -> Pair:
@@ -141,6 +149,14 @@ def pair_of(baseline: Run, other: Run) -> Pair:
     ]
     if not common:
         raise _nothing_in_common(baseline, other)
+    asked = [set(run.config.problem_ids) for run in (baseline, other)]
+    if not (asked[0] <= asked[1] or asked[1] <= asked[0]):
+        raise RunError(
+            f"The runs were asked different problems: {baseline.folder} {len(asked[0]):,} of "
+            f"{_dataset(baseline.config)}, {other.folder} {len(asked[1]):,} of "
+            f"{_dataset(other.config)}, and {len(asked[0] & asked[1]):,} are in both.",
+            hint="Compare runs of the same dataset, drawn with the same seed; one may have fewer.",
+        )
     right = {
         name: (ours[name].right(baseline.config.vote), theirs[name].right(other.config.vote))
         for name in common
@@ -163,7 +179,7 @@ def pair_of(baseline: Run, other: Run) -> Pair:
         gain=gain and gain.mean,
         gain_95=gain and (gain.low, gain.high),
         p_value=mcnemar(len(only_baseline), len(only_other)),
-        costs=tuple(_costs([(ours[name], theirs[name]) for name in common])),
+        costs=tuple(_costs([(ours[name], theirs[name]) for name in right or common])),
         trees=_trees(baseline, other, common),
     )
 
@@ -250,7 +266,13 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
                 other=other,
                 difference=difference.mean,
                 difference_95=difference.interval_95,
+                problems=difference.count,
             )
+
+
+def _dataset(config: RunConfig) -> str:
+    seed = config.seed if config.dataset_seed is None else config.dataset_seed
+    return f"dataset {config.dataset} (seed {seed})"
 
 
 def _nothing_in_common(baseline: Run, other: Run) -> RunError:
@@ -271,8 +293,7 @@ def _nothing_in_common(baseline: Run, other: Run) -> RunError:
     else:
         shared = "no id and no question is in both"
     solved = " and ".join(
-        f"{run.folder} has solved {len(problems)} of dataset {run.config.dataset} "
-        f"(seed {run.config.seed})"
+        f"{run.folder} has solved {len(problems)} of {_dataset(run.config)}"
         for run, problems in sides
     )
     return RunError(

@@ -52,15 +52,18 @@ class SpeculationOutcome:
         """Its search has asked for a node that had been sent ahead."""
         self._open.setdefault(problem, _Ahead()).used.add(node)
 
-    def solved(self, problem: str) -> None:
-        """Settle a problem's nodes. A used expansion that has not ended yet is still awaited."""
-        nodes = self._open.pop(problem, None)
-        if nodes is None:
-            return
+    def solved(self, problem: str) -> int:
+        """Settle a problem's nodes; the tokens of its answers that its search did not ask for.
+
+        A used expansion that has not ended yet is still awaited.
+        """
+        nodes = self._open.pop(problem, _Ahead())
+        unused = _unused(nodes)
         self._used += len(nodes.sent & nodes.used)
-        self._unused_tokens += _unused(nodes)
+        self._unused_tokens += unused
         if awaited := nodes.used - nodes.sent:
             self._open[problem] = _Ahead(used=awaited)
+        return unused
 
     @property
     def used(self) -> int:

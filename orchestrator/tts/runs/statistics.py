@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -45,6 +46,39 @@ def logarithmic_histogram(values: Sequence[float], most: int) -> list[tuple[floa
 Z_95 = 1.96
 
 
+def joint_z(comparisons: int) -> float:
+    """How many standard errors 95% intervals are wide if so many of them are to hold together.
+
+    Bonferroni: each leaves out 5% over their number. 1.96 for one.
+    """
+    return NormalDist().inv_cdf(1 - 0.025 / comparisons)
+
+
+def joint_t(degrees: int, comparisons: int) -> float:
+    """The same by Student's t with so many degrees of freedom."""
+    low, high = 0.0, math.pi / 2  # the angle whose tangent is t / sqrt(degrees)
+    for _ in range(60):
+        angle = (low + high) / 2
+        low, high = (
+            (angle, high) if _within(angle, degrees) < 1 - 0.05 / comparisons else (low, angle)
+        )
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    """How likely |t| is below sqrt(degrees) tan(angle).
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4.
+    """
+    odd = degrees % 2
+    term, total = math.cos(angle) ** odd, 0.0
+    for place in range(1 + odd, degrees, 2):
+        total += term
+        term *= place / (place + 1) * math.cos(angle) ** 2
+    found = math.sin(angle) * total
+    return 2 / math.pi * (angle + found) if odd else found
+
+
 def wilson(share: float, count: int) -> tuple[float, float]:
     """The Wilson 95% interval of a share of `count`, which is sane at 0 and 1 too.
 
@@ -53,14 +87,20 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     """
     shrink = 1 + Z_95**2 / count
     centre = (share + Z_95**2 / (2 * count)) / shrink
-    half = half_width(share, count)
+    spread = share * (1 - share) / count + (Z_95 / (2 * count)) ** 2
+    half = Z_95 / shrink * math.sqrt(spread)
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def half_width(share: float, count: int) -> float:
-    """Half the width of the Wilson 95% interval."""
-    shrink = 1 + Z_95**2 / count
-    return Z_95 / shrink * math.sqrt(share * (1 - share) / count + (Z_95 / (2 * count)) ** 2)
+def interval(low: float, high: float, form: str = ".1f") -> str:
+    """`[77.1, 87.9]`: how intervals are printed everywhere."""
+    return f"[{low:{form}}, {high:{form}}]"
+
+
+def share_with_interval(share: float, count: int) -> str:
+    """`82.5% [77.1, 87.0]`: a share of `count` with its Wilson 95% interval."""
+    low, high = wilson(share, count)
+    return f"{share:.1%} {interval(100 * low, 100 * high)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +117,6 @@ class PairedDifference:
     def interval_95(self) -> tuple[float, float]:
         """Mean ± 1.96 standard errors."""
         return self.mean - Z_95 * self.error, self.mean + Z_95 * self.error
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the interval leaves out 0."""
-        low, high = self.interval_95
-        return low > 0 or high < 0
 
 
 def paired(differences: Sequence[float]) -> PairedDifference | None:
@@ -109,18 +143,21 @@ def mcnemar(only_one: int, only_other: int) -> float:
     return min(1.0, 2 * tail / (1 << count))
 
 
-def share_difference_95(only_one: int, only_other: int, count: int) -> tuple[float, float]:
-    """The 95% interval of the share that one has right minus that of the other, on `count` pairs.
+def share_difference(
+    only_one: int, only_other: int, count: int, z: float = Z_95
+) -> tuple[float, float]:
+    """An interval of the share that one has right minus that of the other, on `count` pairs.
 
-    Given are the problems that only the one and only the other has right. The interval is that of
-    Agresti and Min, Simple improved confidence intervals for comparing matched proportions (2005):
-    the normal one of the paired differences with half a problem more of each of the four outcomes,
-    so that a few problems without a disagreement do not pass for certainty.
+    Given are the problems that only the one and only the other has right; `z` is that of 95% by
+    default. The interval is that of Agresti and Min, Simple improved confidence intervals for
+    comparing matched proportions (2005): the normal one of the paired differences with half a
+    problem more of each of the four outcomes, so that a few problems without a disagreement do not
+    pass for certainty.
     """
     total = count + 2
     mean = (only_one - only_other) / total
     variance = max(0.0, (only_one + only_other + 1) / total - mean**2)
-    half = Z_95 * math.sqrt(variance / total)
+    half = z * math.sqrt(variance / total)
     return max(-1.0, mean - half), min(1.0, mean + half)
 
 

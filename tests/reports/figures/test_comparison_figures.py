@@ -146,16 +146,16 @@ def test_a_cost_per_problem_is_over_all_that_were_solved_however_little_it_is():
 def test_the_front_holds_only_what_the_problems_tell_apart():
     rows = [row_of("a", 50, 0.1), row_of("b", 90, 0.2), row_of("c", 95, 0.9)]
     reading = costs(*rows).reading
-    assert "a, n=4 (10.0% (0 to 10%), 50 tokens per problem); c, n=4 (90.0% (0 to 90%)" in reading
+    assert "a, n=4 (10.0% [0.0, 10.0], 50 tokens per problem); c, n=4 (90.0% [0.0, 90.0]" in reading
     assert "; b, n=4 (" not in reading
-    assert "Within 95 tokens per problem: c 90.0% (0 to 90%), b 20.0% (0 to 20%), a" in reading
+    assert "Within 95 tokens per problem: c 90.0% [0.0, 90.0], b 20.0% [0.0, 20.0], a" in reading
 
 
 def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
     rows = [row_of("a", 50, 0.4), row_of("a", 60, 0.5, n=8), row_of("b", 931, 0.6)]
     reading = costs(*rows, row_of("b", 2000, 0.7, n=8)).reading
     assert reading.endswith(
-        "Within 931 tokens per problem: b 60.0% (0 to 60%), a 50.0% (0 to 50%)."
+        "Within 931 tokens per problem: b 60.0% [0.0, 60.0], a 50.0% [0.0, 50.0]."
     )
 
 
@@ -168,8 +168,8 @@ def test_no_name_in_a_legend_is_cut():
 
 def test_a_curve_is_said_with_its_interval():
     points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
-    assert "at most ±26.3 points" in over_n([row_of("a", 1, 0.5, curve=points)], []).reading
     assert over_n([row_of("a", 1, 0.5, curve=points[:1])], []) is None
+    assert "is 50.0% [23.7, 76.3]: a" in over_n([row_of("a", 1, 0.5, curve=points)], []).reading
 
 
 def test_budgets_of_thinking_are_a_line_for_each_strategy_seeds_together():

@@ -71,7 +71,7 @@ def test_readings_carry_the_numbers_of_the_run():
     found = {figure.name: figure for figure in figures(log, parameters={"n": 2})}
     check_all(list(found.values()))
     for name, part in {
-        "measures": "2 problems in 10 s, 50.0% right",
+        "measures": "2 problems in 10 s, 50.0% [9.5, 90.5] right",
         "accuracy-by-level": "are right, 100.0% at level 1, 0.0% at level 2",
         "accuracy-by-rule": "Chosen by the best score, 50.0%",
         "pass-at-k": "for 25.0% of the problems, among 2 of the completions for 50.0%",
@@ -145,4 +145,4 @@ def test_accuracy_is_said_of_the_problems_with_a_reference():
     log = [SESSION, started("a", 0.0), solved("a", 1.0, correct={"best": True})]
     log += [started("b", 0.0), solved("b", 1.0, correct=None, any_correct=None)]
     reading = figures(log)[0].reading
-    assert "2 problems in 1 s, 100.0% of the 1 with a reference right" in reading
+    assert "2 problems in 1 s, 100.0% [20.7, 100.0] of the 1 with a reference right" in reading

@@ -125,10 +125,10 @@ def test_the_reading_of_a_figure_has_its_numbers():
     first = figures["accuracy-by-n"].rows[0]
     for name, said in {
         "concurrency": "2 times the throughput",
-        "accuracy-by-n": f"({first['low']:.1%} to {first['high']:.1%}) right",
+        "accuracy-by-n": f"[{100 * first['low']:.1f}, {100 * first['high']:.1f}] right",
         "throughput-by-split": "As deployed the generator has 17.6% of the KV memory, and the pair "
         "solves 1.99 problems/s. The fastest other division gives it 50.0% and is 1.99 times as "
-        "fast (1.98 to 2.00).",
+        "fast [1.98, 2.01].",
         "kv-blocks-generator": "as deployed 10 of 100 (10.0%), generator 5% 10 of 100 (10.0%).",
         "tokens-per-request": "the generator 5 of 10 to 20 tokens; the verifier 5 of 10 to 20",
         "generator-by-load": "400 tokens/s at best; 95% of it from 4 requests in flight on.",

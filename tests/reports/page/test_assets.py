@@ -30,16 +30,19 @@ def test_every_file_is_in_the_manifest_or_the_page():
     known = {"manifest.json"}
     for package in packages():
         known |= {package.license_file, *(each.file for each in package.files)}
-    assert {file.name for file in VENDOR.iterdir()} == known
+    files = (file for file in VENDOR.rglob("*") if file.is_file())
+    assert {file.relative_to(VENDOR).as_posix() for file in files} == known
     own = {file.name for file in STATIC.iterdir() if file.is_file()}
     assert own == {*SCRIPTS, *STYLES, THEME}
 
 
 def test_nothing_ends_the_element_that_it_stands_in():
-    for script in scripts(charts=True, trees=True):
+    for script in scripts(charts=True, trees=True, tex=True):
         assert not re.search(r"</script|<!--|<script", script, re.IGNORECASE)
         assert "\r" not in script
-    assert "<" not in styles()
+    style = styles(tex=True)
+    assert "<" not in style
+    assert set(re.findall(r"url\(([^;)]+)", style)) == {"data:font/woff2"}
 
 
 def test_the_pages_own_scripts_evaluate_no_text_and_name_no_network():

@@ -28,7 +28,7 @@ def test_a_run_has_a_page_in_its_folder(runs):
     report = report_of(runs[:1])
     assert report.file == runs[0] / "report.html"
     assert report.title == "beam-search on demo"
-    assert report.lead == "3 problems of demo, 66.7% right, in a."
+    assert report.lead == "3 problems of demo, 66.7% [20.8, 93.9] right, in a."
     assert "accuracy-by-rule" in [figure.name for figure in report.figures]
 
 
@@ -37,7 +37,9 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     assert report.file == runs[0].parent / "report-a-b.html"
     assert report.title == "a and b: beam-search on demo"
     assert report.runs == runs
-    assert "accuracy-differences" in [figure.name for figure in report.figures]
+    names = [figure.name for figure in report.figures]
+    assert names[:4] == ["results", "accuracy-by-level", "accuracy-by-rule", "settings"]
+    assert "accuracy-differences" in names
     assert report.write().read_text().startswith("<!doctype html>")
 
 

@@ -16,19 +16,17 @@ from ..service import Service
 
 PAGE = "/"
 FOLDER = "/page/"
-"""Scripts, styles and fonts are below it."""
+"""Scripts and styles are below it."""
 
 STATIC = Path(__file__).parent / "static"
-VENDOR = STATIC / "vendor"
 _TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
-    ".woff2": b"font/woff2",
 }
 """Files that are served, by the ends of their names."""
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src data:; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
@@ -77,7 +75,7 @@ def _files() -> dict[str, _File]:
         if file.suffix in _TYPES
     }
     html = files.pop(f"{FOLDER}page.html").replace(b"<!-- pane -->", PANE.read_bytes())
-    files[f"{FOLDER}viewer.js"] = "".join(scripts(charts=False, trees=True)).encode()
-    files[f"{FOLDER}viewer.css"] = styles().encode()
+    files[f"{FOLDER}viewer.js"] = "".join(scripts(charts=False, trees=True, tex=True)).encode()
+    files[f"{FOLDER}viewer.css"] = styles(tex=True).encode()
     made = {path: _File.of(path, content) for path, content in files.items()}
     return {PAGE: _File.of("page.html", html), **made}

@@ -1,7 +1,8 @@
 """What follows from a study, in words: each advice names the figure that it rests on. Pure.
 
-Every advice gives the 95% interval that it rests on. Nothing is advised on a difference whose
-interval holds "no difference": then what is there stays, and the advice says so.
+Every advice gives the interval that it rests on, one of the study's joint 95% intervals. Nothing
+is advised on a difference whose interval holds "no difference": then what is there stays, and the
+advice says so. So at most 5% of studies in which nothing makes a difference advise a change.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tts.runs.statistics import wilson
+from tts.runs.statistics import interval, share_with_interval
 
 from .cells import BASE
 from .results import CellResult, Ratio
@@ -139,18 +140,24 @@ def n_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     base, found = results[BASE], of_n(results)
     if len(found) < 2 or base.accuracy is None:
         return None
-    better = [each for each in found if (d := each.more_right_than(base)) and d.mean > 0]
-    certain = [each for each in better if (d := each.more_right_than(base)) and d.is_certain]
+    compared = len(results) - 1
+
+    def gains(each: CellResult) -> bool:
+        gain = each.more_right_than(base, compared)
+        return gain is not None and gain.low > 0
+
+    certain = [each for each in found if gains(each)]
     chosen = certain[0] if certain else base
+    right = share_with_interval(chosen.accuracy or 0.0, len(chosen.right))
     text = (
-        f"n = {chosen.cell.n}: {interval_of(chosen)} right, at "
+        f"n = {chosen.cell.n}: {right} right, at "
         f"{chosen.tokens_per_problem:,.0f} generated tokens a problem."
     )
     if certain:
-        text += f" Than n = {base.cell.n}, {_than(chosen, base)}."
+        text += f" Than n = {base.cell.n}, {_than(chosen, base, compared)}."
     for each in found:
         if each is not chosen and each not in certain:
-            text += f" n = {each.cell.n} is right {_than(each, chosen)}."
+            text += f" n = {each.cell.n} is right {_than(each, chosen, compared)}."
     return StudyAdvice("n", text, "accuracy-by-n")
 
 
@@ -174,17 +181,10 @@ def told_apart(
 
 
 def times(ratio: Ratio) -> str:
-    """`1.20x (1.10 to 1.31)`; without an interval from a single round."""
+    """`1.20x [1.10, 1.31]`; without an interval from a single round."""
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f}x (one round: no interval)"
-    return f"{ratio.value:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
-
-
-def interval_of(result: CellResult) -> str:
-    """`81% (62 to 92%)`: accuracy with its Wilson 95% interval."""
-    accuracy = result.accuracy or 0.0
-    low, high = wilson(accuracy, len(result.right))
-    return f"{100 * accuracy:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"
+    return f"{ratio.value:.2f}x {interval(ratio.low, ratio.high, '.2f')}"
 
 
 def _share(result: CellResult) -> str:
@@ -231,15 +231,14 @@ def _latencies(result: CellResult, base: CellResult) -> str:
     return f"the time per problem is not told apart: {seconds}"
 
 
-def _than(result: CellResult, other: CellResult) -> str:
-    """`3.8 points less often (-10.0 to 2.3: not told apart) at 0.25 times the tokens`."""
-    difference = result.more_right_than(other)
+def _than(result: CellResult, other: CellResult, compared: int) -> str:
+    """`3.8 points less often [-10.0, 2.3] (not told apart) at 0.25 times the tokens`."""
+    difference = result.more_right_than(other, compared)
     ratio = result.tokens_per_problem / other.tokens_per_problem
     tokens = f"at {ratio:.2g} times the tokens"
     if difference is None:
         return tokens
-    low, high = (100 * value for value in difference.interval_95)
-    told = "" if difference.is_certain else ": not told apart"
+    told = "" if difference.is_certain else " (not told apart)"
     often = "more" if difference.mean >= 0 else "less"
     points = f"{abs(100 * difference.mean):.1f} points {often} often"
-    return f"{points} ({low:.1f} to {high:.1f}{told}) {tokens}"
+    return f"{points} {interval(100 * difference.low, 100 * difference.high)}{told} {tokens}"

@@ -158,8 +158,8 @@ def _design(study: Study) -> list[str]:
         return ["One round: how much of the differences is noise is not known."]
     return [
         f"{rounds} rounds with different problems; the speed is that of problems/s over the "
-        "deployment's, as it is, with a 95% interval (randomised blocks, "
-        "docs/guides/tune.md#study)."
+        "deployment's, as it is. Intervals hold together for all cells of the study, in 95% of "
+        "studies (docs/guides/tune.md#study)."
     ]
 
 

@@ -16,16 +16,16 @@ from .charts import (
     VERMILLION,
     bars_height,
     chart,
+    doubling_axis,
     intervals,
     line,
     percent,
     spec,
 )
 from .figure import Figure, Spec, TableRow
+from .results import RULE_NAMES
 
-RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
-"""How people call the votes."""
-_UNIT = alt.Scale(domain=[0, 1])
+_UNIT = alt.Scale(domain=[0, 1], padding=10)
 
 
 def by_level(run: Run) -> Figure | None:
@@ -80,8 +80,8 @@ def pass_over_k(run: Run) -> Figure | None:
         f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
     )
     drawn = line(
-        alt.X("k:Q", title="completions (k)", scale=alt.Scale(type="log", base=2)),
-        alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False)),
+        doubling_axis("k", "completions (k)"),
+        alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False, nice=False, padding=12)),
     )
     return Figure(
         "pass-at-k",

@@ -73,6 +73,13 @@ def line(x: alt.X, y: alt.Y, **encodings: Any) -> alt.Chart:
     return found
 
 
+def doubling_axis(field: str, title: str) -> alt.X:
+    """A count that is measured at powers of two."""
+    scale = alt.Scale(type="log", base=2, nice=False, padding=15)
+    axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
 def intervals(column: str, y: alt.Y, **x: Any) -> Drawing:
     """Dots of a column at lines `y`, on bars from columns `low` to `high`; `x` is its axis."""
     spans = chart().mark_bar(height=8, opacity=0.4, color=BLUE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from tts.runs.compare import (
     NoCurve,
     Row,
     asked_alike,
-    best_of,
+    best_rival,
     joined_curves,
     label,
     pooled,
@@ -21,7 +21,7 @@ from tts.runs.compare import (
 )
 from tts.runs.pairs import Pair, Setting, Trees
 from tts.runs.run import Run
-from tts.runs.statistics import best_within, half_width, pareto_front
+from tts.runs.statistics import best_within, interval, pareto_front, share_with_interval
 
 from .charts import (
     ALL_FIELDS,
@@ -39,6 +39,7 @@ from .charts import (
     bars,
     bars_height,
     chart,
+    doubling_axis,
     flops,
     intervals,
     legend,
@@ -51,13 +52,13 @@ from .charts import (
     tint,
 )
 from .figure import Figure, Spec, TableRow
+from .results import budget_in_words, results_figures
 
 CostUnit = Literal["tokens", "compute", "seconds"]
 MOST_PAIRS = 6
 """Runs that are compared with the first problem by problem; of the others there are the rows."""
 MOST_IDS = 20
 """Problems that are named in a cell; the others are counted."""
-_UNITS = {"budget_tokens": "tokens", "deadline_s": "s"}
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
     "limits": "at its own n only, since its limits are those of whole problems",
@@ -80,24 +81,33 @@ _COST_NOTES: dict[CostUnit, list[str]] = {
 _ACCURACY: dict[str, Any] = {
     "title": "accuracy",
     "axis": PERCENT,
-    "scale": alt.Scale(zero=False),
+    "scale": alt.Scale(zero=False, nice=False, padding=12),
 }
+_FIRST = ("settings", "accuracy-differences", "cost-differences")
+"""Figures of pairs that stand at once below the tables."""
 _RIGHT_IN = {
     "both": GREEN,
     "only the baseline": VERMILLION,
     "only this run": BLUE,
     "neither": PURPLE,
+    "no reference": SKY,
 }
 
 
 def comparison_figures(found: Comparison) -> list[Figure]:
-    """The figures of a comparison; of rows without references, and of pairs, as far as there are
-    any.
+    """The figures of a comparison: its tables and the paired differences, then the others; of
+    rows without references, and of pairs, as far as there are any.
     """
     unfinished = [name for names in found.unfinished.values() for name in names]
     notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
-    figures = rows_figures(found.rows, notes)
-    return figures + pairs_figures(found)
+    paired = pairs_figures(found)
+    tables = [figure for figure in paired if figure.name in _FIRST]
+    return [
+        *results_figures(found.rows),
+        *tables,
+        *rows_figures(found.rows, notes),
+        *(figure for figure in paired if figure not in tables),
+    ]
 
 
 def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
@@ -141,11 +151,6 @@ def pairs_figures(found: Comparison) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
-def budget_in_words(budget: Mapping[str, float]) -> str:
-    """Such as `1,000 tokens`; empty without a budget."""
-    return ", ".join(f"{value:,g} {_UNITS[name]}" for name, value in sorted(budget.items()))
-
-
 def cost_figure(
     rows: Mapping[str, Sequence[Row]], cost: CostUnit, notes: Sequence[str]
 ) -> Figure | None:
@@ -162,12 +167,13 @@ def cost_figure(
     )
     if not places:
         return None
-    front = certain_front([row for _, row in places], cost)
-    best = {budget: best_of(each) for budget, each in _by_budget(row for _, row in places).items()}
+    ranked = [row for _, row in places]
+    front = certain_front(ranked, cost)
     table: list[TableRow] = []
     for name, row in places:
         low, high = row.interval_95 or (None, None)
-        gain = row.gain_over(best[tuple(row.budget.items())])
+        best = best_rival(row, ranked)
+        gain = row.gain_over(best) if best else None
         table.append(
             {
                 "strategy": name,
@@ -264,19 +270,10 @@ def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
     return f" Within {_cost_words(least, cost)} per problem: {said}."
 
 
-def _by_budget(rows: Iterable[Row]) -> dict[tuple[tuple[str, float], ...], list[Row]]:
-    found: dict[tuple[tuple[str, float], ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row.budget.items()), []).append(row)
-    return found
-
-
 def _share_of(row: Row) -> str:
-    """`40.0% (22 to 61%)`, with the 95% interval."""
-    if not row.interval_95:
-        return percent(row.accuracy)
-    low, high = row.interval_95
-    return f"{percent(row.accuracy)} ({100 * low:.0f} to {100 * high:.0f}%)"
+    """`40.0% [22.1, 61.3]`, with the 95% interval."""
+    low, high = row.interval_95 or (0.0, 1.0)
+    return f"{percent(row.accuracy)} {interval(100 * low, 100 * high)}"
 
 
 def cost_of(row: Row, cost: CostUnit) -> float:
@@ -300,7 +297,8 @@ def _cost_words(value: float, cost: CostUnit) -> str:
 def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     """Accuracy over n, a line for each strategy; None where no strategy has two points."""
     also = varying(rows)
-    curves = joined_curves([label(row, also) for row in rows], rows)
+    names = [label(row, also) for row in rows]
+    curves = joined_curves(names, rows)
     if all(len(points) < 2 for points in curves.values()):
         return None
     table: list[TableRow] = [
@@ -308,9 +306,9 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    drawn = _accuracy_lines("n:Q", "completions (n)", list(curves))
+    drawn = _accuracy_lines("n", "completions (n)", list(curves))
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
-    widest = max(half_width(point.accuracy, row.problems) for row in rows for point in row.curve)
+    problems = rows[names.index(str(top["strategy"]))].problems
     for reason, why in _WHY_NO_CURVE.items():
         having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
         if having:
@@ -318,8 +316,8 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
-        f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} at "
-        f"n={top['n']}. 95% intervals are at most ±{100 * widest:.1f} points (Wilson).",
+        f"The highest accuracy is {share_with_interval(float(top['accuracy'] or 0.0), problems)}: "
+        f"{top['strategy']} at n={top['n']}.",
         table,
         spec(drawn, 280),
         notes=[
@@ -332,7 +330,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
 def _accuracy_lines(field: str, title: str, names: list[str]) -> alt.Chart:
     """Accuracy over a number that doubles, a line for each strategy."""
     return line(
-        alt.X(field, title=title, scale=alt.Scale(type="log", base=2)),
+        doubling_axis(field, title),
         alt.Y("accuracy:Q", **_ACCURACY),
         color=tint("strategy", names),
         strokeDash=_dashed(names),
@@ -363,7 +361,7 @@ def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for budget, row in sorted(points.items())
     ]
-    drawn = _accuracy_lines("budget:Q", "most tokens of thinking", list(curves))
+    drawn = _accuracy_lines("budget", "most tokens of thinking", list(curves))
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
     return Figure(
         "accuracy-over-thinking",
@@ -483,7 +481,7 @@ def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
             "high": round(100 * cost.difference_95[1] / cost.baseline, 2),
             "baseline": round(cost.baseline, 3),
             "this run": round(cost.other, 3),
-            "problems": len(pair.common),
+            "problems": cost.problems,
         }
         for name, pair in pairs.items()
         for cost in pair.costs
@@ -509,12 +507,13 @@ def _differences(
     if not rows:
         return None
     said = "; ".join(
-        f"{row['run']} {row[column]:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})"
+        f"{row['run']} {row[column]:+.1f} "
+        f"{interval(float(row['low'] or 0), float(row['high'] or 0), '+.1f')}"
         for row in rows[:MOST_PAIRS]
     )
     y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
-    drawn = alt.layer(zero, intervals(column, y, title=column))
+    drawn = alt.layer(zero, intervals(column, y, title=column, scale=alt.Scale(padding=10)))
     return Figure(
         name,
         title,
@@ -573,16 +572,20 @@ def by_problem(
 ) -> Figure | None:
     """The tokens of each common problem in both runs, and who had it right."""
     ours, theirs = (run.totals.problems for run in runs)
-    right_in = dict.fromkeys(pair.only_baseline, "only the baseline")
+    votes = [run.config.vote for run in runs]
+    right_in = {
+        problem: "both" if ours[problem].right(votes[0]) else "neither"
+        for problem in pair.common
+        if ours[problem].correct is not None is not theirs[problem].correct
+    }
+    right_in |= dict.fromkeys(pair.only_baseline, "only the baseline")
     right_in |= dict.fromkeys(pair.only_other, "only this run")
     rows: list[TableRow] = [
         {
             "problem": problem,
             "baseline tokens": max(1, ours[problem].generated_tokens),
             "tokens": max(1, theirs[problem].generated_tokens),
-            "right in": right_in.get(
-                problem, "both" if ours[problem].right(runs[0].config.vote) else "neither"
-            ),
+            "right in": right_in.get(problem, "no reference"),
         }
         for problem in thinned(pair.common)
     ]

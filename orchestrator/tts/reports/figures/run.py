@@ -11,17 +11,18 @@ from tts.runs.run import Run
 from tts.runs.summary import Summary
 
 from . import accuracy, work
-from .charts import number, percent
+from .charts import number
 from .figure import Figure
+from .results import accuracy_cell
 
 Make = Callable[[Run], Figure | None]
 
 
 def right_share(run: Run) -> str:
-    """The share of right answers, and of how many problems if some have no reference."""
+    """The share of right answers, with its interval and of how many if some have no reference."""
     judged = len(run.totals.judged())
     some = judged < len(run.totals.problems)
-    return percent(run.accuracy) + f" of the {judged:,} with a reference" * some
+    return accuracy_cell(run.accuracy, judged) + f" of the {judged:,} with a reference" * some
 
 
 def warnings_of(summary: Summary) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import altair as alt
 
 from tts.lab.study.folder import Measurement
+from tts.runs.statistics import interval
 
 from .charts import (
     ALL_FIELDS,
@@ -16,6 +17,7 @@ from .charts import (
     bars_height,
     chart,
     colour,
+    doubling_axis,
     intervals,
     measured,
     number,
@@ -28,7 +30,7 @@ from .figure import Figure, TableRow
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
 _TOKENS, _USED, _REQUESTS = "generated tokens per problem", "batch utilisation", "requests per step"
-_ANY = alt.Scale(zero=False)
+_ANY = alt.Scale(zero=False, padding=10)
 
 Drawn = tuple[str, str, Drawing, int]
 """Title, reading, chart and height of a figure."""
@@ -37,13 +39,6 @@ Drawn = tuple[str, str, Drawing, int]
 def _share_axis() -> alt.X:
     title, scale = "the generator's share of the KV memory", alt.Scale(domain=[0, 1])
     return alt.X(f"{SHARE}:Q", title=title, axis=PERCENT, scale=scale)
-
-
-def _doubling_axis(field: str, title: str) -> alt.X:
-    """A count that is measured at powers of two."""
-    scale = alt.Scale(type="log", base=2, nice=False, padding=15)
-    axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
-    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 def _value(row: TableRow, name: str) -> float:
@@ -67,7 +62,7 @@ def _times(row: TableRow) -> str:
     told = f"{_value(row, 'speed'):.2f} times as fast"
     if row["low"] is None:
         return told
-    return f"{told} ({_value(row, 'low'):.2f} to {_value(row, 'high'):.2f})"
+    return f"{told} {interval(_value(row, 'low'), _value(row, 'high'), '.2f')}"
 
 
 def throughput_by_split(rows: Sequence[TableRow]) -> Drawn:
@@ -115,7 +110,7 @@ def concurrency(rows: Sequence[TableRow]) -> Drawn:
         f"With {first['problems in flight']} at a time the pair solves {speed(first)}; without a "
         f"limit {speed(free)}: {number(1 / _value(first, 'speed'))} times the throughput."
     )
-    x = _doubling_axis("problems in flight", "problems in flight")
+    x = doubling_axis("problems in flight", "problems in flight")
     drawn = measured(x, "speed", title=SPEED, scale=_ANY)
     return "Throughput against the problems in flight", reading, drawn, 260
 
@@ -125,14 +120,14 @@ def accuracy_by_n(rows: Sequence[TableRow]) -> Drawn:
     first, last = rows[0], rows[-1]
 
     def right(row: TableRow) -> str:
-        share, low, high = (percent(_value(row, name)) for name in ("accuracy", "low", "high"))
-        return f"{share} ({low} to {high}) right"
+        low, high = 100 * _value(row, "low"), 100 * _value(row, "high")
+        return f"{percent(_value(row, 'accuracy'))} {interval(low, high)} right"
 
     reading = (
         f"n = {first['n']} answers {right(first)}, n = {last['n']} {right(last)}, at "
         f"{number(_value(last, _TOKENS) / _value(first, _TOKENS))} times the generated tokens."
     )
-    x = _doubling_axis("n", "completions (n)")
+    x = doubling_axis("n", "completions (n)")
     drawn = measured(x, "accuracy", title="accuracy", axis=PERCENT, scale=_ANY)
     return "Accuracy over n", reading, drawn, 260
 
@@ -267,7 +262,7 @@ def by_load(rows: Sequence[TableRow]) -> Drawn:
         else "no saturation point was seen"
     )
     reading = f"The {engine} alone does {number(best)} tokens/s at best; {where}."
-    x = _doubling_axis("in flight", f"{unit} in flight")
+    x = doubling_axis("in flight", f"{unit} in flight")
     drawn = measured(x, "tokens/s", ("lowest", "highest"), title="tokens/s")
     return f"Throughput of the {engine} over load", reading, drawn, 220
 

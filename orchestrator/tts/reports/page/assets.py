@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -22,9 +23,14 @@ import msgspec
 STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
 MANIFEST = VENDOR / "manifest.json"
-SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "pane.js", "viewer.js")
+SCRIPTS = (
+    *("store.js", "charts.js", "math.js", "markdown.js"),
+    *("problems.js", "tree.js", "pane.js", "viewer.js", "age.js"),
+)
 """The page's own, in the order in which they run."""
 STYLES = ("page.css",)
+_OF_TREES = ("math.js", "markdown.js")
+"""Those of them that need a third party's script, which only trees bring."""
 THEME = "theme.json"
 
 
@@ -65,20 +71,36 @@ def packages() -> tuple[Package, ...]:
 
 
 @cache
-def scripts(*, charts: bool, trees: bool) -> tuple[str, ...]:
-    """The texts of the page's scripts; those of third parties only where they are needed."""
-    wanted = {"d3-hierarchy"} if trees else set()
+def scripts(*, charts: bool, trees: bool, tex: bool) -> tuple[str, ...]:
+    """The texts of the page's scripts; those of third parties only where they are needed.
+
+    `trees`: there are some; `tex`: in their texts may be TeX.
+    """
+    wanted = {"d3-hierarchy", "markdown-it"} if trees else set()
+    if tex:
+        wanted.add("katex")
     if charts:
         wanted |= {"vega", "vega-lite", "vega-interpreter", "vega-embed"}
     texts = [_vendored(package) for package in packages() if package.name in wanted]
-    texts += [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
+    own = (name for name in SCRIPTS if trees or name not in _OF_TREES)
+    texts += [(STATIC / name).read_text("utf-8") for name in own]
     return tuple(texts)
 
 
 @cache
-def styles() -> str:
-    """The page's style sheet."""
-    return "".join((STATIC / name).read_text("utf-8") for name in STYLES)
+def styles(*, tex: bool) -> str:
+    """The page's style sheet, with all fonts that formulas need where there may be some."""
+    own = "".join((STATIC / name).read_text("utf-8") for name in STYLES)
+    return _FONT.sub(_embedded, (VENDOR / "katex.min.css").read_text("utf-8")) + own if tex else own
+
+
+_FONT = re.compile(r"url\((fonts/[^)]+\.woff2)\) format\(\"woff2\"\)[^}]*")
+"""A font in a style sheet, and after it its older formats."""
+
+
+def _embedded(font: re.Match[str]) -> str:
+    data = base64.b64encode((VENDOR / font[1]).read_bytes()).decode()
+    return f'url(data:font/woff2;base64,{data}) format("woff2")'
 
 
 def chart_theme(ink: str) -> dict[str, Any]:
@@ -92,7 +114,7 @@ def policy(scripts: Sequence[str], style: str) -> str:
     """The content-security policy of a page with these inline scripts and this style sheet."""
     allowed = " ".join(map(_hash, scripts))
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; "
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; font-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
@@ -100,7 +122,10 @@ def policy(scripts: Sequence[str], style: str) -> str:
 def _vendored(package: Package) -> str:
     license_text = (VENDOR / package.license_file).read_text("utf-8").replace("*/", "* /")
     head = f"/*! {package.name} {package.version}, {package.license}\n{license_text}*/\n"
-    return head + "".join((VENDOR / each.file).read_text("utf-8") for each in package.files)
+    files = (VENDOR / each.file for each in package.files if each.file.endswith(".js"))
+    text = "".join(file.read_text("utf-8") for file in files)
+    # in a text or a pattern; in a page it would begin a comment
+    return head + text.replace("<!--", r"\x3c!--")
 
 
 def _hash(text: str) -> str:

@@ -29,13 +29,15 @@ from tts.reports.figures.run import figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
-from tts.runs.folder import Json, has_finished
+from tts.runs.folder import Json, has_begun, has_finished
+from tts.runs.groups import is_group
+from tts.runs.listing import solved
 from tts.runs.lock import is_worked_on
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 
-from .page import ADVISED, FILE, Facts, write_page
+from .page import ADVISED, FILE, Facts, Progress, write_page
 
 EVERY_S = 5.0
 """Seconds between two pages, at least."""
@@ -178,6 +180,8 @@ class Report:
     runs: list[Path]
     advice: Sequence[StudyAdvice] = ()
     """Of a study."""
+    progress: Progress | None = None
+    """Of a run that has not finished."""
     configuration: Facts = field(default_factory=dict)
     """Of a study; that of the runs otherwise."""
 
@@ -212,6 +216,7 @@ class Report:
             self.runs,
             lead=self.lead,
             advice=self.advice,
+            progress=self.progress,
         )
 
 
@@ -221,7 +226,16 @@ def report_of(folders: Sequence[Path]) -> Report:
 
 
 def follow(folder: Path) -> Iterator[Path | RunError]:
-    """Write the page of a run while a process works on it: each page, or why there is none yet."""
+    """Write the page of a run while a process works on it: each page, or why there is none yet.
+
+    The first says how far the run is, and no more: the log of a large one takes long to read.
+    """
+    if is_worked_on(folder) and has_begun(folder) and not is_group(folder):
+        config = read_run_config(folder, going_on=True)
+        then = "Its log is being read: figures and trees follow."
+        yield write_page(
+            folder / FILE, _name(config), {}, [], progress=_progress(config, solved(folder), then)
+        )
     while is_worked_on(folder):
         began = time.monotonic()
         try:
@@ -270,19 +284,34 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
+def _name(config: RunConfig) -> str:
+    return f"{config.strategy} on {config.deployment}"
+
+
+def _progress(config: RunConfig, done: int, then: str) -> Progress:
+    return Progress(done, max(len(config.problem_ids), done), then)
+
+
 def _of_run(found: Comparison) -> Report:
     (run,), config, folder = found.runs, found.runs[0].config, found.runs[0].folder
-    solved = number(len(run.totals.problems))
+    done, progress = len(run.totals.problems), None
     if not has_finished(folder):
-        solved += f" of {number(len(config.problem_ids))}"
+        then = (
+            "The run goes on: load the page again for a newer one."
+            if is_worked_on(folder)
+            else "The run was interrupted."
+        )
+        progress = _progress(config, done, then)
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
+    solved_ones = f"{number(done)} problems of {config.dataset}{right}"
     warnings = "".join(
         f" {each[0].upper()}{each[1:]}" for each in warnings_of(found.rows[0].summary)
     )
     return Report(
         folder / FILE,
-        f"{config.strategy} on {config.deployment}",
-        f"{solved} problems of {config.dataset}{right}, in {folder.resolve().name}.{warnings}",
+        _name(config),
+        f"{solved_ones}, in {folder.resolve().name}.{warnings}",
         figures_of(run),
         [folder],
+        progress=progress,
     )

@@ -27,6 +27,8 @@ class PackedTree:
     packed: str
     teaches: int = 0
     """How much there is to see: see `_teaches`."""
+    tex: bool = False
+    """Whether there may be TeX in its texts."""
 
 
 def pack(problem: ProblemState, vote: str) -> PackedTree:
@@ -72,7 +74,10 @@ def pack(problem: ProblemState, vote: str) -> PackedTree:
         data["why"] = reason(solved.decision)
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
-    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(problem, vote))
+    said = [problem.question, *(record.thought.text for record in thoughts)]
+    said += [group.answer for group in (solved.groups if solved else ())]
+    tex = any("$" in each or "\\" in each for each in said if each)
+    return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(problem, vote), tex)
 
 
 def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:

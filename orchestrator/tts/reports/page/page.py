@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,9 @@ from .packing import PackedTree, first_shown, pack
 FILE = "report.html"
 
 ADVISED = (
-    "A change is advised only where its 95% interval excludes that it makes no difference; each "
-    "advice gives its interval and the figure that it rests on."
+    "A change is advised only where its interval excludes that it makes no difference; each advice "
+    "gives its interval and the figure that it rests on. The intervals of all cells hold together "
+    "in 95% of studies; that of a batch size is a 95% interval of its own."
 )
 """The sentence above all advice."""
 
@@ -39,6 +42,17 @@ PANE = _TEMPLATES / "pane.html.j2"
 """The template of a problem's pane, as HTML: other pages have it, too."""
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is that has not finished."""
+
+    done: int
+    total: int
+    then: str
+    """What becomes of its page."""
+    written: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
 def write_page(
     file: Path,
     title: str,
@@ -48,14 +62,16 @@ def write_page(
     *,
     lead: str = "",
     advice: Sequence[StudyAdvice] = (),
+    progress: Progress | None = None,
 ) -> Path:
     """Write a page of figures and of the search trees of `runs`, and return its file.
 
-    `lead` is a sentence below the title; `advice` stands there, too. Raises RunError if a run
-    cannot be read or nothing can be written.
+    `lead` is a sentence below the title; `advice` stands there, too. With `progress` and without
+    figures it is loaded anew by itself. Raises RunError if a run cannot be read or nothing can be
+    written.
     """
     packed = [_in_order(run) for run in runs]
-    page = _page(title, lead, advice, facts, figures, short_names(runs), packed)
+    page = _page(title, lead, advice, facts, figures, short_names(runs), packed, progress)
     try:
         write_whole(file, page.encode(errors="replace").decode())  # halves of surrogate pairs
     except OSError as error:
@@ -74,9 +90,12 @@ def _page(
     figures: Sequence[Figure],
     names: Sequence[str],
     packed: Sequence[Sequence[PackedTree]],
+    progress: Progress | None,
 ) -> str:
     shown = any(packed)
-    own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=shown)
+    tex = any(tree.tex for of_run in packed for tree in of_run)
+    own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=shown, tex=tex)
+    style = styles(tex=tex)
     trees = {
         "first": first_shown(packed),
         "runs": [
@@ -94,14 +113,15 @@ def _page(
     return environment.get_template("page.html.j2").render(
         title=title,
         lead=lead,
+        progress=progress,
         advised=ADVISED,
         advice=advice,
         titles={figure.name: figure.title for figure in figures},
         facts=facts,
         figures=figures,
         trees=shown,
-        policy=policy(own_scripts, styles()),
-        style=Markup(styles()),
+        policy=policy(own_scripts, style),
+        style=Markup(style),
         scripts=[Markup(script) for script in own_scripts],
         theme=_json(chart_theme("currentColor")),
         figure_data=_json([_figure_data(figure) for figure in figures]),

@@ -1,7 +1,5 @@
 // The tree of a search from the steps that a stream tells: each when it is written, and again with
 // its score. It is drawn by the report's viewer.
-import { rendered } from "./markdown.js";
-
 const DRAW_MS = 250; // between two drawings of a tree that grows, at least
 const SHARE = 10; // of the time, at most, one part goes into drawing
 let count = 0;
@@ -9,7 +7,7 @@ let count = 0;
 export function newLiveTree(question, place, onDraw) {
   const began = performance.now();
   const thoughts = new Map();
-  const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "", write: rendered });
+  const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "" });
   place.replaceChildren(pane.article);
   let best = null;
   let answer = null; // with the path of its last step, once the search has ended

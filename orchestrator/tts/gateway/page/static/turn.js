@@ -1,7 +1,5 @@
 // One turn of the conversation on the page: the question, the answer, what the verifier says of it.
-import { rendered, renderedAnswer } from "./markdown.js";
-
-const { element } = ttsReport;
+const { element, rendered, renderedAnswer } = ttsReport;
 const RULES = { weighted: "weighted vote", majority: "majority vote", best: "best score" };
 const SHARE = 10; // of the time, at most, one part goes into drawing a text that grows
 

@@ -1,8 +1,8 @@
 "use strict";
 // Figures: the chart, the table behind it, and their downloads.
 (() => {
-  const { figures, table } = ttsReport;
-  const SHOWN_ROWS = 500;
+  const { figures, runs, table, element } = ttsReport;
+  const SHOWN_ROWS = 50; // of a table, until more are wanted
   const THEME = JSON.parse(document.getElementById("chart-theme").textContent);
 
   const objects = (figure) => figure.rows.map((row) =>
@@ -67,17 +67,31 @@
     else download(`${figure.name}.svg`, "image/svg+xml", await (await view).toSVG());
   }
 
+  // The rows; of problems in the first run and in another one, with links to the trees in both.
+  function linked(figure) {
+    const [, other] = /^(?:disagreements|by-problem)-(\d+)$/.exec(figure.name) ?? [];
+    const place = figure.columns.indexOf("problem");
+    if (!other || !runs[other]) return figure.rows;
+    return figure.rows.map((row) => row.map((cell, i) => {
+      if (i === place) return element("a", { href: ttsReport.linkTo(0, other, cell) }, cell);
+      return figure.columns[i].startsWith("answer in ") && cell !== null ? element("span", {}, ttsReport.renderedAnswer(cell)) : cell;
+    }));
+  }
+
   function fill(section, figure) {
-    const details = section.querySelector("details.data");
-    const place = details.querySelector(".scroll");
+    const details = section.querySelector("details"); // none where the table is all there is
+    const place = section.querySelector(".data");
+    const rows = linked(figure);
     const show = () => {
-      if (!details.open || place.firstChild) return;
-      place.append(table(figure.columns, figure.rows.slice(0, SHOWN_ROWS)));
-      if (figure.rows.length > SHOWN_ROWS) {
-        place.append(`The first ${SHOWN_ROWS} rows; the downloads hold all.`);
-      }
+      if (details?.open === false || place.firstChild) return;
+      place.append(table(figure.columns, rows.slice(0, SHOWN_ROWS)));
+      const more = rows.length - SHOWN_ROWS;
+      if (more <= 0) return;
+      const button = element("button", { type: "button" }, `Show ${more.toLocaleString("en")} more`);
+      button.addEventListener("click", () => place.replaceChildren(table(figure.columns, rows)));
+      place.append(button);
     };
-    details.addEventListener("toggle", show);
+    details?.addEventListener("toggle", show);
     show();
   }
 

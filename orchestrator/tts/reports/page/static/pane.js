@@ -1,7 +1,7 @@
 "use strict";
 // One problem's pane: its tree, where it stood at a time, the steps to a thought, the answers. It
-// may be given more of its tree while the search goes on. `write` makes elements of a step's text.
-ttsReport.newPane = ({ id, title, query = "", write = null }) => {
+// may be given more of its tree while the search goes on.
+ttsReport.newPane = ({ id, title, query = "" }) => {
   const { element, table, fates, shapes } = ttsReport;
   const MANY = 700; // thoughts from which on a tree opens with what was kept only
   const ENGLISH = new Intl.NumberFormat("en");
@@ -69,21 +69,21 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
 
   function facts(entry) {
     const known = [
-      entry.answer === undefined ? null : `answer ${entry.answer ?? "none"}`,
-      entry.reference === null ? null : `reference ${entry.reference}`,
+      entry.answer === undefined ? null : ["answer ", ttsReport.renderedAnswer(entry.answer ?? "none")],
+      entry.reference === null ? null : ["reference ", ttsReport.renderedAnswer(entry.reference)],
       entry.level === null ? null : `level ${entry.level}`,
       entry.seconds === null ? null : `${entry.seconds} s`,
       entry.tokens === undefined ? null : `${ENGLISH.format(entry.tokens)} tokens`,
       `${ENGLISH.format(entry.thoughts)} thoughts`,
     ];
-    return ` · ${known.filter(Boolean).join(" · ")}`;
+    return known.filter(Boolean).flatMap((each) => [" · ", ...[each].flat()]);
   }
 
   // What is said of the problem; `about` has what is known, the rest stays out.
   function tell(about, question) {
     const [word, kind] = ttsReport.verdict(about);
-    one(".question").textContent = question;
-    one(".outcome").replaceChildren(element("strong", { class: kind }, word), facts(about));
+    one(".question").replaceChildren(written(question));
+    one(".outcome").replaceChildren(element("strong", { class: kind }, word), ...facts(about));
   }
 
   // Take in a tree, or more of one: whoever looks at an earlier time or a thought stays there.
@@ -162,7 +162,13 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
   }
 
   function textOf(text) {
-    return write ? element("div", { class: "text" }, write(text)) : element("pre", {}, ...marked(text, query));
+    return element("div", { class: "text" }, written(text));
+  }
+
+  // As Markdown with TeX; as it is with what is searched for, which may lie across elements.
+  function written(text) {
+    const found = query && text.toLowerCase().includes(query.toLowerCase());
+    return found ? element("pre", {}, ...marked(text, query)) : ttsReport.rendered(text);
   }
 
   function factsOf(thought, fate, score) {
@@ -179,7 +185,6 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
   }
 
   function marked(text, query) {
-    if (!query) return [text];
     const parts = [];
     const lower = text.toLowerCase();
     const wanted = query.toLowerCase();
@@ -198,7 +203,7 @@ ttsReport.newPane = ({ id, title, query = "", write = null }) => {
       const scores = data.completions.filter((each) => each.group === number).map((each) => each.score);
       const known = scores.filter((score) => score !== null);
       return [
-        group.answer === entry.answer ? `→ ${group.answer}` : group.answer, group.correct, scores.length,
+        element("span", {}, group.answer === entry.answer ? "→ " : "", ttsReport.renderedAnswer(group.answer)), group.correct, scores.length,
         known.length ? +known.reduce((sum, score) => sum + score, 0).toFixed(4) : null,
         known.length ? Math.max(...known) : null,
       ];

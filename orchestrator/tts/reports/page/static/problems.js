@@ -91,7 +91,7 @@ ttsReport.problemList = (onChoice) => {
     const [word, kind] = ttsReport.verdict(entry);
     const about = [word, entry.level === null ? null : `level ${entry.level}`, `${entry.thoughts} thoughts`];
     const made = element("li", { role: "option", id: `problem-${number}`, "aria-selected": "false" },
-      element("span", { class: "text" }, entry.question ?? entry.id),
+      element("span", { class: "said" }, ttsReport.renderedLine((entry.question ?? entry.id).replaceAll(/\s+/g, " "))),
       element("small", { class: kind }, about.filter(Boolean).join(" · ")));
     made.addEventListener("click", () => choose(number));
     return made;

@@ -32,8 +32,11 @@ const ttsReport = (() => {
   }
 
   function table(columns, rows) {
-    const numeric = columns.map((_, i) => rows.some((row) => typeof row[i] === "number")
-      && rows.every((row) => row[i] === null || typeof row[i] === "number"));
+    // numbers, and texts that begin as one: with an interval or a unit
+    const isNumber = (cell) => typeof cell === "number" || (typeof cell === "string" && /^[-+–]?\d/.test(cell));
+    const isNothing = (cell) => [null, undefined, "", "-", "best"].includes(cell);
+    const numeric = columns.map((_, i) => rows.some((row) => isNumber(row[i]))
+      && rows.every((row) => isNumber(row[i]) || isNothing(row[i])));
     const kind = (i) => (numeric[i] ? "number" : null);
     return element("table", {},
       element("thead", {}, element("tr", {}, ...columns.map((name, i) =>
@@ -44,10 +47,14 @@ const ttsReport = (() => {
 
   function shown(cell) {
     if (cell === null || cell === undefined) return "-";
+    if (cell instanceof Node) return cell;
     if (typeof cell === "boolean") return cell ? "yes" : "no";
     if (typeof cell !== "number") return String(cell);
     return Number.isInteger(cell) ? cell.toLocaleString("en") : String(+cell.toPrecision(5));
   }
 
-  return { figures, runs, first, tree, element, table };
+  // Where the trees of a problem are: in a run, and in another one or "".
+  const linkTo = (run, other, id) => `#tree:${run}:${other}:${encodeURIComponent(id)}`;
+
+  return { figures, runs, first, tree, element, table, linkTo };
 })();

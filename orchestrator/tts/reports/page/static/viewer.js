@@ -106,5 +106,19 @@
     return seen > Math.min(bottom - top, window.innerHeight) / 2;
   }
 
-  showRuns();
+  // What a link to a problem's trees names (see linkTo).
+  function follow() {
+    const [, run, other, id] = /^#tree:(\d+):(\d*):(.+)$/.exec(location.hash) ?? [];
+    if (!runs[run]) return false;
+    for (const name of ["outcome", "level", "search"]) document.getElementById(name).value = "";
+    runChoice.value = run;
+    otherChoice.value = other;
+    last = { id: decodeURIComponent(id), query: "" };
+    showRuns();
+    section.scrollIntoView();
+    return true;
+  }
+  window.addEventListener("hashchange", follow);
+
+  if (!follow()) showRuns();
 })();
