@@ -86,7 +86,7 @@ def doctor(
     deployment: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DEPLOYMENT]",
+            metavar="DEPLOYMENT",
             autocompletion=deployments,
             help="A deployment file or a bundled name: its engines, and their threads here.",
         ),

@@ -44,8 +44,8 @@ ServerOption = Annotated[
     ServerKind | None,
     typer.Option(
         "--server",
-        help="What runs the engines: a Triton server, or processes of this command itself, which "
-        "start faster and serve nobody else (target openvino).",
+        help="What runs the engines: Triton, or processes of this command, which start faster and "
+        "serve nobody else (target openvino).",
         show_default="server.kind of the deployment",
     ),
 ]

@@ -79,10 +79,9 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens of a problem: those of the generator, and those of a verifier that "
-        "writes; prompts do not count. Of several problems and without --n the mean, to which n is "
-        "fitted on a few of them, and no search is cut off; auto shares it out by itself. With --n "
-        "and of one question a limit: then the best answer so far counts.",
+        help="Generated tokens of a problem, critiques included, prompts not. In bench without "
+        "--n the mean, to which n is fitted on a few problems (auto shares it out by itself); "
+        "else a limit, at which the best answer so far counts.",
         show_default="no limit",
     ),
 ]
@@ -92,8 +91,8 @@ _Deadline = Annotated[
         "--deadline",
         min=0,
         metavar="SECONDS",
-        help="From the start of a problem; then its best answer so far counts, which depends on "
-        "the time that everything takes.",
+        help="From the start of a problem; then its best answer so far counts. Two runs need not "
+        "agree.",
         show_default="no limit",
     ),
 ]
@@ -113,8 +112,8 @@ SpeculationOption = Annotated[
     typer.Option(
         "--speculation",
         metavar="|".join(get_args(Speculation)),
-        help="Fill the generator's empty slots with steps that may not be needed, under the "
-        "schedules alternating and decoupled. auto: while it pays. The trees are the same.",
+        help="Fill the generator's empty slots with steps that may not be needed (schedules "
+        "alternating and decoupled); auto: while it pays. The trees are the same.",
     ),
 ]
 

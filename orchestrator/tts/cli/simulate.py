@@ -181,7 +181,7 @@ def simulate(
     outcomes = []
     for schedule in schedules or ScheduleChoice:
         outcomes.append(simulate_schedule(scenario, schedule.value))
-        say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
+        say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s, simulated in {outcomes[-1].real_s:.1f} s")
     if as_json:
         from .documents.deployments import SimulateDocument
 
