@@ -325,7 +325,7 @@ def _integer(schema: Mapping[str, Any], at: str) -> Node:
         refuse(f"{at}.multipleOf", f"it is {step}; it must be at least 1")
     if (low, high, step) == (-_LARGEST, _LARGEST, 1):
         return INTEGER
-    options = [
+    options: list[Node] = [
         *(Seq((literal("-"), each)) for each in _multiples(max(1, -high), -low, step, at)),
         *_multiples(max(0, low), high, step, at),
     ]
