@@ -8,7 +8,6 @@ from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import CHAT, TEXT, Streams, answers, chunks_of
 
 from tts.endpoints.base import NewTokens
-from tts.endpoints.functions import CheckedGenerator
 from tts.gateway.answer.completions import _conversation
 from tts.gateway.openai.messages import ChatMessage
 
@@ -123,7 +122,7 @@ def test_several_prompts_have_their_samples_in_order(ask, text):
     ]
 
 
-async def read(generator, call):
+async def read(replicas, call, key, on_server):
     """The log-probabilities of a prompt, as a generator behind a server has them."""
     ids = call.input_ids.tolist()
     rest = [-0.25] * (len(ids) - 1)
@@ -136,14 +135,15 @@ async def read(generator, call):
 def test_a_prompt_is_given_back_with_its_log_probabilities(
     ask, tokenizer, monkeypatch, most, streams
 ):
-    monkeypatch.setattr(CheckedGenerator, "read", read, raising=False)
-    asked = PROMPT | {"max_tokens": most, "echo": True, "logprobs": 1, "stream": streams}
+    monkeypatch.setattr("tts.gateway.answer.generation.routed_reading", read)
+    prompt = "Compute 2 + 2."
+    asked = {"prompt": prompt, "max_tokens": most, "echo": True, "logprobs": 1, "stream": streams}
     status, said, _ = ask(TEXT, asked, Likeliest)
     assert status == 200
     choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
-    ids = tokenizer.encode(PROMPT["prompt"])
+    ids = tokenizer.encode(prompt)
     drawn = [tokenizer.decode([letter]) for letter in LETTERS[:most]]
-    assert "".join(each["text"] for each in choices) == PROMPT["prompt"] + "".join(drawn)
+    assert "".join(each["text"] for each in choices) == prompt + "".join(drawn)
     logs = [each["logprobs"] for each in choices if each["logprobs"]]
     given = [value for each in logs for value in each["token_logprobs"]]
     assert given == [None] + [-0.25] * (len(ids) - 1) + [-0.5] * most
