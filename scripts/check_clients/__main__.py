@@ -1,12 +1,12 @@
 """Check forms of answers, tools and agents with the clients that people have, against a gateway.
 
-Each client's own package is installed into an environment beside this one and run against two
+Each client's own package is installed into an environment of its own and run against two
 gateways: that of the demo pair, whose answers and arguments are held to schemas by grammars, and
 that of a scripted model, which uses two tools as an agent's task needs it. Prints a table; the exit
 code is 1 if a check failed.
 
-    scripts/run check_clients                          # everything: some minutes of downloads
-    scripts/run check_clients --client openai --environment ~/clients   # kept for the next time
+    scripts/run check_clients           # everything: minutes of downloads, most of them promptfoo
+    scripts/run check_clients --client openai --environments ~/clients  # kept for the next time
 """
 
 from __future__ import annotations
@@ -27,17 +27,30 @@ from scripts.check_clients.deployment import write_deployment
 from scripts.robustness.commands import TTS, run
 from scripts.serving import free_port, serving
 
-PACKAGES = (
-    "openai",
-    "langchain-openai",
-    "instructor",
-    "openai-agents",
-    "langgraph",
-    "litellm",
-    "its_hub",
-)
-UNSAID = ("backoff", "aiohttp")
-"""What its_hub 1.2.0 imports and does not ask for."""
+PACKAGES = {
+    "openai": "openai",
+    "langchain-openai": "langchain-openai",
+    "instructor": "instructor",
+    "openai-agents": "openai-agents",
+    "langgraph": "langgraph langchain-openai",
+    "litellm": "litellm[proxy]",
+    "its_hub": "its_hub backoff aiohttp certifi",
+    "lm-eval": "lm-eval[api]",
+    "inspect-ai": "inspect-ai openai",
+    "smolagents": "smolagents[openai]",
+    "dspy": "dspy",
+    "pydantic-ai-slim": "pydantic-ai-slim[openai]",
+    "treequest": "treequest",
+}
+"""What pip installs for each client of Python; its_hub 1.2.0 does not ask for all that it imports.
+"""
+NODE_PACKAGES = {
+    "openai": "openai zod",
+    "ai": "ai @ai-sdk/openai @ai-sdk/openai-compatible zod",
+    "promptfoo": "promptfoo",
+}
+"""What npm installs for each client of Node."""
+CLIENTS = [*PACKAGES, *(f"node:{name}" for name in NODE_PACKAGES)]
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -45,35 +58,45 @@ ROOT = HERE.parents[1]
 def main() -> None:
     """Install, start both gateways, run the checks, print the table."""
     parser = argparse.ArgumentParser(prog="check_clients", description=__doc__.partition("\n")[0])
-    parser.add_argument("--client", choices=PACKAGES, action="append", default=[])
-    parser.add_argument("--environment", type=Path, help="where the clients are kept")
+    parser.add_argument("--client", choices=CLIENTS, action="append", default=[])
+    parser.add_argument("--environments", type=Path, help="where the clients are kept")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary:
         folder = Path(temporary)
-        python = environment((given.environment or folder / "environment").resolve())
+        kept = (given.environments or folder).resolve()
+        programs = [installed(kept, client) for client in given.client or CLIENTS]
         demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
         run(folder, "build-engines", demo, "--no-verify")
         with (
             gateway(folder, "demo", *TTS, "gateway", demo, "--port") as plain,
             gateway(folder, "agent", sys.executable, HERE / "agent_gateway.py", agent) as scripted,
         ):
-            seen = checked(python, plain, scripted, given.client)
+            seen = [each for program in programs for each in checked(program, plain, scripted)]
     print(table(seen))
     sys.exit(0 if seen and all(each["passed"] for each in seen) else 1)
 
 
-def environment(folder: Path) -> Path:
-    """The Python of an environment with the clients, made if it is not there."""
+def installed(kept: Path, client: str) -> tuple[Path, list[str]]:
+    """A client's folder, in which it is installed if it is not, and what runs its checks there."""
+    folder, name = kept / client.replace(":", "-"), client.removeprefix("node:")
     python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        done = subprocess.run(
-            [*pip, *PACKAGES, *UNSAID], capture_output=True, text=True, check=False
-        )
+    if name != client:
+        run_there = ["node", str(HERE / "clients.mjs"), name]
+        install = ["npm", "install", "--silent", "--prefix", ".", *NODE_PACKAGES[name].split()]
+    else:
+        begin = f"import sys; sys.path.insert(0, {str(HERE)!r}); import clients; clients.main()"
+        run_there = [str(python), "-c", begin, name]
+        install = [str(python), "-m", "pip", "--quiet", "install", "pydantic"]
+        install += PACKAGES[name].split()
+    if not (folder / "installed").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        if name == client:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            sys.exit(f"pip install failed:\n{done.stderr[-3000:]}")
-    return python
+            sys.exit(f"{client} cannot be installed:\n{done.stderr[-3000:]}")
+        (folder / "installed").touch()
+    return folder, run_there
 
 
 @contextmanager
@@ -86,14 +109,11 @@ def gateway(home: Path, name: str, *command: str | Path) -> Iterator[str]:
         sys.exit(said)
 
 
-def checked(python: Path, demo: str, agent: str, clients: list[str]) -> list[dict[str, Any]]:
-    """What the checks have found, in order."""
-    program = f"import sys; sys.path.insert(0, {str(HERE)!r}); import clients; clients.main()"
+def checked(program: tuple[Path, list[str]], demo: str, agent: str) -> list[dict[str, Any]]:
+    """What a client's checks have found, in order."""
+    folder, words = program
     done = subprocess.run(
-        [str(python), "-c", program, demo, agent, *clients],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
+        [*words, demo, agent], cwd=folder, stdout=subprocess.PIPE, text=True, check=False
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"client"')]
 

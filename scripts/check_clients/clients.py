@@ -1,7 +1,7 @@
-"""What each client does with a gateway: `main()` in an environment with the clients, without tts.
+"""What a client does with a gateway: `main()` in an environment with that client, without tts.
 
-Arguments: the addresses of the demo pair's gateway and of the scripted model's. It prints a line of
-JSON for each check: client, version, feature, model and result.
+Arguments: the client, and the addresses of the demo pair's gateway and of the scripted model's. It
+prints a line of JSON for each check: client, version, feature, model and result.
 """
 # mypy: ignore-errors
 # ruff: noqa: D103
@@ -13,10 +13,16 @@ import importlib.metadata
 import json
 import os
 import re
+import socket
+import subprocess
 import sys
+import tempfile
+import time
 import traceback
+import urllib.request
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -57,6 +63,13 @@ AGENT_MODELS = ("agent", "agent:majority-vote", "agent:best-of-n")
 def search(model: str) -> dict:
     """The fields of a search."""
     return {"tts": {"n": 8}} if ":" in model else {}
+
+
+def boxed(text: str) -> str:
+    """The answer to the question in a text."""
+    answers = re.findall(r"boxed\{(.*?)\}", text)
+    assert answers == ["42"], text
+    return answers[0]
 
 
 def openai_client(url: str):
@@ -368,11 +381,203 @@ def litellm_tools(url, model):
     return "add(2, 3)"
 
 
+@check("litellm", "its proxy: stop, streamed", DEMO, "demo", "demo:beam-search")
+def litellm_proxy(url, model):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+    given = {"model": f"openai/{model}", "api_base": f"{url}/v1", "api_key": "none"}
+    config = Path(tempfile.mkdtemp()) / "config.yaml"
+    key = f"sk-{os.urandom(32).hex()}"  # without one it does not start
+    models = [{"model_name": "m", "litellm_params": given}]
+    settings = {"model_list": models, "general_settings": {"master_key": key}}
+    config.write_text(json.dumps(settings))
+    program = Path(sys.executable).with_name("litellm")
+    proxy = subprocess.Popen([program, "--config", config, "--port", str(port)], stdout=sys.stderr)
+    try:
+        client = openai_client(f"http://127.0.0.1:{port}").with_options(api_key=key)
+        while proxy.poll() is None:
+            try:
+                client.models.list()
+                break
+            except Exception:  # it is not there yet
+                time.sleep(0.5)
+        chunks = client.chat.completions.create(
+            model="m", messages=QUESTION, stop=["\nQuestion"], temperature=0, stream=True
+        )
+        texts = [each.choices[0].delta.content or "" for each in chunks if each.choices]
+        return boxed("".join(texts))
+    finally:
+        proxy.terminate()
+        proxy.wait()
+
+
+SUMS = {"Compute 12 + 30.": "42", "Compute 9 * 5.": "45", "Compute 50 - 8 + 3.": "45"}
+SEARCHED = ("demo", "demo:beam-search")
+
+
+for kind, path in (
+    ("local-chat-completions", "chat/completions"),
+    ("local-completions", "completions"),
+):
+
+    @check("lm-eval", f"{kind}, until", DEMO, *SEARCHED)
+    def lm_eval(url, model, kind=kind, path=path):
+        from lm_eval import simple_evaluate
+
+        folder = Path(tempfile.mkdtemp())
+        rows = [json.dumps({"question": asked, "answer": said}) for asked, said in SUMS.items()]
+        (folder / "sums.jsonl").write_text("\n".join(rows))
+        task = {
+            "task": "sums",
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": str(folder / "sums.jsonl")}},
+            "test_split": "test",
+            "output_type": "generate_until",
+            "doc_to_text": "{{question}}",
+            "doc_to_target": "{{answer}}",
+            "generation_kwargs": {
+                "until": ["\nQuestion"],
+                "max_gen_toks": MOST,
+                "do_sample": False,
+            },
+            "filter_list": [
+                {
+                    "name": "boxed",
+                    "filter": [
+                        {"function": "regex", "regex_pattern": r"boxed\{(-?\d+)\}"},
+                        {"function": "take_first"},
+                    ],
+                }
+            ],
+            "metric_list": [{"metric": "exact_match"}],
+        }
+        found = simple_evaluate(
+            model=kind,
+            model_args={
+                "model": model,
+                "base_url": f"{url}/v1/{path}",
+                "tokenizer_backend": None,
+                "tokenized_requests": False,
+            },
+            tasks=[task],
+            apply_chat_template="chat" in kind,
+        )
+        return f"exact_match {found['results']['sums']['exact_match,boxed']:.2f} of {len(SUMS)}"
+
+
+@check("inspect-ai", "eval with --stop-seqs", DEMO, *SEARCHED)
+def inspect_eval(url, model):
+    from inspect_ai import Task, eval
+    from inspect_ai.dataset import Sample
+    from inspect_ai.model import get_model
+    from inspect_ai.scorer import includes
+    from inspect_ai.solver import generate
+
+    task = Task(
+        dataset=[Sample(input=asked, target=said) for asked, said in SUMS.items()],
+        solver=generate(),
+        scorer=includes(),
+    )
+    given = get_model(f"openai-api/tts/{model}", base_url=f"{url}/v1", api_key="none")
+    (log,) = eval(task, given, stop_seqs=["\nQuestion"], display="none", log_dir=tempfile.mkdtemp())
+    assert log.status == "success", log.error
+    return f"accuracy {log.results.scores[0].metrics['accuracy'].value:.2f} of {len(SUMS)}"
+
+
+@check("smolagents", "a model with stop_sequences", DEMO, *SEARCHED)
+def smol(url, model):
+    from smolagents import OpenAIServerModel
+
+    asked = OpenAIServerModel(model, api_base=f"{url}/v1", api_key="none")
+    return boxed(asked(QUESTION, stop_sequences=["Observation:"], temperature=0).content)
+
+
+@check("dspy", "an LM with stop", DEMO, *SEARCHED)
+def dspy_text(url, model):
+    import dspy
+
+    lm = dspy.LM(f"openai/{model}", api_base=f"{url}/v1", api_key="none", cache=False)
+    return boxed(lm(messages=QUESTION, stop=["\nQuestion"], temperature=0)[0])
+
+
+@check("dspy", "Predict, JSONAdapter", AGENT, *AGENT_MODELS)
+def dspy_predict(url, model):
+    import dspy
+
+    lm = dspy.LM(f"openai/{model}", api_base=f"{url}/v1", api_key="none", cache=False)
+    with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+        found = dspy.Predict("question -> value: int, unit: str")(question="Compute 12 + 30.")
+    return f"{found.value} {found.unit}"
+
+
+def pydantic_agent(url, model, api, **given):
+    from pydantic_ai import Agent
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    kind = getattr(__import__("pydantic_ai.models.openai", fromlist=[api]), api)
+    return Agent(kind(model, provider=OpenAIProvider(f"{url}/v1", "none")), **given)
+
+
+for api in ("OpenAIChatModel", "OpenAIResponsesModel"):
+
+    @check("pydantic-ai-slim", f"NativeOutput, {api}", DEMO, *DEMO_MODELS)
+    def pydantic_output(url, model, api=api):
+        from pydantic_ai import NativeOutput
+
+        agent = pydantic_agent(url, model, api, output_type=NativeOutput(Length))
+        return repr(agent.run_sync("Compute 12 + 30.").output)
+
+    @check("pydantic-ai-slim", f"two tools, {api}", AGENT, *AGENT_MODELS)
+    def pydantic_tools(url, model, api=api):
+        agent, used = pydantic_agent(url, model, api), []
+
+        @agent.tool_plain
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            used.append(("add", a, b))
+            return a + b
+
+        @agent.tool_plain
+        def double(n: int) -> int:
+            """Double a number."""
+            used.append(("double", n))
+            return 2 * n
+
+        found = agent.run_sync(TASK).output
+        assert used == [("add", 2, 3), ("double", 5)], used
+        return found
+
+
+@check("treequest", "AB-MCTS-A, scores from /pooling", DEMO, "demo")
+def treequest_search(url, model):
+    import treequest
+
+    def posted(path, **body):
+        data = json.dumps({"model": model, **body}).encode()
+        asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(asked))
+
+    def drawn(parent):
+        told = posted("/v1/chat/completions", messages=QUESTION, max_tokens=MOST)
+        text = told["choices"][0]["message"]["content"]
+        turns = [*QUESTION, {"role": "assistant", "content": text}]
+        return text, posted("/pooling", messages=turns)["data"][0]["data"][-1][1]
+
+    algorithm = treequest.ABMCTSA()
+    tree = algorithm.init_tree()
+    for _ in range(8):
+        tree = algorithm.step(tree, {"draw": drawn})
+    ((text, score),) = treequest.top_k(tree, algorithm, k=1)
+    assert 0 < score <= 1
+    return boxed(text)
+
+
 def main() -> None:
-    """Run all checks, or those of the clients that are named."""
-    demo, agent, *wanted = sys.argv[1:]
+    """Run all checks of a client."""
+    wanted, demo, agent = sys.argv[1:]
     for client, feature, kind, models, function in CHECKS:
-        if wanted and client not in wanted:
+        if client != wanted:
             continue
         try:
             result = function(demo if models == DEMO else agent)

@@ -15,7 +15,8 @@ CONTEXT = 4096
 TEMPLATE = """{{ bos_token }}{% if tools %}<|user|>You have these tools:
 {% for tool in tools %}{{ tool | tojson }}
 {% endfor %}To call one, write <tool_call>{"name": ..., "arguments": ...}</tool_call>.
-{% endif %}{% for message in messages %}<|user|>{{ message.role }}: {{ message.content }}\
+{% endif %}{% for message in messages %}<|user|>{% if message.role != "user" %}{{ message.role }}: \
+{% endif %}{{ message.content }}\
 {% for call in message.tool_calls %}<tool_call>
 {"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}<|eot_id|>{% endfor %}\

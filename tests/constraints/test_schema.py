@@ -117,6 +117,34 @@ def test_a_whole_output_has_any_text_and_may_refer_to_itself(schema, seed):
         assert "\n" not in text
 
 
+@given(
+    st.sampled_from([2, 5, 8, 25, 100, 1000]),
+    st.integers(-30_000, 30_000),
+    st.integers(1000, 300_000),
+    st.integers(-30_000, 330_000),
+)
+def test_multiples_within_bounds_and_no_others_are_written(step, low, more, value):
+    schema = {"type": "integer", "multipleOf": step, "minimum": low, "maximum": low + more}
+    automaton = Automaton.of(parse_schema(json.dumps(schema)))
+    for each in (value, value // step * step, low // step * step, (low + more) // step * step):
+        assert accepts(automaton, str(each)) == (low <= each <= low + more and each % step == 0)
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"type": "integer", "multipleOf": 7, "minimum": -9, "maximum": 20}, "-7 0 14", "1 21"),
+        ({"type": "integer", "multipleOf": 5}, "-15 0 999999999999995", "7 5.0"),
+        ({"type": "number", "multipleOf": 0.25}, "-0.25 3 3.50", "0.3 1e2"),
+        ({"type": "number", "multipleOf": 2}, "4", "3 4.0"),
+    ],
+)
+def test_multiples_without_bounds_and_of_fractions(schema, right, wrong):
+    automaton = Automaton.of(parse_schema(json.dumps(schema)))
+    assert all(accepts(automaton, text) for text in right.split())
+    assert not any(accepts(automaton, text) for text in wrong.split())
+
+
 @given(st.integers(-3000, 3000), st.integers(0, 3000), st.integers(-7000, 7000))
 def test_integers_within_bounds_and_no_others_are_written(low, more, value):
     schema = {"type": "integer", "minimum": low, "maximum": low + more}
@@ -142,6 +170,8 @@ def flat(value):
         ('{"type": "objekt"}', 'wrong at $.type: it is "objekt"; allowed: object, array'),
         ('{"type": "number", "minimum": 3}', "wrong at $.minimum: it is not supported here"),
         ('{"type": "integer", "minimum": 0.5}', "wrong at $.minimum: it is 0.5; it must be an"),
+        ('{"type": "integer", "multipleOf": 7}', "wrong at $.multipleOf: the last digits do not"),
+        ('{"type": "number", "multipleOf": 0}', "wrong at $.multipleOf: it is 0; it must be a"),
         ('{"type": "integer", "minimum": 3, "maximum": 2}', "no integer is within its bounds"),
         ('{"type": "array"}', "an array needs items"),
         (

@@ -131,7 +131,7 @@ def test_pipes_devices_folders_and_impossible_paths_are_no_datasets(tmp_path):
     for dataset, complaint in (
         (str(tmp_path / "pipe"), "is a pipe or a device, not a dataset file"),
         ("/dev/zero", "is a pipe or a device"),
-        (str(tmp_path), "is a folder"),
+        (str(tmp_path), "has no files that are named by their split"),
         ("x" * 5000, "names no dataset: a path may have"),
         ("a\0b", "NUL"),
         ("~no-such-user/set.jsonl", "no home folder for '~no-such-user'"),

@@ -154,6 +154,41 @@ def test_config_and_split_are_those_named_and_else_the_usual_or_only_ones(hub):
             load_dataset(f"some/many{name}")
 
 
+def test_a_clone_is_read_from_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "sums/README.md": b"",
+        "sums/main/train-00000-of-00001.parquet": sums(9),
+        "sums/main/test-00000-of-00002.parquet": sums(1, 2),
+        "sums/main/test-00001-of-00002.parquet": sums(3),
+        "sums/socratic/test-00000-of-00001.parquet": sums(8),
+        "one/data/validation-00000-of-00001.parquet": sums(4),
+        "lines/train.jsonl": b'{"problem": "5 + 5?", "answer": "10"}',
+        "some/sums/default/test/0000.parquet": sums(6),
+        "none/0000.parquet": sums(7),
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for dataset, wanted in (
+        ("sums/main", ["2", "4", "6"]),
+        ("sums:main:train", ["18"]),
+        (f"{tmp_path}/sums:socratic:test", ["16"]),
+        ("one", ["8"]),
+        ("lines", ["10"]),
+        ("some/sums", ["12"]),
+    ):
+        assert [problem.answer for problem in load_dataset(dataset).problems] == wanted
+    assert load_dataset("sums/main").problems[2].id == "main:3"
+    for dataset, words in (
+        ("sums", "several configs: main, socratic"),
+        ("sums:main:dev", "no split 'dev'; there are: test, train"),
+        ("none", "none has no files that are named by their split"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            load_dataset(dataset)
+
+
 def test_columns_and_answers_are_named_as_for_a_file(hub):
     rows = [{"prompt": "1 + 1?", "final": "02"}]
     hub.repositories["some/other"] = {"default/train/0000.parquet": parquet(rows)}
@@ -169,7 +204,7 @@ def test_what_the_hub_refuses_is_a_sentence_and_nothing_is_kept(hub, home):
         ("some/nothing", "no file some/nothing, and no dataset some/nothing on the hub"),
         ("some/gated", "some/gated is gated"),
         ("some/unconverted", "has not converted the dataset some/unconverted to Parquet"),
-        ("some/empty", "has no configs in its branch"),
+        ("some/empty", "has no files that are named by their split"),
     ):
         with pytest.raises(DatasetError, match=words) as caught:
             load_dataset(name)

@@ -22,6 +22,7 @@ OPTIONS = {
     ),
     "answers": st.none() | st.sampled_from(["number", "letter"]),
     "per_level": st.none() | st.integers(1, 9),
+    "start": st.none() | st.integers(0, 9),
     "shard": st.none() | st.sampled_from(["1/3", "3/3"]),
 }
 COT = RunConfig(deployment_source="demo", dataset="demo", limit=5, seed=7, strategy="greedy")
@@ -38,7 +39,14 @@ def test_options_survive_run_json(tmp_path_factory, options, seed):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"answers": "roman"}, {"per_level": 0}, {"columns": {"title": "a"}}, {"shard": "3"}]
+    "wrong",
+    [
+        {"answers": "roman"},
+        {"per_level": 0},
+        {"start": -1},
+        {"columns": {"title": "a"}},
+        {"shard": "3"},
+    ],
 )
 def test_options_that_no_dataset_can_have_are_refused(wrong):
     with pytest.raises(DatasetError):
@@ -74,6 +82,19 @@ def test_parts_that_are_not_shards_of_one_list_do_not_fit(parts):
     whole = interleaved(parts)
     if whole is not None:
         assert [Shard(n, len(parts)).of(whole) for n in range(1, len(parts) + 1)] == parts
+
+
+def test_a_part_begins_where_it_is_asked_to(write):
+    file = str(write(*({"problem": f"{number}?"} for number in range(9))))
+    for dataset in ("demo", file):
+        whole = load_problems(dataset, limit=9)
+        for start, limit in ((0, 3), (3, 4), (7, 5)):
+            part = load_dataset(dataset, limit=limit, options=DatasetOptions(start=start)).problems
+            wanted = whole[start : start + limit]
+            assert part[: len(wanted)] == wanted
+            assert len(part) == (len(wanted) if dataset == file else limit)
+    with pytest.raises(DatasetError, match="to be number 9, and there are 9"):
+        load_dataset(file, options=DatasetOptions(start=9))
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/3"])

@@ -36,6 +36,8 @@ def table(tmp_path):
         match suffix:
             case ".jsonl":
                 file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+            case ".json":
+                file.write_text(json.dumps(rows, indent=1))
             case ".parquet":
                 parquet.write_table(pyarrow.Table.from_pylist(rows), file)
             case _:
@@ -47,7 +49,7 @@ def table(tmp_path):
     return written
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", PARQUET])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", PARQUET])
 def test_every_format_gives_the_same_problems_by_mapped_columns(table, suffix):
     first, second = load_problems(table(suffix), columns=MAPPED, answers="number")
     assert (first.id, first.question, first.answer, first.level) == ("one", "1 + 1?", "2", "easy")
@@ -55,7 +57,7 @@ def test_every_format_gives_the_same_problems_by_mapped_columns(table, suffix):
     assert second.answer == "1234"
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", PARQUET])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", PARQUET])
 def test_a_column_that_is_not_there_is_refused_with_those_that_are(table, suffix):
     file = table(suffix)
     for role in MAPPED:
@@ -99,6 +101,20 @@ def test_a_damaged_csv_file_is_refused_by_its_line(tmp_path, content, complaint)
         load_problems(str(file), limit=1)
     assert complaint in str(caught.value)
     assert str(file) in str(caught.value)
+
+
+def test_a_json_file_holds_a_list_or_lines(tmp_path):
+    file = tmp_path / "set.json"
+    file.write_text('{"problem": "1?", "answer": "1"}\n{"problem": "2?", "answer": "2"}\n')
+    assert [problem.answer for problem in load_problems(str(file))] == ["1", "2"]
+    for content, complaint in (
+        ('\ufeff\n[{"problem": "1?"}, 5]', "row 2 must hold a JSON object, not int"),
+        ('[{"problem": "1?"}', "cannot be read: it is not JSON"),
+        ("[]", "holds no problems"),
+    ):
+        file.write_text(content)
+        with pytest.raises(DatasetError, match=complaint):
+            load_problems(str(file))
 
 
 @needs_pyarrow

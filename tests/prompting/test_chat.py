@@ -1,8 +1,5 @@
 """What the system says, in front of the question where a chat template has no place for it."""
 
-import json
-import shutil
-
 import pytest
 
 from tts.build.chat_template import TemplateFailed
@@ -10,8 +7,10 @@ from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.worker_process import Loss, WorkerLost
-from tts.problem import Turn
+from tts.problem import Problem, Turn
+from tts.prompting import Models
 from tts.prompting.chat import chat_prompt, generator_prompt, in_known_roles, takes_system
+from tts.runs.config import prompting_of
 
 TURN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>"
 RAISES = (
@@ -25,16 +24,8 @@ def said(role, content):
 
 
 @pytest.fixture
-def with_template(tokenizer_folder, tmp_path):
-    def checkpoint(template):
-        folder = tmp_path / "checkpoint"
-        shutil.copytree(tokenizer_folder, folder)
-        (folder / "chat_template.jinja").unlink(missing_ok=True)
-        file = folder / "tokenizer_config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
-        return Tokenizer(folder)
-
-    return checkpoint
+def with_template(tokenizer_folder):
+    return lambda template: Tokenizer(tokenizer_folder, chat_template=template)
 
 
 @pytest.mark.parametrize("without", [RAISES, DROPS])
@@ -67,6 +58,15 @@ def test_what_the_system_says_stands_before_the_next_question(
     assert in_known_roles(tokenizer, messages) == wanted
     assert in_known_roles(tokenizer, wanted) is wanted
     assert chat_prompt(tokenizer, messages).tolist() == chat_prompt(tokenizer, wanted).tolist()
+
+
+def test_a_deployments_template_is_rendered_and_recorded(tiny_deployment):
+    generator = tiny_deployment.generator.model_copy(update={"chat_template": TURN})
+    deployment = tiny_deployment.model_copy(update={"generator": generator})
+    models = Models.load(deployment)
+    ids, _ = models.prompts(Problem("p", "1?"))
+    assert ids.tolist() == models.generator.encode("<|user|>1?<|assistant|>")
+    assert prompting_of(deployment)["generator"]["chat_template"] == TURN
 
 
 def test_a_template_with_the_role_is_given_it(with_template):

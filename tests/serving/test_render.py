@@ -63,7 +63,11 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     *(f"execution.{name}" for name in ExecutionSpec.model_fields),
     *(f"generator.{name}" for name in ("in_flight_requests", "system_prompt", "step_delimiter")),
     *(f"generator.thinking.{name}" for name in ThinkingSpec.model_fields),
-    *("generator.chat_template_kwargs", "verifier.chat_template_kwargs"),
+    *(
+        f"{role}.chat_template{more}"
+        for role in ("generator", "verifier")
+        for more in ("", "_kwargs")
+    ),
     *("verifier.reads_thinking", "verifier.scores", "verifier.in_flight_requests"),
     *(f"verifier.critique.{name}" for name in ("max_tokens", "temperature", "top_p", "samples")),
     *(f"verifier.critique.thinking.{name}" for name in ThinkingSpec.model_fields),

@@ -90,7 +90,8 @@ class EngineInputs:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer."""
-        return Tokenizer(self.folder, self.role_spec.chat_template_kwargs)
+        spec = self.role_spec
+        return Tokenizer(self.folder, spec.chat_template_kwargs, spec.chat_template)
 
     @cached_property
     def dialogue(self) -> VerifierDialogue | Critic | None:

@@ -39,11 +39,14 @@ class Tokenizer:
     """Token ids of one checkpoint. Encoding never adds special tokens by itself."""
 
     def __init__(
-        self, checkpoint: Path, chat_template_kwargs: Mapping[str, Any] | None = None
+        self,
+        checkpoint: Path,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
     ) -> None:
         """Read the tokenizer of a checkpoint folder, and check what its chat template is given.
 
-        Raises CheckpointError.
+        `chat_template` stands in place of the checkpoint's. Raises CheckpointError.
         """
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
@@ -54,6 +57,7 @@ class Tokenizer:
             )
         self._tokenizer = _load(file)
         self._config = _read_json(checkpoint / "tokenizer_config.json")
+        self._given_template = chat_template
         self.template_kwargs = dict(chat_template_kwargs or {})
         if self.template_kwargs:
             self._require_read(self.template_kwargs)
@@ -261,6 +265,8 @@ class Tokenizer:
     @cached_property
     def chat_template(self) -> str:
         """The template's source; raises CheckpointError if there is none."""
+        if self._given_template is not None:
+            return self._given_template
         source = self._config.get("chat_template")
         file = self.checkpoint / "chat_template.jinja"
         if file.is_file():

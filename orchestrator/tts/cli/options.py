@@ -35,8 +35,8 @@ DatasetOption = Annotated[
         "--dataset",
         autocompletion=datasets,
         help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
-        "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file "
-        "(docs/reference/datasets.md).",
+        "(OWNER/NAME[:CONFIG][:SPLIT]), the folder of its clone, or a JSONL, JSON, CSV or "
+        "Parquet file (docs/reference/datasets.md).",
     ),
 ]
 

@@ -158,6 +158,15 @@ def bench(
             show_default="that of --seed",
         ),
     ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option(
+            "--start",
+            min=0,
+            help="First problem to solve, counted from 0.",
+            show_default="the dataset's first",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
@@ -291,6 +300,7 @@ def bench(
             columns={str(role): name for role, name in parse_columns(columns or []).items()},
             answers=answers,
             per_level=per_level,
+            start=start,
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,

@@ -2,7 +2,8 @@
 
 These keywords of JSON Schema are read: type, enum, const, anyOf, oneOf (as anyOf), properties,
 required, additionalProperties (false alone), items, minItems, maxItems, minLength, maxLength,
-pattern, and minimum and maximum of integers, open or not. Properties come in the order in which the
+pattern, minimum and maximum of integers, open or not, and multipleOf where the last digits tell it,
+or a thousand multiples at most are within the bounds. Properties come in the order in which the
 schema names them, and no others: programs read the answers, so nothing is gained by leaving the
 order open. JSON is on one line, with a space at most between its parts: a small model that may
 write white space writes it until its tokens are used up.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from tts.build.errors import ConfigError
@@ -83,8 +85,8 @@ _KEYWORDS = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "minItems", "maxItems"},
     "string": {"minLength", "maxLength", "pattern"},
-    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "number": set[str](),
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    "number": {"multipleOf"},
     "boolean": set[str](),
     "null": set[str](),
 }
@@ -202,7 +204,7 @@ class _SchemaReader:
             case "integer":
                 return _integer(schema, at)
             case "number":
-                return NUMBER
+                return _number(schema, at)
             case "boolean":
                 return Choice((literal("true"), literal("false")))
             case "null":
@@ -318,16 +320,66 @@ def _integer(schema: Mapping[str, Any], at: str) -> Node:
     high = min(
         _LARGEST, schema.get("maximum", _LARGEST), schema.get("exclusiveMaximum", _LARGEST + 1) - 1
     )
-    if low > high:
-        refuse(at, "no integer is within its bounds")
-    if (low, high) == (-_LARGEST, _LARGEST):
+    step = schema.get("multipleOf", 1)
+    if step < 1:
+        refuse(f"{at}.multipleOf", f"it is {step}; it must be at least 1")
+    if (low, high, step) == (-_LARGEST, _LARGEST, 1):
         return INTEGER
-    options: list[Node] = []
-    if low < 0:
-        options.append(Seq((literal("-"), _naturals(max(1, -high), -low))))
-    if high >= 0:
-        options.append(_naturals(max(0, low), high))
+    options: list[Node] = [
+        *(Seq((literal("-"), each)) for each in _multiples(max(1, -high), -low, step, at)),
+        *_multiples(max(0, low), high, step, at),
+    ]
+    if not options:
+        refuse(at, "no integer is within its bounds")
     return Choice(tuple(options))
+
+
+def _number(schema: Mapping[str, Any], at: str) -> Node:
+    """Numbers; with multipleOf those with the decimals that tell a multiple, such as of 0.25."""
+    if "multipleOf" not in schema:
+        return NUMBER
+    step = schema["multipleOf"]
+    if type(step) not in (int, float) or step <= 0:
+        refuse(f"{at}.multipleOf", f"it is {_shown(step)}; it must be a number above 0")
+    exact = Decimal(str(step))
+    if exact == exact.to_integral_value():
+        return _integer({"multipleOf": int(exact)}, at)
+    places = -int(exact.as_tuple().exponent)
+    if (decimals := _last_digits(int(exact.scaleb(places)), places)) is None:
+        refuse(f"{at}.multipleOf", _NO_MULTIPLES)
+    return Seq((INTEGER, optional(Seq((literal("."), decimals)))))
+
+
+_NO_MULTIPLES = (
+    f"the last digits do not tell its multiples, and there are more than {MAX_ITEMS:,} of them"
+)
+
+
+def _multiples(low: int, high: int, step: int, at: str) -> list[Node]:
+    """The multiples of `step` from `low` to `high`, none of them below 0."""
+    if low > high:
+        return []
+    if step == 1:
+        return [_naturals(low, high)]
+    whole = range(-(-low // step) * step, high + 1, step)
+    if len(whole) <= MAX_ITEMS:
+        return [literal(str(value)) for value in whole]
+    for places in range(1, DIGITS):
+        if (ends := _last_digits(step, places)) is None:
+            continue
+        ten = 10**places
+        first, last = max(1, -(-low // ten)), (high + 1) // ten - 1
+        edges = (*range(whole[0], first * ten, step), *range((last + 1) * ten, high + 1, step))
+        inner = [Seq((_naturals(first, last), ends))] if first <= last else []
+        return [*inner, *(literal(str(value)) for value in edges)]
+    refuse(f"{at}.multipleOf", _NO_MULTIPLES)
+
+
+def _last_digits(step: int, places: int) -> Node | None:
+    """The last digits, so many, that all multiples of `step` have and no others, if they tell."""
+    if 10**places % step or 10**places // step > MAX_ITEMS:
+        return None
+    return Choice(tuple(literal(f"{n:0{places}}") for n in range(0, 10**places, step)))
 
 
 def _naturals(low: int, high: int) -> Node:

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub by name, downloaded once through huggingface_hub.
+"""Datasets of the Hugging Face hub: by name, downloaded once through huggingface_hub, or cloned.
 
 The hub keeps every public dataset as Parquet, too, whatever its own files are: in the branch
 `refs/convert/parquet`, as CONFIG/SPLIT/0000.parquet, 0001.parquet and so on
@@ -6,7 +6,8 @@ The hub keeps every public dataset as Parquet, too, whatever its own files are: 
 the address (HF_ENDPOINT), the token (HF_TOKEN) and whether there is a network (HF_HUB_OFFLINE).
 
 Downloaded files, in a folder named by their commit, are read from then onwards, so a resumed run
-solves the same problems.
+solves the same problems. A clone of a repository has its own files, most often as
+CONFIG/SPLIT-00000-of-00001.parquet or SPLIT.jsonl.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build import paths
 from tts.build.errors import DatasetError
+from tts.build.user_paths import is_folder
 
 PREFIX = "hf:"
 BRANCH = "refs/convert/parquet"
 _NAME = re.compile(
     r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(:(?P<first>[^:/\\]+))?(:(?P<second>[^:/\\]+))?", re.ASCII
 )
-_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/[^/]+\.parquet")
+_FILE = re.compile(
+    r"(?:data/|(?P<config>[^/]+)/)?(?P<split>(?!\d+\.)[^/]+?)(?:/\d+|-\d+-of-\d+)?"
+    r"\.(?:parquet|jsonl)"
+)
+"""Of the hub's own branch, or of a clone, where the config may be left out."""
 _OF_A_FILE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 
 
@@ -69,6 +75,21 @@ class HubFiles:
     commit: str
 
 
+def folder_files(text: str) -> tuple[Path, list[Path]] | None:
+    """The folder that FOLDER[:CONFIG][:SPLIT] names, and the files of one split, in order.
+
+    None where there is no such folder. Raises DatasetError where there is no such split.
+    """
+    for parts in range(3):
+        head, *named = text.rsplit(":", parts)
+        if head and is_folder(folder := Path(head).expanduser()):
+            found = (file for levels in ("", "*/", "*/*/") for file in folder.glob(f"{levels}*.*"))
+            there = [file.relative_to(folder).as_posix() for file in found]
+            name = HubName(head, *[None, None, *named][-2:])
+            return folder, [folder / file for file in _choose(name, str(folder), there)[2]]
+    return None
+
+
 def hub_files(name: HubName, say: Callable[[str], None] = lambda line: None) -> HubFiles:
     """The files of a dataset of the hub, downloaded if they are not here; raises DatasetError.
 
@@ -98,8 +119,7 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
     except Exception as error:  # of whichever HTTP library this version of huggingface_hub has
         raise _refusal(name, error) from error
     sizes = {sibling.rfilename: sibling.size or 0 for sibling in listed.siblings or ()}
-    config, split = _choose(name, list(sizes))
-    wanted = sorted(file for file in sizes if file.startswith(f"{config}/{split}/"))
+    config, split, wanted = _choose(name, f"The hub's {name.repo}", sizes)
     size = sum(sizes[file] for file in wanted)
     say(f"Downloading {name.repo}, {config}, {split} ({size / 1e6:.1f} MB) from {api.endpoint}")
     commit = listed.sha or BRANCH.replace("/", "-")
@@ -123,22 +143,25 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
         ) from error
 
 
-def _choose(name: HubName, files: list[str]) -> tuple[str, str]:
-    """The config and the split: those named, else `default` and `test`, else the only one."""
-    splits: defaultdict[str, list[str]] = defaultdict(list)
-    for file in files:
-        if (found := _FILE.fullmatch(file)) and found["split"] not in splits[found["config"]]:
-            splits[found["config"]].append(found["split"])
-    config = _one_of(name, "config", name.config, "default", list(splits))
-    return config, _one_of(name, "split", name.split, "test", splits[config])
+def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, list[str]]:
+    """The config and the split: those named, else `default` and `test`, else the only one.
+
+    And the files of that split, in order.
+    """
+    splits: defaultdict[str, defaultdict[str, list[str]]]
+    splits = defaultdict(lambda: defaultdict(list))
+    for file in sorted(files):
+        if found := _FILE.fullmatch(file):
+            splits[found["config"] or "default"][found["split"]].append(file)
+    config = _one_of(where, "config", name.config, "default", list(splits))
+    split = _one_of(where, "split", name.split, "test", list(splits[config]))
+    return config, split, splits[config][split]
 
 
-def _one_of(name: HubName, what: str, named: str | None, usual: str, there: list[str]) -> str:
+def _one_of(where: str, what: str, named: str | None, usual: str, there: list[str]) -> str:
     listed = ", ".join(there) or "none"
     if named is not None and named not in there:
-        raise DatasetError(
-            f"The hub's {name.repo} has no {what} {named!r:.100}; there are: {listed}."
-        )
+        raise DatasetError(f"{where} has no {what} {named!r:.100}; there are: {listed}.")
     if named is not None:
         return named
     if usual in there:
@@ -146,10 +169,13 @@ def _one_of(name: HubName, what: str, named: str | None, usual: str, there: list
     if len(there) == 1:
         return there[0]
     raise DatasetError(
-        f"The hub's {name.repo} has several {what}s: {listed}."
+        f"{where} has several {what}s: {listed}."
         if there
-        else f"The hub's {name.repo} has no {what}s in its branch {BRANCH}.",
-        hint=f"Name it: {PREFIX}{name.repo}:CONFIG:SPLIT, or {PREFIX}{name.repo}:SPLIT.",
+        else f"{where} has no files that are named by their split, such as "
+        "test-00000-of-00001.parquet or test.jsonl.",
+        hint="Name it behind the dataset's name: NAME:CONFIG:SPLIT, or NAME:SPLIT."
+        if there
+        else "Name the folder that has them, or one file.",
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tts.build.errors import DatasetError, RunError, did_you_mean
 from tts.build.input_files import Unreadable, is_file, require_path
-from tts.build.user_paths import is_folder, is_there
+from tts.build.user_paths import is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem, digest_of
 from tts.runs.folder import PROBLEMS, read_problems
@@ -24,7 +24,7 @@ from tts.runs.folder import PROBLEMS, read_problems
 from .answers import AnswerKind
 from .demo import demo_problems
 from .files import read_files
-from .hub import BRANCH, HubName, hub_files
+from .hub import BRANCH, HubName, folder_files, hub_files
 from .known import KNOWN, known_file
 from .options import DatasetOptions, draw_by_level
 from .rows import Columns
@@ -99,10 +99,11 @@ def _load(
     """The problems of a dataset, before a shard is taken of them."""
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
-    seed, of_each = options.seed, options.per_level
+    of_each = options.per_level
+    most = None if limit is None else (options.start or 0) + limit
     if dataset == "demo":
         _refuse_layout(options, "demo")
-        return Dataset(_take(_demo(limit, of_each, seed), limit, of_each, seed))
+        return Dataset(_take(_demo(most, of_each, options.seed), limit, options))
     try:
         require_path(dataset)
     except Unreadable as error:
@@ -112,12 +113,18 @@ def _load(
         problems, reading = read_files([file], file.stem, options.columns, options.answers)
     elif plugin := PLUGINS.find(dataset):
         _refuse_layout(options, dataset)
-        given = _from_plugin(plugin, None if of_each else limit, seed)
-        return Dataset(_take(given, limit, of_each, seed))
+        given = _from_plugin(plugin, None if of_each else most, options.seed)
+        return Dataset(_take(given, limit, options))
     elif known := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
         files = [known_file(dataset, known, say)]
         problems, reading = read_files(files, dataset, known.columns, known.answers)
+    elif cloned := folder_files(dataset):
+        folder, files = cloned
+        problems, reading = read_files(
+            files, folder.resolve().name, options.columns, options.answers
+        )
+        reading = f"{', '.join(each.relative_to(folder).as_posix() for each in files)}; {reading}"
     elif (name := HubName.parse(dataset)) and not file.exists():
         found = hub_files(name, say)
         stem = name.repo.partition("/")[2]
@@ -125,7 +132,7 @@ def _load(
         reading += f"; commit {found.commit} of {BRANCH}"
     else:
         raise _no_dataset(dataset, file)
-    taken = _take(problems, limit, of_each, seed)
+    taken = _take(problems, limit, options)
     return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
 
 
@@ -140,10 +147,16 @@ def kept_problems(folder: Path) -> list[Problem]:
     return problems
 
 
-def _take(
-    problems: list[Problem], limit: int | None, per_level: int | None, seed: int
-) -> list[Problem]:
-    return (draw_by_level(problems, per_level, seed) if per_level else problems)[:limit]
+def _take(problems: list[Problem], limit: int | None, options: DatasetOptions) -> list[Problem]:
+    if options.per_level:
+        problems = draw_by_level(problems, options.per_level, options.seed)
+    start = options.start or 0
+    if start >= len(problems):
+        raise DatasetError(
+            f"The first problem is to be number {start:,}, and there are {len(problems):,}.",
+            hint="They are counted from 0.",
+        )
+    return problems[start:][:limit]
 
 
 def _demo(limit: int | None, per_level: int | None, seed: int) -> list[Problem]:
@@ -166,9 +179,8 @@ def _refuse_layout(options: DatasetOptions, dataset: str) -> None:
 
 def _no_dataset(dataset: str, file: Path) -> DatasetError:
     if is_there(file):
-        kind = "a folder" if is_folder(file) else "a pipe or a device"
         return DatasetError(
-            f"{file} is {kind}, not a dataset file.",
+            f"{file} is a pipe or a device, not a dataset file.",
             hint="Save it as a JSONL file: the file is read again when a run is resumed.",
         )
     known = ["demo", *KNOWN, *PLUGINS.names()]
@@ -176,7 +188,7 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
         hint=f"{did_you_mean(dataset, known)}Known names: {', '.join(known)}. OWNER/NAME is a "
         "dataset of the Hugging Face hub. A file is JSONL, CSV or Parquet with a problem and an "
-        "answer in each row; --columns says where they are.",
+        "answer in each row; --columns says where they are. A folder is a clone of the hub's.",
     )
 
 

@@ -71,6 +71,8 @@ class DatasetOptions:
     """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
     per_level: int | None = None
     """How many problems to draw of each level; None: all problems, in their order."""
+    start: int | None = None
+    """The first problem that is taken, counted from 0; None: the first one there is."""
     shard: Shard | None = None
     """The part of the chosen problems; None: all of them."""
 
@@ -83,6 +85,8 @@ class DatasetOptions:
             )
         if self.per_level is not None and self.per_level < 1:
             raise DatasetError(f"{self.per_level} problems per level; it must be at least 1.")
+        if self.start is not None and self.start < 0:
+            raise DatasetError(f"The first problem is {self.start}; they are counted from 0.")
 
     @classmethod
     def of_config(cls, config: RunConfig) -> DatasetOptions:
@@ -92,6 +96,7 @@ class DatasetOptions:
             cast("Mapping[Role, str]", config.columns),
             cast("AnswerKind | None", config.answers),
             config.per_level,
+            config.start,
             Shard.parse(config.shard) if config.shard is not None else None,
         )
 

@@ -1,6 +1,7 @@
 """The rows of a dataset file, one at a time, and which of its columns hold what.
 
-The suffix tells JSONL, CSV, TSV and Parquet apart. A row comes with its place, which errors name.
+The suffix tells JSONL, CSV, TSV and Parquet apart; a JSON file may hold a list, or lines as JSONL.
+A row comes with its place, which errors name.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from tts.build.errors import DatasetError
 from tts.build.extras import how_to_install
-from tts.build.input_files import Unreadable, as_text, parse_json, require_text
+from tts.build.input_files import Unreadable, as_text, parse_json, read_text, require_text
 
 MAX_LINE_BYTES = 1_000_000
 """Longest line of a JSONL or CSV file: the line of one problem."""
@@ -47,6 +48,8 @@ def read_rows(file: Path) -> Iterator[DatasetRow]:
             return _csv_rows(file, "\t")
         case ".parquet":
             return _parquet_rows(file)
+        case ".json" if _holds_list(file):
+            return _list_rows(file)
         case _:
             return _jsonl_rows(file)
 
@@ -65,6 +68,27 @@ def _jsonl_rows(file: Path) -> Iterator[DatasetRow]:
                 f"{where} must hold a JSON object, not {type(data).__name__}.", hint=_JSONL
             )
         yield DatasetRow(number, f"line {number}", data)
+
+
+def _holds_list(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def _list_rows(file: Path) -> Iterator[DatasetRow]:
+    try:
+        rows = parse_json(read_text(file), strict=True)
+    except (OSError, Unreadable) as error:
+        raise DatasetError(f"{file} cannot be read: {error}.") from error
+    for number, data in enumerate(rows, start=1):
+        if not isinstance(data, dict):
+            raise DatasetError(
+                f"{file}, row {number} must hold a JSON object, not {type(data).__name__}."
+            )
+        yield DatasetRow(number, f"row {number}", data)
 
 
 def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:

@@ -50,6 +50,12 @@ class Shaping:
 _SHAPELESS = Shaping()
 
 
+NO_PROMPTS = (
+    "It gives no log-probabilities of a prompt; generators behind vLLM or SGLang do. Without "
+    "logprobs the prompt is given back as text."
+)
+
+
 class FieldRefused(RequestRefused):
     """The engine cannot honour a field, which has the name that vLLM's API gives it."""
 
@@ -159,6 +165,17 @@ class StreamingGenerator(Generator, Protocol):
     async def generate(self, call: GenerateCall) -> list[int]:
         """All that `stream` gives."""
         return [token async for new in self.stream(call) for token in new.ids]
+
+
+@runtime_checkable
+class ReadingGenerator(Generator, Protocol):
+    """A generator that knows how likely a prompt is."""
+
+    async def read(self, call: GenerateCall) -> NewTokens:
+        """The tokens of the prompt, with log-probabilities as the call asks for them.
+
+        The first token's is NaN: nothing stands before it. Raises EndpointError.
+        """
 
 
 def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:

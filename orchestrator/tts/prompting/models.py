@@ -48,12 +48,16 @@ class Models:
         `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
         """
         asked = deployment.generator
-        generator = Tokenizer(asked.tokenizer_folder, asked.chat_template_kwargs)
+        generator = Tokenizer(
+            asked.tokenizer_folder, asked.chat_template_kwargs, asked.chat_template
+        )
         thinking = thinking_of(generator, asked.thinking)
         dialogue = writes = None
         if not text_verifier:
             spec = deployment.verifier_model
-            verifier = Tokenizer(spec.tokenizer_folder, spec.chat_template_kwargs)
+            verifier = Tokenizer(
+                spec.tokenizer_folder, spec.chat_template_kwargs, spec.chat_template
+            )
             if spec.facts.writes:
                 writes = critic(verifier, spec)
             else:

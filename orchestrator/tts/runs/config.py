@@ -27,6 +27,7 @@ _PROMPTING: dict[str, set[str]] = {
     "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
 _WHERE_GIVEN = {
+    "chat_template",
     "chat_template_kwargs",
     "thinking",
     "reads_thinking",
@@ -118,6 +119,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How a file's answers are written (`tts.datasets.answers`)."""
     per_level: int | None = None
     """Problems to draw of each level; None: all."""
+    start: int | None = None
+    """The first problem that is taken, counted from 0; None: the first one there is."""
     shard: str | None = None
     """The part of the problems that this run solves, as i/N; None: all of them."""
     limits: Limits = Limits()

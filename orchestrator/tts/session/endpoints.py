@@ -11,10 +11,13 @@ import numpy as np
 from tts.build.errors import EndpointUnavailable
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import (
+    NO_PROMPTS,
     Connection,
+    FieldRefused,
     GenerateCall,
     Generator,
     NewTokens,
+    ReadingGenerator,
     ScoreCall,
     Verifier,
     VerifierResult,
@@ -23,7 +26,7 @@ from tts.endpoints.base import (
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.prompting import Models
 
-from .replicas import Attempts, Replicas
+from .replicas import Attempts, EnginePair, Replicas
 
 Own = tuple[Generator | None, Verifier | None]
 """The program's own endpoints, each instead of those of the servers."""
@@ -96,6 +99,23 @@ async def routed_stream(
         ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
         call = replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))
     yield NewTokens([], final=True)  # only the word that it ends here was missing
+
+
+async def routed_reading(
+    replicas: Replicas, call: GenerateCall, key: str, on_server: Callable[[str], None]
+) -> NewTokens:
+    """The tokens of a prompt with their log-probabilities. Raises EndpointError.
+
+    `key` and `on_server` are those of `routed_stream`.
+    """
+
+    async def read(pair: EnginePair) -> NewTokens:
+        on_server(pair.name)
+        if not isinstance(pair.generator, ReadingGenerator):
+            raise FieldRefused("echo", "this engine", NO_PROMPTS)
+        return await pair.generator.read(call)
+
+    return await replicas.call(read, key)
 
 
 @dataclass(frozen=True)

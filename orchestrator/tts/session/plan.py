@@ -108,7 +108,13 @@ def resolved(plan: Plan) -> RunConfig:
     )
     if config.keeps_problems:  # nothing was drawn or read from columns
         config = msgspec.structs.replace(
-            config, dataset_seed=None, columns={}, answers=None, per_level=None, shard=None
+            config,
+            dataset_seed=None,
+            columns={},
+            answers=None,
+            per_level=None,
+            start=None,
+            shard=None,
         )
     return config
 

@@ -159,8 +159,10 @@ class StandIn:
         if "prompt_logprobs" in body:
             answer = copy.deepcopy(self.said["prompt"]["answer"])
             entry = answer["choices"][0]["prompt_logprobs"][1].popitem()[1]
+            most = {"0": entry | {"logprob": -0.001}} if body["prompt_logprobs"] else {}
             probs = [
-                {str(t): entry | {"logprob": log_prob(ids[:at], t)}} for at, t in enumerate(ids)
+                most | {str(t): entry | {"logprob": log_prob(ids[:at], t)}}
+                for at, t in enumerate(ids)
             ]
             answer["choices"][0]["prompt_logprobs"] = [None, *probs[1:]]
             return answer

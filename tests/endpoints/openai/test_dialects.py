@@ -90,9 +90,9 @@ def test_labels_that_were_answered():
 
 
 def test_a_prompt_that_was_answered():
-    first, *rest = VLLM.prompts.read(said("vllm", "prompt"), [10, 11, 12, 13])
-    assert first is None
-    assert rest == pytest.approx([-21.3155, -21.1852, -21.1348], abs=1e-3)
+    rows = VLLM.prompts.read(said("vllm", "prompt"), [10, 11, 12, 13])
+    own = [row[token] for token, row in zip([11, 12, 13], rows, strict=True)]
+    assert own == pytest.approx([-21.3155, -21.1852, -21.1348], abs=1e-3)
     with pytest.raises(EndpointError, match="where token 9 should be"):
         VLLM.prompts.read(said("vllm", "prompt"), [10, 9, 12, 13])
 
@@ -104,7 +104,10 @@ def test_an_answer_of_sglang_by_its_documentation():
     assert piece.top == [{12095: -0.25, 7: -1.75}, {8: -0.1}]
     found = SGLANG.labels.read(SGLANG_ANSWER)
     assert share(found, (14, 15)) == pytest.approx(1 / (1 + math.exp(-1)))
-    assert SGLANG.prompts.read(SGLANG_ANSWER, [10, 11, 12]) == [None, -2.0, -3.0]
+    assert SGLANG.prompts.read(SGLANG_ANSWER, [10, 11, 12]) == [{11: -2.0}, {12: -3.0}]
+    more = copy.deepcopy(SGLANG_ANSWER)
+    more["meta_info"]["input_top_logprobs"] = [None, [[-0.5, 7, None]], [[-3.0, 12, None]]]
+    assert SGLANG.prompts.read(more, [10, 11, 12]) == [{7: -0.5, 11: -2.0}, {12: -3.0}]
     aborted = copy.deepcopy(SGLANG_ANSWER)
     aborted["meta_info"]["finish_reason"] = {"type": "abort", "message": "out of memory"}
     with pytest.raises(EndpointUnavailable, match="out of memory"):

@@ -1,6 +1,7 @@
 """A server that already runs: samples, their ends, and what goes wrong on the way."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -144,6 +145,16 @@ async def test_the_likeliest_tokens_come_with_those_that_are_drawn(streaming):
     news = await streamed(StandIn("vllm", [40, 41, END]), call)
     drawn_ones = [pair for new in news for pair in zip(new.ids, new.log_probs, strict=True)]
     assert [row for new in news for row in new.top] == [[each, (0, -20.0)] for each in drawn_ones]
+
+
+@pytest.mark.parametrize("top", [0, 1])
+async def test_a_prompt_is_read_with_the_likeliest_tokens_at_its_places(top):
+    ids = PROMPT.tolist()
+    async with opened(StandIn("vllm")) as (_, generator):
+        new = await generator.read(replace(CALL, top_log_probs=top))
+    assert (new.ids, new.log_probs[1:]) == (ids, [log_prob(ids[:at], ids[at]) for at in (1, 2)])
+    assert math.isnan(new.log_probs[0])
+    assert new.top == ([[], [(0, -0.001)], [(0, -0.001)]] if top else [])
 
 
 async def test_a_server_that_names_no_ids_of_the_likeliest_tokens_is_not_asked_for_them():

@@ -1,6 +1,7 @@
 """Plain generation, whole and as a stream: what a client gets of each token."""
 
 import json
+import math
 
 import pytest
 from tests.endpoints.scripted import ScriptedVerifier
@@ -121,6 +122,42 @@ def test_several_prompts_have_their_samples_in_order(ask, text):
     ]
 
 
+async def read(replicas, call, key, on_server):
+    """The log-probabilities of a prompt, as a generator behind a server has them."""
+    ids = call.input_ids.tolist()
+    rest = [-0.25] * (len(ids) - 1)
+    top = [[], *([(40, -0.125)] for _ in rest)] if call.top_log_probs else []
+    return NewTokens(ids, [math.nan, *rest], top=top)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_prompt_is_given_back_with_its_log_probabilities(
+    ask, tokenizer, monkeypatch, most, streams
+):
+    monkeypatch.setattr("tts.gateway.answer.generation.routed_reading", read)
+    prompt = "Compute 2 + 2."
+    asked = {"prompt": prompt, "max_tokens": most, "echo": True, "logprobs": 1, "stream": streams}
+    status, said, _ = ask(TEXT, asked, Likeliest)
+    assert status == 200
+    choices = [choice for answer in (said if streams else [said]) for choice in answer["choices"]]
+    ids = tokenizer.encode(prompt)
+    drawn = [tokenizer.decode([letter]) for letter in LETTERS[:most]]
+    assert "".join(each["text"] for each in choices) == prompt + "".join(drawn)
+    logs = [each["logprobs"] for each in choices if each["logprobs"]]
+    given = [value for each in logs for value in each["token_logprobs"]]
+    assert given == [None] + [-0.25] * (len(ids) - 1) + [-0.5] * most
+    first, second, *_ = [row for each in logs for row in each["top_logprobs"]]
+    assert (first, sorted(second.values())) == (None, [-0.25, -0.125])
+    assert choices[-1]["finish_reason"] == "length"
+
+
+def test_a_prompt_is_given_back_as_text_by_any_generator(ask, text):
+    _, said, _ = ask(TEXT, PROMPT | {"echo": True, "n": 2})
+    assert [each["text"] for each in said["choices"]] == [PROMPT["prompt"] + text] * 2
+    assert said["usage"]["completion_tokens"] == 10
+
+
 @pytest.mark.parametrize("streams", [True, False])
 def test_log_probabilities_are_those_of_each_token(ask, tokenizer, streams):
     status, said, _ = ask(CHAT, ASKED | {"stream": streams, "logprobs": True})
@@ -158,7 +195,9 @@ def test_the_likeliest_tokens_stand_beside_those_of_an_answer(ask, path, asked, 
     [
         (TEXT, {"n": 65, "prompt": ["1", "2"]}, "130 choices"),
         (TEXT, {"best_of": 3}, "best_of is not supported"),
-        (TEXT, {"echo": True}, "echo is not supported"),
+        (TEXT, {"echo": True, "logprobs": 1}, "echo is not supported by this engine"),
+        (TEXT, {"max_tokens": 0}, "max_tokens is 0, and nothing is to be given back"),
+        (CHAT, {"echo": True}, "echo is not supported"),
         (TEXT, {"logprobs": 2}, "gives no such log-probabilities"),
         (TEXT, {"prompt": ""}, "A prompt is empty"),
         (TEXT, {"prompt": [[1], []]}, "A prompt is empty"),

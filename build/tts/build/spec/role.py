@@ -20,6 +20,9 @@ class RoleSpec(Section):
     max_seq_len: Count
     """Upper bound of one request's prompt plus output, in tokens."""
 
+    chat_template: str | None = None
+    """Chat template (Jinja, as text) in place of the checkpoint's own."""
+
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     """Variables of the chat template, such as `enable_thinking: false`; it must read each."""
 

@@ -89,9 +89,10 @@ class LabelReading:
 class Prompts:
     """How the log-probabilities of a prompt's tokens are read."""
 
-    body: Callable[[str, list[int]], Body]
-    read: Callable[[Any, Sequence[int]], list[float | None]]
-    """One for each token, None for the first."""
+    body: Callable[[str, list[int], int], Body]
+    """The request for them, with those of so many of the likeliest tokens at each place."""
+    read: Callable[[Any, Sequence[int]], list[LogProbs]]
+    """At the place of each token but the first: its own, and the likeliest."""
 
 
 @dataclass(frozen=True)
@@ -276,19 +277,21 @@ def _biased_labels(model: str, ids: list[int], labels: Labels) -> Body:
     return _one_token(model, ids) | {"logprobs": max(5, len(labels))} | bias
 
 
-def _vllm_prompt_body(model: str, ids: list[int]) -> Body:
-    return _one_token(model, ids) | {"prompt_logprobs": 0}
+def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
+    return _one_token(model, ids) | {"prompt_logprobs": top}
 
 
-def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
+def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
     given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
     if len(given) != len(ids):
         raise answers.bad(f"log-probabilities of {len(ids)} tokens", given)
-    found: list[float | None] = [None]
-    for token, entries in zip(ids[1:], given[1:], strict=True):
-        entry = answers.mapping(answers.mapping(entries).get(str(token)), f"token {token}")
-        found.append(answers.log_probability(entry.get("logprob")))
-    return found
+    rows = [answers.mapping(entries) for entries in given[1:]]
+    for token, row in zip(ids[1:], rows, strict=True):
+        answers.mapping(row.get(str(token)), f"token {token}")
+    return [
+        _likeliest({f"token_id:{t}": answers.mapping(e).get("logprob") for t, e in row.items()})
+        for row in rows
+    ]
 
 
 def _sglang_body(ids: list[int], sampling: Body) -> Body:
@@ -368,12 +371,12 @@ def _sglang_label_probs(answer: Any) -> LogProbs:
     return _by_id(answers.only(rows, "one generated token"))
 
 
-def _sglang_prompt_body(model: str, ids: list[int]) -> Body:
+def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
     asked = {"return_logprob": True, "logprob_start_len": 0}
-    return _sglang_body(ids, _ONE_DRAW) | asked
+    return _sglang_body(ids, _ONE_DRAW) | asked | ({"top_logprobs_num": top} if top else {})
 
 
-def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
+def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
     about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
     rows = answers.array(about.get("input_token_logprobs"), "log-probabilities of a prompt")
     if len(rows) != len(ids):
@@ -381,7 +384,11 @@ def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
     found = _triples(rows[1:])
     if [token for _, token in found] != list(ids[1:]):
         raise answers.bad("log-probabilities of the prompt's own tokens", rows)
-    return [None, *(lp for lp, _ in found)]
+    likeliest = answers.array(about.get("input_top_logprobs") or [], "the likeliest tokens")
+    tops = [_by_id(row or []) for row in likeliest[1:]] or [{} for _ in found]
+    if len(tops) != len(found):
+        raise answers.bad(f"the likeliest tokens at {len(rows)} places", likeliest)
+    return [{**top, token: own} for top, (own, token) in zip(tops, found, strict=True)]
 
 
 _LLAMA_CHAIN: Body = {

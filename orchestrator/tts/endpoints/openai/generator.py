@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,6 +14,8 @@ from tts.engines import wire
 from tts.engines.generate_request import StopWords
 
 from ..base import (
+    NO_PROMPTS,
+    FieldRefused,
     GenerateCall,
     NewTokens,
     StreamingGenerator,
@@ -91,6 +94,18 @@ class OpenAIGenerator(StreamingGenerator):
         raise EndpointUnavailable(
             f"The server at {self._http.address} broke an answer off after {given} tokens."
         )
+
+    async def read(self, call: GenerateCall) -> NewTokens:
+        """See endpoints.ReadingGenerator; sent again after a failure that may pass."""
+        server, ids, top = self._server, call.input_ids.tolist(), call.top_log_probs
+        if server.dialect.prompts is None or not server.known.prompt_log_probs:
+            raise FieldRefused("echo", f"this server ({server.dialect.kind})", NO_PROMPTS)
+        path, body = server.dialect.path, server.dialect.prompts.body(server.known.model, ids, top)
+        answer = await self._http.patiently(lambda: self._http.post(path, body))
+        rows = server.dialect.prompts.read(answer, ids)
+        own = (row[token] for token, row in zip(ids[1:], rows, strict=True))
+        ranked = [[], *(_ranked(row, top) for row in rows)] if top else []
+        return NewTokens(ids, [math.nan, *own], top=ranked)
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""

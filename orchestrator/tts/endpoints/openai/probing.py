@@ -136,7 +136,7 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     grammar = isinstance(held, Piece) and isinstance(free, Piece) and held.ids != free.ids
     labels, prompts = dialect.labels, dialect.prompts
     label_body = labels.body(model, _IDS, _LABELS) if labels else None
-    prompt_body = prompts.body(model, _IDS) if prompts else None
+    prompt_body = prompts.body(model, _IDS, 0) if prompts else None
     return replace(
         known,
         seeds=same,

@@ -128,8 +128,9 @@ class OpenAIVerifier:
         """The log-probabilities of a prompt's tokens, None for the first."""
         dialect = self._server.dialect
         assert dialect.prompts is not None  # the capabilities say so
-        body = dialect.prompts.body(self._server.known.model, ids)
-        return dialect.prompts.read(await self._http.post(dialect.path, body), ids)
+        body = dialect.prompts.body(self._server.known.model, ids, 0)
+        rows = dialect.prompts.read(await self._http.post(dialect.path, body), ids)
+        return [None, *(row[token] for token, row in zip(ids[1:], rows, strict=True))]
 
 
 _OTHER_SERVERS = (

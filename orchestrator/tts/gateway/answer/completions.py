@@ -53,6 +53,8 @@ async def completions(service: Service, exchange: Exchange) -> None:
             service, exchange, request, strategy, asked, body, encoder, form
         )
         return
+    if request.limit == 0 and not request.echo:
+        raise bad_request("max_tokens is 0, and nothing is to be given back (echo).", "max_tokens")
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
     _check(request)
@@ -68,6 +70,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
         encoder,
         key=key,
         logs=request.logprobs,
+        echo=request.echo,
         guide=form.guide if form else None,
     )
 

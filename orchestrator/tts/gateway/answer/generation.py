@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
 from tts.prompting.writing import part_seed
 from tts.search import node_seed
-from tts.session.endpoints import routed_stream
+from tts.session.endpoints import routed_reading, routed_stream
 from tts.session.replicas import Replicas
 
 from ..observability import ServedRequest
@@ -48,7 +49,7 @@ class Delta:
     text: str
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
-    """Of each of `ids`, where somebody asked."""
+    """Of each of `ids` (NaN of a prompt's first), where somebody asked."""
     top: list[list[tuple[int, float]]] = field(default_factory=list)
     """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
@@ -84,7 +85,7 @@ class TextGenerator:
                 "messages",
                 "context_length_exceeded",
             )
-        return min(wanted or room, room)
+        return room if wanted is None else min(wanted, room)
 
     def calls(
         self,
@@ -251,11 +252,7 @@ class TextGenerator:
         self, call: GenerateCall, record: ServedRequest, key: str
     ) -> AsyncGenerator[NewTokens, None]:
         """The tokens of a call, with the log-probabilities that it asks for."""
-
-        def sent(server: str) -> None:
-            record.replica = server
-            record.t2 = record.t2 or time.monotonic()
-
+        sent = partial(_sent, record)
         async with aclosing(routed_stream(self._replicas, call, key, sent)) as stream:
             async for new in stream:
                 record.t3 = record.t3 or time.monotonic()
@@ -268,19 +265,44 @@ class TextGenerator:
                     )
                 yield new
 
+    async def _echoed(
+        self, call: GenerateCall, sample: SampleText, record: ServedRequest, key: str
+    ) -> AsyncGenerator[Delta, None]:
+        """One sample behind its prompt, with the log-probabilities that the call asks for."""
+        read = NewTokens([])
+        if call.log_probs:
+            read = await routed_reading(self._replicas, call, key, partial(_sent, record))
+        record.t3 = record.t3 or time.monotonic()
+        text = self.models.generator.decode(call.input_ids.tolist())
+        yield Delta(sample, text, read.ids, read.log_probs, read.top)
+        async with aclosing(self.deltas(call, sample, record, key)) as deltas:
+            async for delta in deltas:
+                yield delta
+
     def merged(
         self,
         calls: Sequence[GenerateCall],
         samples: Sequence[SampleText],
         record: ServedRequest,
         key: str,
+        *,
+        echo: bool = False,
     ) -> AsyncGenerator[Delta, None]:
-        """All samples at a time, each delta as it comes. The first failure ends all of them."""
+        """All samples at a time, each delta as it comes. The first failure ends all of them.
+
+        `echo`: each begins with its prompt.
+        """
+        deltas = self._echoed if echo else self.deltas
         streams = [
-            self.deltas(call, sample, record, key)
-            for call, sample in zip(calls, samples, strict=True)
+            deltas(call, sample, record, key) for call, sample in zip(calls, samples, strict=True)
         ]
         return streams[0] if len(streams) == 1 else _merged(streams)
+
+
+def _sent(record: ServedRequest, server: str) -> None:
+    """Note that a request was sent to an engine."""
+    record.replica = server
+    record.t2 = record.t2 or time.monotonic()
 
 
 def _delta(sample: SampleText, new: NewTokens, reasoning: str = "") -> Delta:

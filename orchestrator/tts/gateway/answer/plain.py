@@ -31,6 +31,7 @@ async def answer(
     *,
     key: str,
     logs: int | None = None,
+    echo: bool = False,
     guide: Guide | None = None,
     turn: ToolTurn | None = None,
     thinking: Thinking | None = None,
@@ -38,8 +39,9 @@ async def answer(
     """Generate n choices for each prompt, and respond.
 
     `key` names the conversation, which stays on one replica. `logs`: with log-probabilities, and
-    those of so many of the likeliest tokens. `guide` is the grammar that outputs follow, `turn` how
-    calls of tools stand in them, `thinking` how they begin where prompts end inside it.
+    those of so many of the likeliest tokens. `echo`: each choice begins with its prompt. `guide` is
+    the grammar that outputs follow, `turn` how calls of tools stand in them, `thinking` how they
+    begin where prompts end inside it.
     """
     if logs is not None and service.filters.of_output:
         raise bad_request(
@@ -69,7 +71,7 @@ async def answer(
     if service.recorder.keeps_prompts:
         tokenizer = generator.models.generator
         exchange.record.prompt = "\n\n".join(tokenizer.decode(prompt) for prompt in prompts)
-    deltas = generator.merged(calls, samples, exchange.record, key)
+    deltas = generator.merged(calls, samples, exchange.record, key, echo=echo)
     if turn:
         deltas = reading_calls(deltas, turn, len(samples))
     parts = _parts(service, exchange.record, deltas, samples, logs=logs is not None)

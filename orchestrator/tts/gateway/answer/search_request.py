@@ -145,6 +145,7 @@ def _refuse_unsupported(request: Request) -> None:
         ("stop_token_ids", bool(request.stop_token_ids)),
         ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),
+        ("echo", getattr(request, "echo", False)),
         *((name, True) for name in (request.shaping.changes() if request.shaping else ())),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("top_logprobs", getattr(request, "top_logprobs", 0)),

@@ -53,6 +53,7 @@ class TokenLogs(Struct):
 
     tokens: list[str] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    """NaN, which JSON has as null, of a prompt's first token."""
     top: list[list[tuple[str, float]]] = field(default_factory=list)
     """The likeliest tokens at each place, the likeliest first; empty if nobody asked."""
     begin: int = 0

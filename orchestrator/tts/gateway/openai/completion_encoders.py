@@ -7,6 +7,7 @@ comment, which clients skip.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -190,19 +191,19 @@ def token_entries(logs: TokenLogs) -> list[dict[str, Any]]:
     ]
 
 
-def _entry(token: str, log_prob: float | None) -> dict[str, Any]:
+def _entry(token: str, log_prob: float) -> dict[str, Any]:
     return {
         "token": token,
-        "logprob": None if log_prob is None else _shortest(log_prob),
+        "logprob": _shortest(log_prob),
         "bytes": list(token.encode()),
     }
 
 
 def _by_text(
-    token: str, log_prob: float | None, likeliest: Sequence[tuple[str, float]]
+    token: str, log_prob: float, likeliest: Sequence[tuple[str, float]]
 ) -> dict[str, float] | None:
     """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
-    if log_prob is None:
+    if math.isnan(log_prob):
         return None
     found = {token: log_prob}
     for text, each in likeliest:

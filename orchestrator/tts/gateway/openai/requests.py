@@ -169,7 +169,7 @@ class Request(Struct, kw_only=True):
     @property
     def limit(self) -> int | None:
         """Tokens to generate at most, by either of its two names."""
-        return self.max_completion_tokens or self.max_tokens
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
     def shaping(self) -> Shaping | None:
@@ -202,6 +202,9 @@ class CompletionRequest(Request, kw_only=True):
 
     prompt: str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
     """A text, token ids, or a list of either: all of its members are of one kind."""
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """0, for a prompt alone that is given back."""
+    echo: bool = False
     logprobs: TopLogProbs | None = None
     best_of: Count | None = None
     add_special_tokens: bool = True

@@ -121,6 +121,7 @@ def command_of(config: RunConfig) -> str | None:
         return None
     options: dict[str, Any] = {
         "dataset": config.dataset,
+        "start": config.start,
         "limit": config.limit,
         "seed": config.seed,
         "dataset-seed": None if config.dataset_seed == config.seed else config.dataset_seed,

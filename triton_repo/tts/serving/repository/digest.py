@@ -29,12 +29,14 @@ _NOT_SERVED: dict[str, Any] = {
         "in_flight_requests",
         "system_prompt",
         "step_delimiter",
+        "chat_template",
         "chat_template_kwargs",
         "thinking",
     },
     "verifier": {
         **dict.fromkeys(
             (
+                "chat_template",
                 "chat_template_kwargs",
                 "reads_thinking",
                 "scores",
