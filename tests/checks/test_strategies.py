@@ -22,7 +22,7 @@ def test_every_wrong_strategy_and_parameter_is_named_by_its_path():
         ("strategies.beam-search.beam_wdth = 2", "not a parameter that can be set"),
         ("strategies.best-of-n.temperature = -1", "must be at least 0.0"),
         ("strategies.best-of-n.top_p = 2", "must be at most 1.0"),
-        ("strategies.dvts", "n is 8, which is not a multiple of beam_width (3)"),
+        ("strategies.dvts", "n is 8, which is not a multiple of beam_width (3), such as 9"),
         (
             "strategies.rebase",
             "max_tokens is 999, but the generator's context holds 320 tokens, prompt and output "

@@ -71,7 +71,7 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("plan nowhere", 2, "no deployment 'nowhere'"),
         ("plan dmeo", 2, "Did you mean demo?"),
         ("plan demo --write", 2, "'openvino'"),
-        ("runs trace nothing", 1, "holds no run"),
+        ("runs trace nothing", 1, "There is no folder"),
         ("gateway keys revoke b", 2, "no key 'b'"),
         ("gateway keys create a --requests-per-minute 0", 2, "--requests-per-minute"),
         ("gateway requests --since yesterday", 2, "is no date"),

@@ -133,7 +133,7 @@ def test_a_result_is_not_written_over(tts, tuned, own):
 def test_a_run_that_does_not_fit_is_refused_before_anything_starts(tts, tuned, own, tmp_path):
     code, _, err = tts.run("tune", own, "--run", tmp_path / "nowhere")
     assert code == 1
-    assert "holds no run" in err
+    assert "There is no folder" in err
     run = tuned[0] / "run"
     other = tmp_path / "run"
     other.mkdir()
