@@ -17,6 +17,7 @@ from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.folder import has_finished
 from tts.runs.listing import ListedRun, State
+from tts.runs.lock import is_worked_on
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 
@@ -117,7 +118,9 @@ def _print_folders(found: Comparison, console: Console) -> None:
     for run in found.runs:
         lines = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
         lines += warnings_of(summary_of(run))
-        if not has_finished(run.folder):
+        if is_worked_on(run.folder):
+            lines.append("not finished: the run goes on")
+        elif not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
         for line in lines:
             warn(line if len(found.runs) == 1 else f"{run.folder.name}: {line}")

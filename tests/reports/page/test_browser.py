@@ -154,7 +154,9 @@ def test_two_runs_stand_side_by_side_on_a_phone(opened, tmp_path):
     step = "## Step\n\n$x^2$ is **4**\n\n"
     runs = [write_run(tmp_path / name, problems=2, step=step) for name in ("one", "two")]
     figure = Figure("some", "Some", "Read.", ROWS, CHART)
-    apart = Figure("disagreements-1", "D", "Read.", [{"problem": "p1"}] * 60)
+    apart = Figure(
+        "disagreements-1", "D", "Read.", [{"problem": "p1", "answer in two": "2^2"}] * 60
+    )
     file = write_page(tmp_path / "p.html", "T", {}, [figure, apart], runs)
     opened.page.set_viewport_size({"width": 390, "height": 800})
     opened.open(file)
@@ -166,7 +168,7 @@ def test_two_runs_stand_side_by_side_on_a_phone(opened, tmp_path):
     table = page.locator("#disagreements-1")
     assert table.locator("a").count() == 50
     table.locator("button", has_text="Show 10 more").click()
-    assert table.locator("a").count() == 60
+    assert table.locator("a").count() == table.locator(".katex").count() == 60
     table.locator("a").last.click()
     sync_api.expect(page.locator(".pane h3")).to_have_text(["one: p1", "two: p1"])
     page.select_option("#outcome", "differ")

@@ -24,7 +24,7 @@ STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
 MANIFEST = VENDOR / "manifest.json"
 SCRIPTS = (
-    *("store.js", "charts.js", "math.js", "markdown.js"),
+    *("store.js", "math.js", "markdown.js", "charts.js"),
     *("problems.js", "tree.js", "pane.js", "viewer.js", "age.js"),
 )
 """The page's own, in the order in which they run."""
