@@ -104,10 +104,16 @@ def test_what_easy_problems_leave_goes_to_hard_ones():
 
 @pytest.mark.parametrize(
     ("trust", "budget", "method"),
-    [(None, 400, "mcts"), (CERTAIN, 400, "mcts"), (0.3, 400, "rebase"), (0.3, 160, "mcts")],
+    [
+        (None, 400, "mcts"),
+        (CERTAIN, 400, "mcts"),
+        (0.3, 400, "rebase"),
+        (0.3, 160, "mcts"),
+        (0.3, None, "rebase"),
+    ],
 )
 def test_scores_are_followed_as_far_as_they_are_worth_it(trust, budget, method):
-    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget)] * 200, trust, budget)
+    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget or 400)] * 200, trust, budget)
     assert (advice.method, advice.trust) == (method, trust)
 
 

@@ -170,12 +170,12 @@ def test_one_sure_chain_is_enough_where_one_vote_decides():
     assert search.result().decision.ended_by == "vote"
 
 
-def of_steps(steps, answer=r"\boxed{5}"):
+def of_steps(steps, answer=r"\boxed{5}", score=0.9):
     """What models say that take so many steps to an answer."""
 
     def said(work):
         if isinstance(work, Score):
-            return Scored(work.node, 0.9)
+            return Scored(work.node, score)
         depth = len(work.node)
         texts = [f"{place}\n\n" for place in range(depth, steps)] + [answer]
         thoughts = [Thought((1,), text, Stop.STEP) for text in texts]
@@ -186,7 +186,7 @@ def of_steps(steps, answer=r"\boxed{5}"):
 
 
 def solved(config, advice, said):
-    search = new_search(config, advice)
+    search = BudgetedSearch(new_search(config, advice), 1000)
     pending = search.ask()
     while not search.done:
         search.tell(said(pending.pop(0)))
@@ -201,6 +201,13 @@ def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
     assert found.decision.ended_by == "vote"
     assert all(answer_form(done.text) for done in found.completions)
     assert max(len(node.path) for node in found.tree) == 50
+
+
+@pytest.mark.parametrize("method", ["mcts", "rebase"])
+def test_chains_come_to_their_ends_where_all_scores_are_worth_nothing(method):
+    found = solved(AutoConfig(), Advice(method, samples=0), of_steps(3, score=0.0))
+    assert found.decision.ended_by == "no votes"
+    assert {answer_form(done.text).form for done in found.completions} == {"5"}
 
 
 @pytest.mark.parametrize("method", ["mcts", "rebase"])

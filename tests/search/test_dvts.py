@@ -1,8 +1,11 @@
 """Diverse verifier tree search: independent subtrees."""
 
+from itertools import permutations
+
+import pytest
 from tests.search.driving import STEP, build, grow
 
-from tts.search import DvtsConfig, Generated
+from tts.search import DvtsConfig, Fate, Generated, Scored, Stop, Thought
 
 
 def test_subtrees_of_dvts_do_not_wait_for_one_another():
@@ -11,3 +14,14 @@ def test_subtrees_of_dvts_do_not_wait_for_one_another():
     for child in (4, 5):
         search.tell(Generated((child,), STEP))
     assert grow(search, {(5,): 0.75, (4,): 0.25})[:4] == [(4,), (5,), (5, 0), (5, 1)]
+
+
+@pytest.mark.parametrize("order", [*permutations([(0, 0), (0, 1)])])
+def test_a_step_without_text_keeps_a_product_that_the_best_step_would_lower(order):
+    """It wins where the best score is worth less than 1, whichever score comes first."""
+    search = build(DvtsConfig(n=2, beam_width=2, agg_strategy="prod"))
+    search.tree.worth = lambda score: score / 2
+    grow(search, (1.0, 0.0), {(0, 1): (Thought((), "", Stop.STEP),)})
+    for node in order:
+        search.tell(Scored(node, 1.0))
+    assert [search.tree[node].fate for node in sorted(order)] == [Fate.COMPLETED] * 2

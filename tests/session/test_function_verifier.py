@@ -71,10 +71,17 @@ def test_beside_it_only_a_cpu_compiles(file):
         load_deployment(file)
 
 
+def calibrated(deployment):
+    points = {"calibration": [(0.0, 0.5), (1.0, 1.0)]}
+    verifier = deployment.verifier.model_copy(update=points)
+    return deployment.model_copy(update={"verifier": verifier})
+
+
 def test_a_session_is_scored_by_it_unless_it_is_given_another(deployment, endpoints):
     generator = endpoints["generator"]
-    with Session.open(deployment, generator=generator) as session:
+    with Session.open(calibrated(deployment), generator=generator) as session:
         result = session.solve(QUESTION, n=4)
+        assert {each.score for each in result.completions} == {0.625}
         assert {score for each in result.completions for score in each.step_scores} == {0.25}
         assert session.score(QUESTION, ["1 + 2 = 3"]) == [0.25]
     with Session.open(deployment, generator=generator, verifier=lambda q, steps: 0.75) as session:
@@ -119,3 +126,13 @@ def test_the_doctor_asks_the_generators_server_alone(file):
     said = tts("doctor", file).said
     assert "generator at http://127.0.0.1:9" in said
     assert "verifier at" not in said
+
+
+def test_a_calibration_does_not_count_for_a_function_in_place_of_a_model(
+    tiny_deployment, endpoints
+):
+    spec = calibrated(tiny_deployment)
+    generator = endpoints["generator"]
+    with Session.open(spec, generator=generator, verifier=lambda q, steps: 0.25) as session:
+        result = session.solve(QUESTION, n=4)
+    assert {each.score for each in result.completions} == {0.25}

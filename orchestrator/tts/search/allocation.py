@@ -116,8 +116,9 @@ def advise(
 ) -> Advice:
     """The advice to the problem at a place of a run, of which these decisions are known."""
     samples = 4 if place < LAG or not place % SOME else 0
+    method: Method = "mcts" if trust is None or trust >= CERTAIN else "rebase"
     if budget is None:
-        return Advice(samples=samples, trust=trust)
+        return Advice(method, samples=samples, trust=trust)
     if not known:  # the very first may be a problem alone: it has no samples to learn from
         samples = 4 if place else 0
         return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
@@ -128,7 +129,8 @@ def advise(
     # twice as wide as there are rounds: the wider, the more REBASE chooses from; the more rounds,
     # the sooner the vote shows how hard the problem is
     width = max(1, round(min(chains, 2 * math.sqrt(chains))))
-    method: Method = "mcts" if trust is None or trust >= CERTAIN or width < 3 else "rebase"
+    if width < 3:
+        method = "mcts"
     like = [decision for decision in recent if decision.advice.method == method]
     votes, allowance = spend(like if len(like) >= LAG else recent, target, MOST * budget)
     return Advice(

@@ -293,7 +293,11 @@ class _Rounds(RebaseSearch):
         super().__init__(config, seed)
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Each candidate's share of the children, as much as it is worth, to whole numbers."""
+        """Each candidate's share of the children, as much as it is worth, to whole numbers.
+
+        Where none is worth anything, the shares are equal.
+        """
+        scores = scores if any(scores) else [1.0] * len(scores)
         children, total = self.config.n - len(self._completed), math.fsum(scores) or 1.0
         ends = [
             round(significant(children * math.fsum(scores[:place]) / total))

@@ -17,11 +17,11 @@ Before enough is known, and with `scores: raw`, a score is worth itself.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .thought import significant
-from .tree import Tree
+from .thought import Fate, significant
+from .tree import Node, Tree
 from .votes import AnswerOf
 
 KNOTS = 8
@@ -71,12 +71,16 @@ class Calibration:
 
 
 def evidence_of(tree: Tree, answer_of: AnswerOf) -> Evidence:
-    """What a problem's tree tells of the verifier's scale."""
-    scores = [node.score for node in tree if node.score is not None]
-    if not scores:
-        return Evidence(())
+    """What a problem's tree tells of the verifier's scale, whatever the order of events."""
     ended = [n for n in tree if n.score is not None and n.thought and not n.thought.goes_on]
     ended.sort(key=lambda node: node.path)
+    judged: Iterable[Node] = tree
+    if tree.spares_scores:
+        ended = [node for node in ended if node.fate is not Fate.PRUNED]
+        judged = (step for node in ended for step in tree.chain(node.path))
+    scores = [node.score for node in judged if node.score is not None]
+    if not scores:
+        return Evidence(())
     numbers: dict[object, int] = {None: -1}
     chains = []
     for node in ended[:COMPARED]:

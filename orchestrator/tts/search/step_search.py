@@ -214,11 +214,12 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
         """The most that a candidate below `parent` can score, and what it is expected to score.
 
-        The first is the path's score with one more step of the best score, the second without one.
+        The first is the path's score with one more step of the best score, the second without one,
+        as it stays after a step without text: the best score may be worth less than 1.
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
-        return aggregate([*above, self.tree.value(MAX_SCORE)], how), prior
+        return max(prior, aggregate([*above, self.tree.value(MAX_SCORE)], how)), prior
 
     def _grow(self, candidate: Candidate, result: Generated) -> None:
         """Take in its step, or the rest of its chain, and ask for the score."""

@@ -30,6 +30,8 @@ class Tree:
         self._nodes: dict[NodePath, Node] = {}
         self.worth: Callable[[float], float] | None = None
         """What a step's score is worth (see `calibration`); None: itself."""
+        self.spares_scores = False
+        """Whether timing decides which pruned nodes have a score (see `pruning`)."""
 
     def __getitem__(self, path: NodePath) -> Node:
         return self._nodes[path]

@@ -16,7 +16,14 @@ from tts.build.errors import CheckpointError, ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
-from tts.build.spec import Deployment, ExecutionSpec, Role, VerifierCommand, load_deployment
+from tts.build.spec import (
+    Deployment,
+    ExecutionSpec,
+    Role,
+    VerifierCommand,
+    VerifierFunction,
+    load_deployment,
+)
 from tts.build.tensorrt.engine_memory import parameters_per_token
 from tts.build.thinking import require_budget
 from tts.driver.policy import policy_of
@@ -25,7 +32,7 @@ from tts.problem import Problem, digest_of
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig, prompting_of
 from tts.scheduling import Policy
-from tts.search import SearchConfig
+from tts.search import Calibration, SearchConfig
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks, require_scores
 
@@ -64,6 +71,19 @@ class Plan:
         """Raises ConfigError for a search over steps whose verifier scores whole answers alone."""
         if self.strategy.config and "verifier" not in {*self.endpoints, *self.loaded}:
             require_scores(self.strategy.name, self.strategy.config, self.deployment)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What scores are worth to searches that weigh them, by the deployment.
+
+        It says nothing of a verifier that stands in place of the deployment's.
+        """
+        spec = self.deployment.verifier
+        given = "verifier" in {*self.endpoints, *self.loaded}
+        replaced = given and not isinstance(spec, VerifierFunction)
+        if replaced or not spec.calibration or not self.strategy.weighs_scores:
+            return None
+        return Calibration(tuple(spec.calibration))
 
     @property
     def verifier(self) -> Any | None:

@@ -21,7 +21,6 @@ from tts.search import (
     Allocation,
     AnswerOf,
     BudgetedSearch,
-    Calibration,
     Decision,
     Evidence,
     Search,
@@ -102,8 +101,7 @@ class Solver:
     def __init__(self, plan: Plan, drivers: Drivers, grader: Equality) -> None:
         """`grader` compares answers unless the program has a function of its own."""
         strategy, asked = plan.strategy, plan.asked
-        points = plan.deployment.verifier.calibration if strategy.weighs_scores else None
-        given = Calibration(tuple(points)) if points else None
+        given = plan.calibration
         self._learns = (
             strategy.weighs_scores
             and given is None
