@@ -60,7 +60,7 @@ def test_a_run_is_exported(run, tmp_path):
         (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
         (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
         (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
-        (["solve", "demo"], "demo is a deployment: add a question"),
+        (["solve", "demo"], "demo is a deployment: the question comes after"),
         (["solve", "demo", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
         (["solve", "demo", __file__], "line 1 cannot be read"),
     ],

@@ -163,9 +163,9 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     server = ask_server(text)
     found = server.tokenizer if tokenizer is None else tokenizer
     if found is None:
-        why = "" if server.said else f" {server.why}"
+        why = f"Its name for the model is {server.said.model!r}." if server.said else server.why
         raise ConfigError(
-            f"--{role}-tokenizer is missing, as the server does not name it.{why}",
+            f"--{role}-tokenizer is missing, as the server does not name it. {why}",
             hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
             + ("" if server.said else " Or start the server first."),
         )

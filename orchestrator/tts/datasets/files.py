@@ -22,7 +22,7 @@ from .answers import (
     with_letters,
 )
 from .code import CodeRow, is_code_row, read_code_row
-from .rows import USUAL, Columns, DatasetRow, choice_columns, column_of, missing_column, read_rows
+from .rows import USUAL, Columns, DatasetRow, choice_columns, column_of, read_rows
 
 
 def read_files(
@@ -51,10 +51,12 @@ def read_files(
                 question, answer = reader.question_and_answer(answers)
             if not reader.says_none:
                 if answered is not None and answered != (answer is not None):
-                    if answered:
-                        raise missing_column(USUAL["answer"], row.cells, where)
+                    there = ", ".join(sorted(row.cells))
                     raise DatasetError(
-                        f"{where} has an answer, and the rows before it lack one.",
+                        f"{where} lacks the field 'answer', which rows before it have; it has "
+                        f"{there:.500}."
+                        if answered
+                        else f"{where} has an answer, and the rows before it lack one.",
                         hint="Give every row its answer, or null where there is none.",
                     )
                 answered = answer is not None

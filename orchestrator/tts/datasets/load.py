@@ -187,8 +187,8 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
     return DatasetError(
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
         hint=f"{did_you_mean(dataset, known)}Known names: {', '.join(known)}. OWNER/NAME is a "
-        "dataset of the Hugging Face hub. A file is JSONL, CSV or Parquet with a problem and an "
-        "answer in each row; --columns says where they are. A folder is a clone of the hub's.",
+        "dataset of the Hugging Face hub. A file is JSONL, JSON, CSV or Parquet with a problem and "
+        "an answer in each row; --columns says where they are. A folder is a clone of the hub's.",
     )
 
 

@@ -24,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 
+from tts.build import paths
 from tts.build.errors import RunError
 from tts.build.input_files import Unreadable, parse_json
 from tts.build.user_paths import is_there
@@ -89,7 +90,10 @@ def drop_results(folder: Path) -> None:
 def read_config(folder: Path) -> Json:
     """The configuration of a run; raises RunError if the folder holds no run."""
     if not is_there(folder):
-        raise RunError(f"There is no folder {folder}.", hint="tts runs list shows the runs.")
+        raise RunError(
+            f"There is no folder {folder}.",
+            hint=f"tts runs list shows those in {paths.runs_dir()}.",
+        )
     return read_json(folder / CONFIG, f"{folder} holds no run")
 
 

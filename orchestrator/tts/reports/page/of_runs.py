@@ -261,7 +261,12 @@ def report_on(found: Comparison) -> Report:
     return Report(
         file,
         _title(found),
-        f"{len(found.runs)} runs side by side: {', '.join(names)}.",
+        (
+            f"{len(found.runs)} runs side by side: "
+            if len(found.runs) > 1
+            else "The finished run of "
+        )
+        + f"{', '.join(names)}.",
         comparison_figures(found),
         [run.folder for run in found.runs],
     )
@@ -273,10 +278,10 @@ def _title(found: Comparison) -> str:
     deployments = _listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
     if len(strategies) > _MOST_NAMES:
         return f"{len(strategies)} strategies on {deployments}"
-    if len(strategies) != 1:
-        return f"{_listed(strategies)} on {deployments}"
     names = found.names
-    own = _listed(names) if 1 < len(names) <= _MOST_NAMES else f"{len(names)} runs"
+    if len(strategies) != 1 or len(names) == 1:
+        return f"{_listed(strategies)} on {deployments}"
+    own = _listed(names) if len(names) <= _MOST_NAMES else f"{len(names)} runs"
     return f"{own}: {strategies[0]} on {deployments}"
 
 
