@@ -35,7 +35,7 @@ def test_a_row_says_what_the_problems_record_says(run):
 
 
 ODD = Answer(
-    id="a", question='say "x",\ny', answer=None, score=None, correct=False, tokens=3, seconds=0.5
+    id="a", question='say "x",\ny\rz', answer=None, score=None, correct=False, tokens=3, seconds=0.5
 )
 
 
@@ -60,8 +60,14 @@ def test_a_run_is_exported(run, tmp_path):
         (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
         (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
         (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
+<<<<<<< HEAD
         (["solve", "demo"], "demo is a deployment: the question comes after"),
         (["solve", "demo", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+=======
+        (["solve", "demo"], "demo is a deployment: add a question"),
+        (["solve", "demo", "nowhere.json"], "there is no file nowhere.json"),
+        (["solve", "demo", "~nobody asks", "--n", "0"], "n = 0: must be at least 1"),
+>>>>>>> read45
         (["solve", "demo", __file__], "line 1 cannot be read"),
     ],
 )

@@ -53,6 +53,14 @@ def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
             assert f"--resume {tmp_path / folder}" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["answers.csv", "events.jsonl", "problems.jsonl", "summary.json"])
+def test_files_of_other_origin_are_not_overwritten(tmp_path, name):
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RunError, match=f"has a file {name} that is of no run"):
+        create_run(tmp_path, {})
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
 def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
     file = tmp_path / "file"
     file.write_text("")

@@ -328,9 +328,9 @@ def solve(
         typer.Argument(
             metavar="QUESTION",
             autocompletion=deployments,
-            help="The problem to solve, in quotes, or a JSONL, CSV or Parquet file of problems; "
-            "optionally preceded by a deployment: a file or a bundled name. Default: the bundled "
-            "deployment that is served now, or demo.",
+            help="The problem to solve, in quotes, or a JSONL, JSON, CSV or Parquet file of "
+            "problems; optionally preceded by a deployment: a file or a bundled name. Default: the "
+            "bundled deployment that is served now, or demo.",
             show_default=False,
         ),
     ],
@@ -434,16 +434,25 @@ def _is_file_of_problems(text: str) -> bool:
 
     Raises BadParameter for the name of a deployment, and for a file of problems that is not there.
     """
-    from tts.build.input_files import is_file
+    from tts.build.input_files import Unreadable, is_file, require_path
     from tts.build.spec import bundled_deployments
 
+    try:
+        require_path(text)
+    except Unreadable:  # a question may be long, or begin with ~
+        return False
     suffix = Path(text).suffix.lower()
     there = is_file(Path(text).expanduser())
     if text in bundled_deployments() or (there and suffix in (".yaml", ".yml")):
+<<<<<<< HEAD
         raise typer.BadParameter(
             f"{text} is a deployment: the question comes after it", param_hint="QUESTION"
         )
     if not there and suffix in (".jsonl", ".csv", ".tsv", ".parquet") and " " not in text:
+=======
+        raise typer.BadParameter(f"{text} is a deployment: add a question", param_hint="QUESTION")
+    if not there and suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet") and " " not in text:
+>>>>>>> read45
         raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
     return there
 

@@ -109,6 +109,8 @@ async def serve(
     Raises TtsError; Terminated if it was drained and requests were left.
     """
     _check_tls(listen)
+    if listen.metrics and 0 != listen.port == listen.metrics.port:
+        raise ConfigError(f"--port and --metrics are both {listen.port}.", hint="Change one.")
     async with AsyncExitStack() as stack:
         sockets = [stack.enter_context(each) for each in bind(listen)]
         scraped = bind(listen.metrics) if listen.metrics else []

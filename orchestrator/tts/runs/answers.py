@@ -52,7 +52,7 @@ def as_table(answers: Sequence[Answer], kind: str) -> str:
     if kind == "jsonl":
         return "".join(f"{json.dumps(asdict(each), ensure_ascii=False)}\n" for each in answers)
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
+    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     rows.writerow(field.name for field in fields(Answer))
     rows.writerows(map(_cell, asdict(each).values()) for each in answers)
     return text.getvalue()

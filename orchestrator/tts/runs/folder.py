@@ -59,7 +59,10 @@ def create_folder(folder: Path, name: str, config: Json) -> None:
 
 
 def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
-    """Raise RunError if a folder holds a run or a group already; `in_python`: a program asks."""
+    """Raise RunError if a folder holds a run or a group already; `in_python`: a program asks.
+
+    Nor may it have files of other origin where a run writes its own.
+    """
     if is_there(folder / CONFIG) or is_there(folder / GROUP):
         raise RunError(
             f"{folder} already holds a run.",
@@ -68,6 +71,14 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
             if in_python
             else f"Continue it with --resume {folder}, or name another folder with --out.",
         )
+    for name in (PROBLEMS, EVENTS, SUMMARY, *ANSWERS.values()):
+        if is_there(folder / name):
+            raise RunError(
+                f"{folder} has a file {name} that is of no run, and a run would write over it.",
+                hint="Give another folder as out."
+                if in_python
+                else "Name another folder with --out.",
+            )
 
 
 def has_begun(folder: Path) -> bool:

@@ -1,8 +1,8 @@
 """Functions and classes in Python files that a command names as FILE.py:NAME.
 
 The file is executed, with its folder at the end of Python's path: it may import its neighbours. A
-run keeps the file's hash, so that it is continued with the same code; modules that the file imports
-are not checked.
+run keeps the file's hash, by which it tells on resuming whether the file has changed; modules that
+the file imports are not checked.
 """
 
 from __future__ import annotations

@@ -176,6 +176,14 @@ def test_a_template_with_a_system_role_is_given_it_without_a_warning(ask):
     assert "Be brief.\n\n" not in says.prompts[0]
 
 
+@pytest.mark.parametrize("strategy", ["best-of-n", "auto"])
+def test_a_search_of_equal_chains_is_warned_of(ask, strategy):
+    body = {"model": f"tiny:{strategy}", "messages": [QUESTION], "temperature": 0, "tts": {"n": 4}}
+    ((_, said),), *_ = ask(lambda *_: ANSWER, (CHAT, body))
+    (warning,) = said["tts"]["warnings"]
+    assert "temperature is 0" in warning
+
+
 def test_a_search_that_ends_without_any_completion_is_an_error(ask):
     body = {**ASKED[CHAT], "tts": {"n": 4, "budget_tokens": 2}}
     ((status, said),), _, (record,) = ask(lambda *_: "First 2 + 3. " * 9, (CHAT, body))

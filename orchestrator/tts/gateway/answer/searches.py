@@ -290,6 +290,9 @@ class _SearchAnswer:
                 "The model's chat template has no system role: what the system says stood in front "
                 "of the question."
             )
+        config = self._asked.plan.strategy.config
+        if config and config.n > 1 and config.temperature == 0:
+            found.append("The temperature is 0: all chains of this search are equal.")
         return found
 
 
