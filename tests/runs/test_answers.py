@@ -60,14 +60,9 @@ def test_a_run_is_exported(run, tmp_path):
         (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
         (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
         (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
-<<<<<<< HEAD
         (["solve", "demo"], "demo is a deployment: the question comes after"),
-        (["solve", "demo", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
-=======
-        (["solve", "demo"], "demo is a deployment: add a question"),
         (["solve", "demo", "nowhere.json"], "there is no file nowhere.json"),
         (["solve", "demo", "~nobody asks", "--n", "0"], "n = 0: must be at least 1"),
->>>>>>> read45
         (["solve", "demo", __file__], "line 1 cannot be read"),
     ],
 )

@@ -444,15 +444,10 @@ def _is_file_of_problems(text: str) -> bool:
     suffix = Path(text).suffix.lower()
     there = is_file(Path(text).expanduser())
     if text in bundled_deployments() or (there and suffix in (".yaml", ".yml")):
-<<<<<<< HEAD
         raise typer.BadParameter(
             f"{text} is a deployment: the question comes after it", param_hint="QUESTION"
         )
-    if not there and suffix in (".jsonl", ".csv", ".tsv", ".parquet") and " " not in text:
-=======
-        raise typer.BadParameter(f"{text} is a deployment: add a question", param_hint="QUESTION")
     if not there and suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet") and " " not in text:
->>>>>>> read45
         raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
     return there
 
