@@ -79,9 +79,9 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens of a problem, critiques included, prompts not. In bench without "
-        "--n the mean, to which n is fitted on a few problems (auto shares it out by itself); "
-        "else a limit, at which the best answer so far counts.",
+        help="Generated tokens of a problem, critiques included, prompts not. For many problems "
+        "without --n the mean, to which n is fitted on a few (auto shares it out by itself); else "
+        "a limit, at which the best answer so far counts.",
         show_default="no limit",
     ),
 ]

@@ -75,6 +75,9 @@ def read_resume_point(
         role: sha256 for role, sha256 in (now or {}).items() if sha256 != last.get(role, sha256)
     }
     run.change(changed)
+    if "verifier" in run.changed:  # another scale
+        for name in list(learnt)[: run.changed["verifier"].solved]:
+            learnt[name] = None, learnt[name][1]
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
     return ResumePoint(solved, worked_on, learnt, changed)
 
