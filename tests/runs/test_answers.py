@@ -58,6 +58,8 @@ def test_a_run_is_exported(run, tmp_path):
     [
         (["runs", "export", "nowhere"], "There is no folder nowhere"),
         (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
+        (["runs", "export", RECORDED, "--to", f"{RECORDED}/events.jsonl"], "a part of the run"),
+        (["runs", "trace", RECORDED, "--to", f"{RECORDED}/run.json"], "a part of the run"),
         (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
         (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
         (["solve", "demo"], "demo is a deployment: the question comes after"),

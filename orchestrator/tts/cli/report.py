@@ -265,6 +265,7 @@ def export(
     from tts.runs.files import make_folder, write_whole
     from tts.runs.run import Run
 
+    _spare(run, to)
     named = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
     answers = answers_of(Run.load(run))
     table = as_table(answers, kind or named)
@@ -313,6 +314,7 @@ def trace(
     if to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
+        _spare(folder, to)
         file, counts = write_trace(folder, to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
@@ -320,3 +322,12 @@ def trace(
         "Open it at chrome://tracing, or at https://ui.perfetto.dev, which reads it in the browser "
         "and sends it nowhere."
     )
+
+
+def _spare(run: Path, to: Path | None) -> None:
+    """Refuse to write over what a run is made of; raises BadParameter."""
+    from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
+
+    own = {(run / name).resolve() for name in (CONFIG, PROBLEMS, EVENTS, SUMMARY)}
+    if to and to.expanduser().resolve() in own:
+        raise typer.BadParameter(f"{to} is a part of the run itself", param_hint="--to")
