@@ -53,7 +53,7 @@ def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
             assert f"--resume {tmp_path / folder}" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["answers.csv", "events.jsonl", "problems.jsonl", "summary.json"])
+@pytest.mark.parametrize("name", ["answers.csv", "events.jsonl", "summary.json"])
 def test_files_of_other_origin_are_not_overwritten(tmp_path, name):
     (tmp_path / name).write_text("precious")
     with pytest.raises(RunError, match=f"has a file {name} that is of no run"):

@@ -71,7 +71,7 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
             if in_python
             else f"Continue it with --resume {folder}, or name another folder with --out.",
         )
-    for name in (PROBLEMS, EVENTS, SUMMARY, *ANSWERS.values()):
+    for name in (EVENTS, SUMMARY, *ANSWERS.values()):
         if is_there(folder / name):
             raise RunError(
                 f"{folder} has a file {name} that is of no run, and a run would write over it.",

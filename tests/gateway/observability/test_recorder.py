@@ -66,7 +66,7 @@ SERIES = {
         'time_to_first_byte_seconds_bucket{le="1.0",model="demo"} 1.0',
         'own_latency_seconds_bucket{le="0.25",model="demo"} 0.0',
         'own_latency_seconds_bucket{le="1.0",model="demo"} 1.0',
-        'time_per_output_token_seconds_bucket{le="0.025",model="demo"} 1.0',
+        'time_per_output_token_seconds_bucket{le="0.05",model="demo"} 1.0',
         *(
             f'stage_seconds_count{{stage="{stage}"}} 1.0'
             for stage in ("admission", "queue", "engine", "filters", "encoding", "sending")

@@ -17,7 +17,7 @@ from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
 from tts.runs.events import ProblemSolved, encode
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY
 from tts.runs.groups import expand_groups, read_group
 from tts.runs.lock import locked
 from tts.runs.log import ChecksumChain, read_events
@@ -174,7 +174,7 @@ def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_p
     members = [folder / member.folder for member in read_group(folder)[1]]
     before = [digests(member) for member in members]
     damage(members[-1], 5)
-    for file in (SUMMARY, EVENTS, CONFIG):
+    for file in (SUMMARY, EVENTS, CONFIG, *ANSWERS.values()):
         (members[0] / file).unlink()
     none()
     with pytest.raises(RunError, match=f"{members[-1].name}/events.jsonl, line 6"):
