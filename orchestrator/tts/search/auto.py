@@ -76,6 +76,8 @@ class AutoSearch(Search):
         self._worth = worth
         self._ending = Ending(advice, Votes(answer_of))
         self._samples = Tree()
+        self._steps: dict[NodePath, tuple[Thought, ...]] = {}
+        """Those of the samples, once they are complete: foresight asks for them again and again."""
         self._sampled: dict[NodePath, Completion] = {}
         """The samples that are complete, by the ends of their chains."""
         self._sampling = advice.samples > 0
@@ -99,6 +101,7 @@ class AutoSearch(Search):
         if self._sampling and (samples := self._search.result()):
             self._sampling = False
             self._samples = samples.tree
+            self._steps = {node.path: (node.thought,) for node in samples.tree if node.thought}
             self._sampled = {done.node: done for done in samples.completions}
             self._ending.sampled = samples.tree.tokens
             if self._ending.reached(samples.completions, 0, len(self._sampled) >= self.config.n):
@@ -123,8 +126,7 @@ class AutoSearch(Search):
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
         """See Search; the samples' steps are answered already."""
-        known = {node.path: (node.thought,) for node in self._samples if node.thought}
-        return self._search.foresee({**answered, **known}) if not self._result else iter(())
+        return self._search.foresee({**answered, **self._steps}) if not self._result else iter(())
 
     def expandable(self) -> Container[NodePath]:
         """See Search."""
