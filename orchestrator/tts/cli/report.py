@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,15 +33,15 @@ class TableFormat(StrEnum):
     csv = "csv"
 
 
+def _run(told: str) -> Any:
+    """The argument that names runs by their folders, with its help."""
+    return typer.Argument(callback=usable, metavar="RUN", autocompletion=run_folders, help=told)
+
+
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=run_folders,
-            help="Folders of runs, finished or not, or of whole comparisons; or one study.",
-        ),
+        _run("Folders of runs, finished or not, or of whole comparisons; or one study."),
     ],
     open_page: Annotated[
         bool, typer.Option("--open", help="Show the page in the browser.")
@@ -203,12 +203,7 @@ def list_recorded(
 def merge(
     shards: Annotated[
         list[Path],
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=run_folders,
-            help="Folders of finished runs of tts bench --shard i/N, every i of one N.",
-        ),
+        _run("Folders of finished runs of tts bench --shard i/N, every i of one N."),
     ],
     out: Annotated[
         Path, typer.Option("--out", callback=usable, help="The folder of the whole run.")
@@ -228,12 +223,7 @@ def merge(
 def export(
     run: Annotated[
         Path,
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=run_folders,
-            help="Folder of a run, finished or not.",
-        ),
+        _run("Folder of a run, finished or not."),
     ],
     to: Annotated[
         Path | None,
@@ -287,12 +277,7 @@ def export(
 def trace(
     run: Annotated[
         Path,
-        typer.Argument(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=run_folders,
-            help="Folder of a run, finished or not; a comparison's folder stands for its runs.",
-        ),
+        _run("Folder of a run, finished or not; a comparison's folder stands for its runs."),
     ],
     to: Annotated[
         Path | None,
