@@ -28,7 +28,7 @@ from tts.runs.folder import (
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log
-from tts.runs.run import problem_record
+from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
@@ -189,9 +189,9 @@ def _end(log: RunLog) -> None:
 
 
 def _summarise(run: OpenRun) -> None:
-    summary = summarise(run.plan.config, read_events(run.folder))
-    write_answers(run.folder)
-    write_summary(run.folder, summary.to_json())
+    done = Run(run.folder, run.plan.config, None)
+    write_answers(done)
+    write_summary(done.folder, summarise(done.config, done.totals).to_json())
 
 
 def logged_results(
