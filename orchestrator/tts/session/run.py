@@ -119,23 +119,26 @@ async def execute(
     *,
     progress: RunProgress,
     opened: set[Drivers],
+    earlier: bool,
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
-    The results that are in its log come first, and generations and scores of unfinished problems
-    are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError if a
-    problem fails, and what was done until then is saved; RunError if a continued run used another
-    model.
+    With `earlier` the results that are in its log come first. Generations and scores of unfinished
+    problems are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError
+    if a problem fails, and what was done until then is saved; RunError if a continued run used
+    another model.
     """
     run = replace(run, plan=engines.described(run.plan))
     plan, folder = run.plan, run.folder
     if run.begun:
         _check_same(plan, folder)
-        earlier = read_events(folder)
-        for result in logged_results(earlier, plan.problems, plan.strategy.vote):
-            await outbox.room()
-            progress.count(result.correct)
-            outbox.put(result)
+        for correct in run.point.solved.values():
+            progress.count(correct)
+        if earlier:
+            events = read_events(folder)
+            for result in logged_results(events, plan.problems, plan.strategy.vote):
+                await outbox.room()
+                outbox.put(result)
     else:
         if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(folder, plan.problems)
