@@ -252,8 +252,7 @@ class ProblemRun:
 
     def _lock(self, key: bytes, scored: Scored) -> Scored:
         """The score of all chains with this key: the first that came."""
-        locked = Scored(scored.node, scored.score, scored.tokens, key)
-        return self._scores.setdefault(key, locked)
+        return self._scores.setdefault(key, replace(scored, request=key))
 
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
         cost = self.context.score_cost(work.node) if isinstance(work, Score) else 0

@@ -31,7 +31,7 @@ class Started:
     problem: Problem
 
 
-@dataclass(slots=True)  # frozen it would take three times as long to make, twice for each thought
+@dataclass(frozen=True, slots=True)
 class EndedRequest:
     """A request that an engine was sent has been answered or cancelled."""
 

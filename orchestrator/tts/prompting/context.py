@@ -44,7 +44,6 @@ class Context:
     """
     _thought: set[NodePath] = field(default_factory=set)
     """Nodes of thinking."""
-    _keys: dict[NodePath, bytes] = field(default_factory=dict)
     _read: set[bytes] = field(default_factory=set)
     """The dialogues that the verifier reads, and those above them, by key."""
 
@@ -119,7 +118,6 @@ class Context:
             above = self.verifier_ids(node[:-1])
             number = self._number(node[:-1]) + 1
             self._verifier[node] = self.models.verifier.add_turn(above, "", number)
-            self._keys.pop(node, None)
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
@@ -162,13 +160,9 @@ class Context:
 
     def score_key(self, node: NodePath) -> bytes:
         """The key of a node's score: nodes with the same key have the same score."""
-        if (key := self._keys.get(node)) is None:
-            if self.models.takes_text:
-                key = "\0".join((*self._chain(node), self._said(node))).encode()
-            else:
-                key = self.verifier_ids(node).tobytes()
-            self._keys[node] = key
-        return key
+        if not self.models.takes_text:
+            return self.verifier_ids(node).tobytes()
+        return "\0".join((*self._chain(node), self._said(node))).encode()
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens of the chain that the verifier reads for the score of `node`."""
