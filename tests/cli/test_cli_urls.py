@@ -136,23 +136,22 @@ def test_what_other_commands_say(tts, deployment, command, code, told):
     assert "pair" not in said
 
 
-@pytest.mark.parametrize("name", ["score", "batch", "Prm"])
 def test_a_function_scores_a_benchmark_which_goes_on_with_the_changed_file(
-    tts, deployment, tmp_path, name
+    tts, deployment, tmp_path
 ):
     run, file = tmp_path / "run", tmp_path / "prm.py"
-    code, said = tts("bench", deployment, *RUN, "--verifier", f"{file}:{name}", "--out", run)
+    code, said = tts("bench", deployment, *RUN, "--verifier", f"{file}:Prm", "--out", run)
     assert code == 0, said
     assert "verifier at http" not in said
     config = json.loads((run / "run.json").read_text())
-    assert config["functions"] == {"verifier": f"prm.{name}"}
+    assert config["functions"] == {"verifier": "prm.Prm"}
     assert config["sources"]["verifier"]["file"] == str(file)
     digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 1
-    assert said.endswith(f"tts bench --resume {run} --verifier {file}:{name}")
+    assert said.endswith(f"tts bench --resume {run} --verifier {file}:Prm")
     file.write_text(PRM + "\n# changed\n")
-    again = ("bench", "--resume", run, "--verifier", f"{file}:{name}")
+    again = ("bench", "--resume", run, "--verifier", f"{file}:Prm")
     code, said = tts(*again)
     assert code == 0, said
     assert f"{file}, which has the verifier, has changed" in said
@@ -186,15 +185,20 @@ def test_what_a_function_lacks_is_said(tts, deployment, tmp_path, name, told):
     [
         ("MINE", "mine", ("--n", "2", "--set", "max_tokens=8")),
         ("Config", "search_of_mine.Config", ("--n", "2", "--set", "max_tokens=8")),
-        ("search", "search_of_mine.search", ()),
     ],
 )
 def test_a_strategy_in_a_file(tts, deployment, tmp_path, name, strategy, given):
     run, named = tmp_path / "run", f"{tmp_path / 'search_of_mine.py'}:{name}"
-    code, said = tts("bench", deployment, "--limit", "2", "--strategy", named, *given, "--out", run)
+    code, said = tts("bench", deployment, "--limit", "1", "--strategy", named, *given, "--out", run)
     assert code == 0, said
-    config = json.loads((run / "run.json").read_text())
-    assert config["strategy"] == strategy
+    assert json.loads((run / "run.json").read_text())["strategy"] == strategy
+
+
+def test_a_run_of_a_function_in_a_file_goes_on_with_it(tts, deployment, tmp_path):
+    run, named = tmp_path / "run", f"{tmp_path / 'search_of_mine.py'}:search"
+    code, said = tts("bench", deployment, "--limit", "2", "--strategy", named, "--out", run)
+    assert code == 0, said
+    assert json.loads((run / "run.json").read_text())["strategy"] == "search_of_mine.search"
     digest = cut(run)
     code, said = tts("bench", "--resume", run)
     assert code == 1

@@ -83,7 +83,7 @@ def of_run(folder):
     config = read_config(folder)
     asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: summarise(asked, read_events(folder)).to_json())
+    summary = _or_error(lambda: summarise(asked, Run(folder, asked, None).totals).to_json())
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,

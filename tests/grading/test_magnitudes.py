@@ -91,7 +91,7 @@ def grader():
 
 def test_no_two_numbers_that_differ_are_equal_wherever_they_stand(grader):
     cases = pairs(0, same=False)
-    for one, other in (next(cases) for _ in range(amount(200, 2000))):
+    for one, other in (next(cases) for _ in range(amount(60, 2000))):
         verdict = grader.equal_sync(one, other)
         assert not verdict.equal, (one, other)
         assert not verdict.undecided, (one, other)
@@ -99,7 +99,7 @@ def test_no_two_numbers_that_differ_are_equal_wherever_they_stand(grader):
 
 def test_one_number_is_equal_to_itself_in_another_spelling(grader):
     cases = pairs(1, same=True)
-    for one, other in (next(cases) for _ in range(amount(100, 1000))):
+    for one, other in (next(cases) for _ in range(amount(30, 1000))):
         assert grader.equal_sync(one, other).equal, (one, other)
 
 

@@ -60,7 +60,7 @@ def log_of(answers, tokens=5, question="question of {}"):
 def row_of(strategy="mcts", tokens=100, accuracy=0.5, right=None, asked="demo", **others):
     """A row of ten solved problems; fields of its summary may be given, too."""
     own = {name: others.pop(name) for name in list(others) if name in Row.__dataclass_fields__}
-    summary = summarise(RunConfig(**CONFIG), [SESSION]).to_json()
+    summary = summarise(RunConfig(**CONFIG), Measures.of([SESSION])).to_json()
     summary |= {"strategy": strategy, "problems": 10, "questions": asked, **others}
     fields = {
         "strategy": strategy,

@@ -36,6 +36,7 @@ from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, expand_groups, group_config, write_comparison
 from tts.runs.log import RunLog
+from tts.runs.measures import Measures
 from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
 from tts.runs.run import Run
 from tts.runs.statistics import mcnemar, share_difference
@@ -165,7 +166,10 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     with RunLog(tmp_path / "best-of-n") as log:
         log.write(solved("a", 1))
     assert read_rows(tmp_path)[0] == []
-    write_summary(tmp_path / "best-of-n", summarise(RunConfig(**first), [solved("a", 1)]).to_json())
+    write_summary(
+        tmp_path / "best-of-n",
+        summarise(RunConfig(**first), Measures.of([solved("a", 1)])).to_json(),
+    )
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]

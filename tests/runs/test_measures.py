@@ -186,7 +186,7 @@ def test_idle_times_add_up_by_engine_and_reason(pieces):
 
 
 def test_no_events_give_empty_and_none():
-    summary = summarise(RunConfig(parameters={"n": 4}, vote="best"), []).to_json()
+    summary = summarise(RunConfig(parameters={"n": 4}, vote="best"), Measures()).to_json()
     assert (
         summary.items()
         >= {

@@ -86,7 +86,7 @@ def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_p
     assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
     assert (run.measures["problems"], run.measures["accuracy"]) == (1, 1.0)
     assert run.measures["gpu_energy"] is None
-    summary = summarise(run.config, read_events(tmp_path))
+    summary = summarise(run.config, run.totals)
     write_summary(tmp_path, summary.to_json())
     kept = Run.load(tmp_path).summary
     assert kept == summary

@@ -11,8 +11,9 @@ from tests.runs.runs import CONFIG
 
 from tts.build.errors import RunError
 from tts.runs.checks import read_summary_fields, write_summary
-from tts.runs.config import RunConfig, read_run_config
-from tts.runs.log import read_events
+from tts.runs.config import RunConfig
+from tts.runs.measures import Measures
+from tts.runs.run import Run
 from tts.runs.summary import read_summary, summarise
 
 ASKED = RunConfig(**CONFIG | {"vote": "weighted"})
@@ -44,7 +45,8 @@ B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
 
 
 def test_a_recorded_run_has_the_summary_that_was_written():
-    summary = summarise(read_run_config(RECORDED), read_events(RECORDED))
+    run = Run.load(RECORDED)
+    summary = summarise(run.config, run.totals)
     before = read_summary(RECORDED)
     assert summary == before
     assert summary.to_json() == read_summary_fields(RECORDED)
@@ -52,7 +54,7 @@ def test_a_recorded_run_has_the_summary_that_was_written():
 
 
 def test_a_summary_adds_up_sessions_and_splits_accuracy():
-    summary = summarise(ASKED, [*TWO_SESSIONS, B, A]).to_json()
+    summary = summarise(ASKED, Measures.of([*TWO_SESSIONS, B, A])).to_json()
     expected = {
         "problems": 2,
         "wall_s": 4.0,
@@ -72,7 +74,7 @@ def test_a_summary_adds_up_sessions_and_splits_accuracy():
 
 def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_answers():
     def digest(*problems):
-        return summarise(ASKED, [*TWO_SESSIONS, *problems]).tree_digest
+        return summarise(ASKED, Measures.of([*TWO_SESSIONS, *problems])).tree_digest
 
     assert digest(A, B) == digest(B, A)
     assert digest(solved("b", 1.8, 1, HALF_RIGHT, digest="e"), A) != digest(B, A)

@@ -97,7 +97,8 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, tar
 
 
 def test_what_easy_problems_leave_goes_to_hard_ones():
-    advice = advise(39 + LAG, [EASY, EASY, EASY, HARD] * 10, None, 200)
+    known = [EASY, EASY, EASY, HARD] * 10
+    advice = advise(39 + LAG, known, None, 200, sum(200 - done.tokens for done in known))
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 
@@ -113,14 +114,14 @@ def test_what_easy_problems_leave_goes_to_hard_ones():
     ],
 )
 def test_scores_are_followed_as_far_as_they_are_worth_it(trust, budget, method):
-    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget or 400)] * 200, trust, budget)
+    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget or 400)] * 128, trust, budget, 0)
     assert (advice.method, advice.trust) == (method, trust)
 
 
 @pytest.mark.parametrize(("chains", "width"), [(0.2, 1), (2.4, 2), (4, 4), (16, 8), (400, 40)])
 def test_the_larger_the_budget_the_wider_the_rounds(chains, width):
     even = replace(EASY, tokens=round(chains * 80))
-    assert advise(2 * LAG, [even] * LAG, 0.3, round(chains * 80)).width == width
+    assert advise(2 * LAG, [even] * LAG, 0.3, even.tokens, 0).width == width
 
 
 def test_scores_are_not_believed_once_high_ones_disagree():

@@ -10,12 +10,11 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 
 from .files import write_whole
 from .folder import ANSWERS, writing
+from .measures import ProblemMeasures
 from .run import Run
-from .state import ProblemState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
     """
     vote = vote or run.config.vote
     place = {name: number for number, name in enumerate(run.config.problem_ids)}
-    found = [_answer(problem, vote) for problem in run.solved]
+    found = [_answer(problem, vote) for problem in run.totals.problems.values()]
     return sorted(found, key=lambda answer: place.get(answer.id, len(place)))
 
 
@@ -58,31 +57,25 @@ def as_table(answers: Sequence[Answer], kind: str) -> str:
     return text.getvalue()
 
 
-def write_answers(folder: Path) -> None:
+def write_answers(run: Run) -> None:
     """Write the files of a finished run; raises RunError."""
-    answers = answers_of(Run.load(folder))
-    with writing(folder):
+    answers = answers_of(run)
+    with writing(run.folder):
         for kind, name in ANSWERS.items():
-            write_whole(folder / name, as_table(answers, kind))
+            write_whole(run.folder / name, as_table(answers, kind))
 
 
-def _answer(problem: ProblemState, vote: str) -> Answer:
-    solved, answer = problem.solution, problem.answer(vote)
-    assert solved is not None
-    having = [
-        done.score
-        for done in solved.completions
-        if done.group >= 0 and solved.groups[done.group].answer == answer
-    ]
-    seconds = problem.seconds
+def _answer(problem: ProblemMeasures, vote: str) -> Answer:
+    answer = problem.answers.get(vote)
+    score = None if answer is None else problem.scores.get(answer)
     return Answer(
         id=problem.id,
-        question=problem.asked.question if problem.asked else "",
+        question=problem.text,
         answer=answer,
-        score=None if not having or having[0] is None else float(f"{having[0]:.6g}"),
-        correct=problem.correct(vote),
-        tokens=problem.work.generated_tokens + problem.work.critique_tokens,
-        seconds=None if seconds is None else round(seconds, 3),
+        score=None if score is None else float(f"{score:.6g}"),
+        correct=None if problem.correct is None else problem.correct.get(vote),
+        tokens=problem.generated_tokens,
+        seconds=None if problem.seconds is None else round(problem.seconds, 3),
     )
 
 

@@ -21,7 +21,6 @@ from .config import RunConfig
 from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, is_group, read_members
-from .log import read_events
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
 from .records import ENGINES
 from .run import Run
@@ -199,7 +198,7 @@ def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
 
 def summary_of(run: Run) -> Summary:
     """The summary of a run, finished or not; raises RunError."""
-    return run.summary or summarise(run.config, read_events(run.folder))
+    return run.summary or summarise(run.config, run.totals)
 
 
 def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:

@@ -58,7 +58,7 @@ class ChecksumChain:
     def fits(self, line: bytes) -> bool:
         """Whether the next line, with its end, is the one that was written behind those before."""
         self._crc = crc32(line[:-_TAIL], self._crc)
-        return _said(line[-_TAIL:]) == self._crc
+        return line.endswith(b',"crc":"%08x"}\n' % self._crc)
 
     def sealed(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """A JSON object that is made of the lines so far, with the checksum of those and itself."""
@@ -127,33 +127,32 @@ def first_session(folder: Path) -> SessionBegan | None:
 
 def _event(line: bytes, folder: Path, number: int, chain: ChecksumChain) -> AnyEvent:
     """The event of the `number`th line of a log; `chain` has the checksum up to it."""
-    where = f"{folder / EVENTS}, line {number}"
     fits = chain.fits(line)
     try:
         event = decode(line)
     except msgspec.ValidationError as error:
         what = f"is not an event that this version of tts knows: {error}"
-        raise _damage(where, what, folder) from error
+        raise _damage(folder, number, what) from error
     except (ValueError, RecursionError) as error:
-        raise _damage(where, f"is not JSON: {error}", folder) from error
+        raise _damage(folder, number, f"is not JSON: {error}") from error
     if isinstance(event, SessionBegan) and event.version != VERSION:
         raise RunError(
-            f"{where}: the log has schema version {event.version}; this version of tts reads "
-            f"version {VERSION} alone.",
+            f"{folder / EVENTS}, line {number}: the log has schema version {event.version}; this "
+            f"version of tts reads version {VERSION} alone.",
             hint="Read or continue it with the version of tts that wrote it.",
         )
     if not fits:
         name = getattr(event, "problem", None)
         what = "does not match its checksum: it was changed or moved, or lines before it were "
         raise _damage(
-            where, (f"(problem {name!r:.80}) " if name else "") + f"{what}dropped.", folder
+            folder, number, (f"(problem {name!r:.80}) " if name else "") + f"{what}dropped."
         )
     return event
 
 
-def _damage(where: str, what: str, folder: Path) -> RunDamaged:
+def _damage(folder: Path, number: int, what: str) -> RunDamaged:
     return RunDamaged(
-        f"{where} {what}",
+        f"{folder / EVENTS}, line {number} {what}",
         hint="Cut the log off there and compute again what followed, keeping a copy of it: "
         f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
         "another version of tts wrote the run, use that one.",

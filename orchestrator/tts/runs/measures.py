@@ -54,10 +54,14 @@ class ProblemMeasures:
 
     id: str
     question: str
-    """A hash of its text; None in logs that do not hold it."""
+    """A hash of its conversation; empty in logs that do not hold it."""
+    text: str
+    """The question itself; empty likewise."""
     level: int | str | None
     answers: Mapping[str, str | None]
     """By rule."""
+    scores: Mapping[str, float | None]
+    """That of the best completion with each of these answers."""
     correct: Mapping[str, bool] | None
     """By rule; None without a reference."""
     any_correct: bool | None
@@ -387,8 +391,10 @@ def problem_measures(
     return ProblemMeasures(
         id=problem.id,
         question=_hashed(problem.asked) if problem.asked else "",
+        text=problem.asked.question if problem.asked else "",
         level=solved.level,
         answers=solved.answers,
+        scores=_scores(solved),
         correct=solved.correct,
         any_correct=solved.any_correct,
         right_roots=_right_roots(solved),
@@ -497,6 +503,16 @@ def _in_vain(problem: ProblemState) -> set[NodePath]:
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     right = {place for place, group in enumerate(event.groups) if group.correct}
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
+
+
+def _scores(event: ProblemSolved) -> dict[str, float | None]:
+    chosen = set(event.answers.values())
+    scores: dict[str, float | None] = {}
+    for done in event.completions:  # the best first
+        answer = event.groups[done.group].answer if done.group >= 0 else None
+        if answer is not None and answer in chosen:
+            scores.setdefault(answer, done.score)
+    return scores
 
 
 def _hashed(asked: ProblemStarted) -> str:

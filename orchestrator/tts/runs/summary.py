@@ -18,7 +18,7 @@ from tts.strategies.strategy import Vote
 from .checks import read_summary_fields
 from .config import RunConfig
 from .curves import pass_over_k
-from .events import AnyEvent, LoggedCount
+from .events import LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
 from .statistics import quantile, rounded
@@ -221,14 +221,11 @@ def read_summary(folder: Path) -> Summary:
         ) from error
 
 
-def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
-    """The summary of a run that was asked to be `config`, from its log, which is read once.
+def summarise(config: RunConfig, measures: Measures) -> Summary:
+    """The summary of a run that was asked to be `config`, from what its log adds up to.
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    measures = Measures.of(
-        events, model_parameters=config.model_parameters, critiques=config.critiques
-    )
     work, rule, judged = measures.run.work, config.vote, measures.judged()
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
     evidence = (measures.evidence.get(name) for name in config.problem_ids)

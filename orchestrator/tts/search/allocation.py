@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 
 from .advice import Advice, Decision, Method
-from .calibration import Calibration, Evidence, learn
+from .calibration import WINDOW, Calibration, Evidence, learn
 
 LAG = 32
 """How far a problem is behind those that it knows, at least; more never run at a time."""
@@ -63,6 +63,8 @@ class Allocation:
         self._decisions: dict[int, Decision] = {}
         self._known = 0
         """Problems from the first on that are all solved."""
+        self._taken = [0]
+        """The tokens of so many problems, from the first on."""
         self._learnt: tuple[int, Calibration | None] = 0, None
         """The latest calibration, and the problems that it was learnt from."""
 
@@ -79,6 +81,8 @@ class Allocation:
         if decision:
             self._decisions[place] = decision
         while self._known in self._evidence:
+            done = self._decisions.get(self._known)
+            self._taken.append(self._taken[-1] + (done.tokens if done else 0))
             self._known += 1
 
     def ready(self, problem: str) -> bool:
@@ -94,7 +98,8 @@ class Allocation:
         known = _known(self.place(problem))
         known -= known % SOME
         if self._learnt[0] != known:
-            self._learnt = known, learn([self._evidence[place] for place in range(known)])
+            latest = range(max(0, known - WINDOW), known)
+            self._learnt = known, learn([self._evidence[place] for place in latest])
         return self._learnt[1]
 
     def advice(self, problem: str) -> Advice | None:
@@ -102,8 +107,11 @@ class Allocation:
         if not self._advises:
             return None
         place, calibration = self.place(problem), self.calibration(problem)
-        known = [self._decisions[before] for before in range(_known(place))]
-        return advise(place, known, calibration.best if calibration else None, self._budget)
+        known = _known(place)
+        recent = [self._decisions[before] for before in range(max(0, known - RECENT), known)]
+        saved = (self._budget or 0) * known - self._taken[known]
+        trust = calibration.best if calibration else None
+        return advise(place, recent, trust, self._budget, saved)
 
 
 def _known(place: int) -> int:
@@ -112,18 +120,19 @@ def _known(place: int) -> int:
 
 
 def advise(
-    place: int, known: Sequence[Decision], trust: float | None, budget: int | None
+    place: int, recent: Sequence[Decision], trust: float | None, budget: int | None, saved: int
 ) -> Advice:
-    """The advice to the problem at a place of a run, of which these decisions are known."""
+    """The advice to the problem at a place of a run, of which these are the latest decisions known.
+
+    `saved`: tokens that the known problems have left of their budgets, or less than none.
+    """
     samples = 4 if place < LAG or not place % SOME else 0
     method: Method = "mcts" if trust is None or trust >= CERTAIN else "rebase"
     if budget is None:
         return Advice(method, samples=samples, trust=trust)
-    if not known:  # the very first may be a problem alone: it has no samples to learn from
+    if not recent:  # the very first may be a problem alone: it has no samples to learn from
         samples = 4 if place else 0
         return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
-    recent = known[-RECENT:]
-    saved = budget * len(known) - sum(decision.tokens for decision in known)
     target = max(budget / 2, budget + saved / RECENT)
     chains = target / chain_tokens(recent)
     # twice as wide as there are rounds: the wider, the more REBASE chooses from; the more rounds,

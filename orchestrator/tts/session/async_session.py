@@ -217,11 +217,15 @@ class AsyncSession:
         where = Path(folder).expanduser()
         where = where.absolute() if resume else where.resolve()  # what is there may be no link
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
-        return self._stream(partial(self._execute, opening, RunProgress(len(plan.problems))))
+        progress = RunProgress(len(plan.problems))
+        return self._stream(partial(self._execute, opening, progress, True))
 
     def carry_out(self, run: OpenRun, progress: RunProgress) -> AsyncGenerator[Result, None]:
-        """Carry out a run whose folder was opened before the engines were started."""
-        return self._stream(partial(self._execute, nullcontext(run), progress))
+        """Carry out a run whose folder was opened before the engines were started.
+
+        Its new results alone come out.
+        """
+        return self._stream(partial(self._execute, nullcontext(run), progress, False))
 
     async def generate(
         self,
@@ -413,6 +417,7 @@ class AsyncSession:
         self,
         opening: AbstractContextManager[OpenRun],
         progress: RunProgress,
+        earlier: bool,
         outbox: Outbox,
     ) -> None:
         with opening as run:
@@ -423,6 +428,7 @@ class AsyncSession:
                 outbox,
                 progress=progress,
                 opened=self._drivers,
+                earlier=earlier,
             )
 
     async def _shared_drivers(self, policy: Policy) -> Drivers:

@@ -28,7 +28,7 @@ from tts.runs.folder import (
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log
-from tts.runs.run import problem_record
+from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
@@ -119,23 +119,26 @@ async def execute(
     *,
     progress: RunProgress,
     opened: set[Drivers],
+    earlier: bool,
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
-    The results that are in its log come first, and generations and scores of unfinished problems
-    are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError if a
-    problem fails, and what was done until then is saved; RunError if a continued run used another
-    model.
+    With `earlier` the results that are in its log come first. Generations and scores of unfinished
+    problems are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError
+    if a problem fails, and what was done until then is saved; RunError if a continued run used
+    another model.
     """
     run = replace(run, plan=engines.described(run.plan))
     plan, folder = run.plan, run.folder
     if run.begun:
         _check_same(plan, folder)
-        earlier = read_events(folder)
-        for result in logged_results(earlier, plan.problems, plan.strategy.vote):
-            await outbox.room()
-            progress.count(result.correct)
-            outbox.put(result)
+        for correct in run.point.solved.values():
+            progress.count(correct)
+        if earlier:
+            events = read_events(folder)
+            for result in logged_results(events, plan.problems, plan.strategy.vote):
+                await outbox.room()
+                outbox.put(result)
     else:
         if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(folder, plan.problems)
@@ -189,9 +192,9 @@ def _end(log: RunLog) -> None:
 
 
 def _summarise(run: OpenRun) -> None:
-    summary = summarise(run.plan.config, read_events(run.folder))
-    write_answers(run.folder)
-    write_summary(run.folder, summary.to_json())
+    done = Run(run.folder, run.plan.config, None)
+    write_answers(done)
+    write_summary(done.folder, summarise(done.config, done.totals).to_json())
 
 
 def logged_results(

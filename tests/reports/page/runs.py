@@ -7,6 +7,7 @@ from tests.runs.logs import SESSION, expansion, scoring, solved, started, texts
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.measures import Measures
 from tts.runs.summary import summarise
 
 RULES = ("best", "weighted", "majority")
@@ -22,7 +23,7 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
     for number, name in enumerate(names):
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     runs.write_run(folder, events, **config)
-    write_summary(folder, summarise(RunConfig(**config), events).to_json())
+    write_summary(folder, summarise(RunConfig(**config), Measures.of(events)).to_json())
     return folder
 
 

@@ -16,6 +16,7 @@ from tts.prompting import Models
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
 from tts.runs.folder import CONFIG, EVENTS
+from tts.runs.measures import Measures
 from tts.runs.replay import Script, read_recording
 from tts.runs.summary import summarise
 
@@ -96,7 +97,9 @@ def record(folder, run, deployment):
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
     (folder / EVENTS).write_bytes(log_bytes(*run.events))
-    write_summary(folder, summarise(RunConfig(**config), run.events).to_json() | solved)
+    write_summary(
+        folder, summarise(RunConfig(**config), Measures.of(run.events)).to_json() | solved
+    )
     return folder
 
 

@@ -25,9 +25,9 @@ from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished, refuse_begun
 from tts.runs.lock import locked
-from tts.runs.log import read_events
 from tts.runs.merge import write_merged
 from tts.runs.pairs import differing_settings
+from tts.runs.run import Run
 from tts.runs.summary import summarise
 from tts.session.plan import load_checked
 
@@ -147,8 +147,9 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     with locked(out):
         create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
-        write_answers(out)
-        write_summary(out, summarise(whole, read_events(out)).to_json())
+        merged = Run(out, whole, None)
+        write_answers(merged)
+        write_summary(out, summarise(whole, merged.totals).to_json())
     return out
 
 

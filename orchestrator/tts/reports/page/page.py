@@ -73,7 +73,7 @@ def write_page(
     packed = [_in_order(run) for run in runs]
     page = _page(title, lead, advice, facts, figures, short_names(runs), packed, progress)
     try:
-        write_whole(file, page.encode(errors="replace").decode())  # halves of surrogate pairs
+        write_whole(file, page.encode(errors="replace"))  # halves of surrogate pairs
     except OSError as error:
         raise RunError(
             f"The page {file} cannot be written: {error.strerror or error}.",
