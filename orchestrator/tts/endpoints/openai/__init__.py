@@ -10,4 +10,5 @@
 | answers | values of an answer, checked. Pure |
 | outputs | where an output ends, in token ids. Pure |
 | http_client | requests, answers and errors |
+| http_connection | HTTP/1.1 on one connection |
 """
