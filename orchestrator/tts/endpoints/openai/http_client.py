@@ -33,8 +33,6 @@ _CONNECT_S = 10.0
 _KEPT_S = 4.0
 """How long a connection is kept that nothing uses: uvicorn closes them after 5 seconds."""
 
-_END = "\r\n"
-
 T = TypeVar("T")
 _encode = msgspec.json.encode
 
@@ -57,11 +55,15 @@ class Http:
         """How long a request is sent again."""
         self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
-        self._headers = (
-            f"Host: {self._url.netloc}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
-            f"User-Agent: tts\r\nContent-Type: application/json\r\n"
-            + (f"Authorization: Bearer {api_key}\r\n" if api_key else "")
-        )
+        self._headers = [
+            f"Host: {self._url.netloc}",
+            "Accept: */*",
+            "Accept-Encoding: identity",
+            "User-Agent: tts",
+            "Content-Type: application/json",
+        ]
+        if api_key:
+            self._headers.append(f"Authorization: Bearer {api_key}")
         self._ssl = ssl.create_default_context() if self._url.scheme == "https" else None
         self._connections: set[HttpConnection] = set()
         self._idle: list[tuple[HttpConnection, float]] = []
@@ -139,14 +141,14 @@ class Http:
     ) -> AsyncIterator[HttpConnection]:
         """The answer to a request that was taken."""
         content = b"" if body is None else _encode(body)
-        head = (
-            f"{method} {self._url.path}{path} HTTP/1.1\r\n{self._headers}"
-            f"{'Connection: close' + _END if closed else ''}Content-Length: {len(content)}{_END}"
-        )
+        line = f"{method} {self._url.path}{path} HTTP/1.1"
+        head = [line, *self._headers, f"Content-Length: {len(content)}"]
+        if closed:
+            head.append("Connection: close")
         answer: HttpConnection | None = None
         try:
             answer = self._kept() or await self._connected()
-            answer.send(f"{head}{_END}".encode() + content)
+            answer.send("\r\n".join([*head, "", ""]).encode() + content)
             await answer.head()
             if answer.status != 200:
                 said = self._hidden(await self._whole(answer, path))
