@@ -37,7 +37,7 @@ def test_each_status_is_an_error_of_ours(status, kind):
     ("header", "seconds"), [("3", 3), ("0.5", 0.5), ("1e9", 86_400), ("-1", 0), ("soon", 0)]
 )
 def test_a_server_may_say_how_long_to_wait(header, seconds):
-    error = error_of_answer("h", "/x", 429, b"", {"retry-after": header})
+    error = error_of_answer("h", "/x", 429, b"", {"Retry-After": header})
     assert (error.seconds if isinstance(error, AskedToWait) else 0) == seconds
 
 

@@ -10,5 +10,4 @@
 | answers | values of an answer, checked. Pure |
 | outputs | where an output ends, in token ids. Pure |
 | http_client | requests, answers and errors |
-| http_connection | HTTP/1.1 on one connection |
 """

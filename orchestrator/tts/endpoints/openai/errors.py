@@ -34,16 +34,13 @@ def words_of(body: bytes) -> str:
 def error_of_answer(
     address: str, path: str, status: int, body: bytes, headers: Mapping[str, str]
 ) -> EndpointError:
-    """What an answer other than 200 means for the one request that it answers.
-
-    The names of `headers` are in lower case.
-    """
+    """What an answer other than 200 means for the one request that it answers."""
     words = words_of(body)
     said = f"The server at {address} answered {path} with status {status}: {words}"
     if status in _LATE:
         return EndpointTimeout(said)
     if status in _PASSING or (status == 500 and any(known in words for known in _ENGINE_DIED)):
-        seconds = _seconds(headers.get("retry-after"))
+        seconds = _seconds(headers.get("Retry-After"))
         return AskedToWait(said, seconds) if seconds else EndpointUnavailable(said)
     return RequestRefused(said, _HINTS.get(status))
 

@@ -109,17 +109,16 @@ class OpenAIGenerator(StreamingGenerator):
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
-        piece = await self._whole(call)
+        piece = await self._whole(self._asked(call), self._output(call))
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
         taken = self._output(call).add(new.ids)
         return NewTokens(new.ids[:taken], new.log_probs[:taken], True, new.top[:taken])
 
-    async def _whole(self, call: GenerateCall) -> Piece:
-        ask = self._asked(call)
+    async def _whole(self, ask: Ask, output: Output) -> Piece:
         if self._server.dialect.read_streamed:
-            read = await self._read(replace(ask, stream=True), self._output(call))
+            read = await self._read(replace(ask, stream=True), output)
             if read is not None:
                 return read
         return self._server.dialect.piece(

@@ -7,16 +7,15 @@ key elsewhere, and no answer may grow without bounds.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
 
+import aiohttp
 import msgspec
+from aiohttp.http_exceptions import LineTooLong
+from yarl import URL
 
 from tts.build.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
 from tts.build.spec import ANSWER_TIMEOUT_S
@@ -24,7 +23,6 @@ from tts.build.spec import ANSWER_TIMEOUT_S
 from ..retry import retried
 from ..silence import Silence
 from .errors import error_of_answer, error_of_event
-from .http_connection import ConnectionBroken, HttpConnection
 
 MOST_BYTES = 64 << 20
 """The largest answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
@@ -49,25 +47,13 @@ class Http:
     ) -> None:
         """`url` is what stands before the paths; raises ConfigError for anything but an address."""
         self._url = _checked(url)
-        self.address = self._url.geturl()
+        self.address = str(self._url).rstrip("/")
         """For people."""
         self.patience_s = patience_s
         """How long a request is sent again."""
         self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
-        self._headers = [
-            f"Host: {self._url.netloc}",
-            "Accept: */*",
-            "Accept-Encoding: identity",
-            "User-Agent: tts",
-            "Content-Type: application/json",
-        ]
-        if api_key:
-            self._headers.append(f"Authorization: Bearer {api_key}")
-        self._ssl = ssl.create_default_context() if self._url.scheme == "https" else None
-        self._connections: set[HttpConnection] = set()
-        self._idle: list[tuple[HttpConnection, float]] = []
-        """Those that nothing uses, and since when."""
+        self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -76,13 +62,8 @@ class Http:
 
     async def get(self, path: str) -> Any:
         """The answer of a path, None if it is not JSON."""
-        try:
-            async with asyncio.timeout(_CONNECT_S), self._answer("GET", path, None) as answer:
-                body = await self._whole(answer, path)
-        except TimeoutError:
-            raise EndpointTimeout(
-                f"The server at {self.address} did not answer {path} within {_CONNECT_S:g} s."
-            ) from None
+        async with self._answer("GET", path, None, _CONNECT_S) as answer:
+            body = await self._whole(answer, path)
         try:
             return msgspec.json.decode(body)
         except msgspec.DecodeError:
@@ -101,34 +82,42 @@ class Http:
         `closed`: by a connection of its own, for a server that closes it at a stream's end.
         """
         async with self._answer("POST", path, body, closed=closed) as answer:
-            size, rest = 0, b""
-            while part := await answer.part():
-                *lines, rest = (rest + part).split(b"\n")
-                if len(rest) > _MOST_EVENT_BYTES:
-                    raise EndpointError(
-                        f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
-                    )
-                for line in lines:
-                    size += len(line) + 1
-                    if size > MOST_BYTES:
-                        raise EndpointError(self._too_long(path))
-                    data = line.removeprefix(b"data:").strip()
-                    if data == b"[DONE]":
-                        return
-                    if not data or not line.startswith(b"data:"):
-                        continue  # what ends an event, comments, and other fields
-                    event = self._json(data, path)
-                    if error := error_of_event(self.address, path, event):
-                        raise error
-                    yield event
+            size = 0
+            while line := await self._line(answer):
+                size += len(line)
+                if size > MOST_BYTES:
+                    raise EndpointError(self._too_long(path))
+                data = line.removeprefix(b"data:").strip()
+                if data == b"[DONE]":
+                    return
+                if not data or not line.startswith(b"data:"):
+                    continue  # what ends an event, comments, and other fields
+                event = self._json(data, path)
+                if error := error_of_event(self.address, path, event):
+                    raise error
+                yield event
 
     async def aclose(self) -> None:
         """End what runs on it."""
         self._closed = True
-        for connection in self._connections:
-            connection.close()
-        while any(connection.is_open for connection in self._connections):
-            await asyncio.sleep(0)
+        if self._session:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise EndpointError(f"The connection to {self.address} has been closed.")
+        if self._session is None:
+            headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            self._session = aiohttp.ClientSession(
+                # a connection for each request in flight
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
+                headers=headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_MOST_EVENT_BYTES // 2,
+            )
+        return self._session
 
     @asynccontextmanager
     async def _answer(
@@ -136,77 +125,62 @@ class Http:
         method: str,
         path: str,
         body: object,
+        total_s: float | None = None,
         *,
         closed: bool = False,
-    ) -> AsyncIterator[HttpConnection]:
-        """The answer to a request that was taken."""
-        content = b"" if body is None else _encode(body)
-        line = f"{method} {self._url.path}{path} HTTP/1.1"
-        head = [line, *self._headers, f"Content-Length: {len(content)}"]
-        if closed:
-            head.append("Connection: close")
-        answer: HttpConnection | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request that was taken, within `total_s` seconds if that is given."""
+        asked = self._opened().request(
+            method,
+            self._url.joinpath(path.lstrip("/")),
+            data=None if body is None else _encode(body),
+            headers={"Connection": "close"} if closed else None,
+            timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_S),
+            allow_redirects=False,
+        )
         try:
-            answer = self._kept() or await self._connected()
-            answer.send("\r\n".join([*head, "", ""]).encode() + content)
-            await answer.head()
-            if answer.status != 200:
-                said = self._hidden(await self._whole(answer, path))
-                raise error_of_answer(self.address, path, answer.status, said, answer.headers)
-            yield answer
-        except ConnectionBroken:
-            what = "broke an answer off" if answer and answer.status else "closed a connection"
-            raise EndpointUnavailable(f"The server at {self.address} {what}.") from None
-        finally:
-            if answer:
-                if answer.reusable and not closed:
-                    self._idle.append((answer, asyncio.get_running_loop().time()))
-                else:
-                    self._drop(answer)
-
-    def _kept(self) -> HttpConnection | None:
-        """A connection that was used before, the last one first; None if there is none."""
-        if self._closed:
-            raise EndpointError(f"The connection to {self.address} has been closed.")
-        now = asyncio.get_running_loop().time()
-        while self._idle:
-            connection, since = self._idle.pop()
-            if connection.reusable and now - since < _KEPT_S:
-                return connection
-            self._drop(connection)
-        return None
-
-    def _drop(self, connection: HttpConnection) -> None:
-        connection.close()
-        self._connections.discard(connection)
-
-    async def _connected(self) -> HttpConnection:
-        """A new connection; raises EndpointUnavailable."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                _, connection = await loop.create_connection(
-                    lambda: HttpConnection(self._silence),
-                    self._url.hostname or "",
-                    self._url.port or (443 if self._ssl else 80),
-                    ssl=self._ssl,
-                )
-        except TimeoutError:
+            async with await self._heard(asked) as answer:
+                if answer.status != 200:
+                    said = self._hidden(await self._whole(answer, path))
+                    raise error_of_answer(self.address, path, answer.status, said, answer.headers)
+                yield answer
+        except aiohttp.ConnectionTimeoutError:
             raise EndpointUnavailable(f"Nothing answers at {self.address}.") from None
-        except OSError as error:
-            told = error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError)
-            why = os.strerror(error.errno or 0) if told else error
+        except TimeoutError:
+            raise EndpointTimeout(
+                f"The server at {self.address} did not answer {path} within {total_s:g} s."
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            why = os.strerror(error.errno) if error.errno else error
             raise EndpointUnavailable(f"Nothing answers at {self.address}: {why}.") from None
-        self._connections.add(connection)
-        return connection
+        except (aiohttp.ClientError, ConnectionError) as error:
+            broken = isinstance(error, aiohttp.ClientPayloadError)
+            what = "broke an answer off" if broken else "closed a connection"
+            raise EndpointUnavailable(f"The server at {self.address} {what}.") from error
 
-    async def _whole(self, answer: HttpConnection, path: str) -> bytes:
+    async def _whole(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
         data = bytearray()
-        while part := await answer.part():
+        while part := await self._heard(answer.content.readany()):
             data += part
             if len(data) > MOST_BYTES:
                 raise EndpointError(self._too_long(path))
         return bytes(data)
+
+    async def _line(self, answer: aiohttp.ClientResponse) -> bytes:
+        """The next line; empty at the end."""
+        try:
+            return await self._heard(answer.content.readline())
+        except LineTooLong:
+            raise EndpointError(
+                f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
+            ) from None
+
+    async def _heard(self, coming: Awaitable[T]) -> T:
+        """Something from the server, unless it is silent for too long."""
+        async with self._silence.limited():
+            came = await coming
+        self._silence.broken()
+        return came
 
     def _json(self, data: bytes, path: str) -> Any:
         try:
@@ -224,13 +198,11 @@ class Http:
         return words.replace(self._key.encode(), b"***") if self._key else words
 
 
-def _checked(url: str) -> SplitResult:
+def _checked(url: str) -> URL:
     """The address before /v1, which may be given with it."""
     try:
-        parsed = urlsplit(url.strip())
-        port = parsed.port
-        host = parsed.hostname or ""
-        usable = parsed.scheme in ("http", "https") and re.fullmatch(r"[!-~]+", host) is not None
+        parsed = URL(url.strip())
+        usable = parsed.scheme in ("http", "https") and bool(parsed.host) and bool(parsed.port)
     except ValueError:
         usable = False
     if not usable:
@@ -239,12 +211,9 @@ def _checked(url: str) -> SplitResult:
             hint="Give the address that the server prints when it starts, or what stands before "
             "/v1.",
         )
-    if parsed.username or parsed.password or parsed.query:
+    if parsed.user or parsed.password or parsed.query_string:
         raise ConfigError(
-            f"The url of the server at {parsed.hostname} holds a name, a password or a query.",
+            f"The url of the server at {parsed.host} holds a name, a password or a query.",
             hint="Put the key into an environment variable, and name that with api_key_env.",
         )
-    default = {"http": 80, "https": 443}[parsed.scheme]
-    netloc = parsed.netloc.removesuffix(f":{default}") if port == default else parsed.netloc
-    path = parsed.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return SplitResult(parsed.scheme, netloc, quote(path, safe="/%:@!$&'()*+,;=~"), "", "")
+    return parsed.with_path(parsed.path.rstrip("/").removesuffix("/v1")).with_fragment(None)

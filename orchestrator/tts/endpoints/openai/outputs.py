@@ -20,23 +20,17 @@ class Output:
 
     def __init__(self, end_ids: Collection[int], words: Sequence[StopWords], limit: int) -> None:
         """`limit` is how many tokens it has at most."""
-        self._end_ids, self._words, self._limit = frozenset(end_ids), words, limit
+        self._end_ids, self._words, self._limit = end_ids, words, limit
         self._ids: list[int] = []
         self.ended = limit < 1
 
     def add(self, ids: Sequence[int]) -> int:
         """How many of these further ids belong to it; `ended` says whether it ends with them."""
-        if self.ended:
-            return 0
-        start = len(self._ids)
-        new = list(ids[: self._limit - start])
-        if not self._end_ids.isdisjoint(new):
-            self.ended = True
-            del new[next(at for at, token in enumerate(new) if token in self._end_ids) :]
-        self._ids += new
-        for words in self._words:
-            if (end := words.end(self._ids, start)) is not None:
+        for taken, token in enumerate(ids):
+            if self.ended or token in self._end_ids:
                 self.ended = True
-                del self._ids[end:]
-        self.ended |= len(self._ids) >= self._limit
-        return len(self._ids) - start
+                return taken
+            self._ids.append(token)
+            last = len(self._ids) - 1
+            self.ended = last + 1 >= self._limit or any(w.end(self._ids, last) for w in self._words)
+        return len(ids)
