@@ -8,7 +8,6 @@ this process.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import logging
 import os
@@ -22,8 +21,6 @@ from typing import TYPE_CHECKING
 
 from tts.build.errors import EngineError, TtsError
 from tts.build.manifest import read_engine_config
-from tts.build.token_texts import guide_texts
-from tts.build.tokenizer import Tokenizer
 
 from .engine_messages import (
     Commands,
@@ -147,7 +144,12 @@ def _open(opening: Open, connection: EngineConnection) -> Engine:
     from .engine import Engine  # only here: TensorRT-LLM's image has no OpenVINO
 
     config = read_engine_config(opening.engine_dir)
-    guided = opening.tokenizer_dir
+    vocabulary = None
+    if opening.tokenizer_dir:
+        from tts.build.token_texts import guide_texts
+        from tts.build.tokenizer import Tokenizer
+
+        vocabulary = guide_texts(Tokenizer(opening.tokenizer_dir))
     return Engine(
         opening.engine_dir,
         config,
@@ -156,7 +158,7 @@ def _open(opening: Open, connection: EngineConnection) -> Engine:
         statistics_s=opening.statistics_s,
         on_statistics=connection.publish,
         iteration_log=opening.iteration_log,
-        vocabulary=guide_texts(Tokenizer(guided)) if guided else None,
+        vocabulary=vocabulary,
     )
 
 
@@ -200,6 +202,8 @@ def _serve(opening: Open, ours: socket.socket) -> None:
 
 
 def _serve_llm(opening: OpenLlm, ours: socket.socket) -> None:
+    import asyncio
+
     from .llmapi.process import open_host, serve
 
     _die_with_parent(signal.SIGTERM)  # its ranks end with it only if it may end them

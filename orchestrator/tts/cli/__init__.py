@@ -5,6 +5,7 @@ A command is a function in a module here, an entry below and an example.
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated, Any
 
@@ -221,4 +222,7 @@ _command(
 
 def main() -> None:
     """Run the command line; whatever happens becomes a sentence and an exit code (`ending`)."""
-    sys.exit(ended(app))
+    try:
+        sys.exit(ended(app))
+    finally:
+        gc.freeze()  # or the interpreter looks through all there is once more before it ends

@@ -366,9 +366,6 @@ def solve(
     from tts.lab.bench.single_run import default_deployment, run_bench, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
-    from tts.reports.progress import Bars
-    from tts.reports.terminal import print_answers
-    from tts.runs.compare import compare
     from tts.runs.config import Limits, RunConfig
     from tts.runs.folder import PROBLEMS
 
@@ -393,6 +390,10 @@ def solve(
     )
     servers = tuple(endpoints or ())
     if is_file:
+        from tts.reports.progress import Bars
+        from tts.reports.terminal import print_answers  # with the figures, a tenth of a second
+        from tts.runs.compare import compare
+
         with Bars() as observer:
             folder = run_bench(config, out, observer, endpoints=servers)
         found = compare([folder])

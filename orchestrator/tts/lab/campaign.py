@@ -7,6 +7,7 @@ and `tts tune` makes one run to take requests from.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -68,6 +69,7 @@ class Campaign(AsyncExitStack):
             on_loading=self._observer.loading,
         )
         self._session = await self.enter_async_context(session)
+        gc.freeze()  # what is there by now stays: a collection in a search is not to go through it
         if session.started_server:
             self.start_s = time.monotonic() - began
         elif not await self._ready(session) and not self._said_warm:

@@ -32,7 +32,11 @@ class Section(BaseModel):
     """A mapping of known fields, not changed once it is checked."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        defer_build=True,  # an engine's process checks none
     )
 
 
