@@ -263,6 +263,9 @@ def test_ctrl_c_ends_the_engines_and_keeps_what_was_solved(tts, tmp_path):
     folder = tmp_path / "run"
     process = tts.start("bench", "demo", "--server", "embedded", "--out", folder)
     wait_for_events(process, folder, "generated", 40)
+    engines = engines_of(psutil.Process(process.pid)).values()
+    sessions = {os.getsid(engine.pid) for engine in engines}
+    assert sessions == {process.pid}, "Linux divides processor time among sessions"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

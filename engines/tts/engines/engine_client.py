@@ -80,9 +80,9 @@ class EngineClient(asyncio.Protocol):
                     stdin=subprocess.DEVNULL,
                     stdout=self._said,
                     stderr=self._said,
-                    # Ctrl-C is for the program, which ends it; under Triton none comes, and a
-                    # session of its own would have the scheduler weigh it against the server
-                    start_new_session=keeps_output,
+                    # Ctrl-C is for the program, which ends it; under Triton none comes. It stays in
+                    # the session: Linux divides time by sessions, and the program would wait for it
+                    process_group=0 if keeps_output else None,
                 )
         except BaseException:
             self._socket.close()
