@@ -78,7 +78,7 @@ TEMPLATE = (
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PAIR = (CHECKPOINTS / "demo-generator", CHECKPOINTS / "demo-verifier")
 ITS_HUB = ("beam-search", "particle-filtering", "best-of-n")
-Process = subprocess.Popen[bytes]
+Process, Words = subprocess.Popen[bytes], list[str | Path]
 Solved = tuple[float, list[str | None]]  # seconds, and an answer to each problem
 
 
@@ -177,7 +177,7 @@ def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     """its_hub and optillm beside ours, in front of vLLM's server."""
     python, template = environment(*VLLM), FOLDER / "template.jinja"
     template.write_text(TEMPLATE)
-    words = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"]
+    words: Words = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"]
     words += ["--model", PAIR[0], "--served-model-name", "demo", "--chat-template", template]
     words += ["--max-model-len", "320", "--max-num-batched-tokens", "16384", "--enforce-eager"]
     server, address = stack.enter_context(started("vllm", words))
@@ -202,10 +202,10 @@ def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
 
 def on_gateway(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     """its_hub on our gateway, beside the gateway's own searches."""
-    words = [sys.executable, "-c", TTS, "gateway", "demo", "--server", "embedded"]
+    words: Words = [sys.executable, "-c", TTS, "gateway", "demo", "--server", "embedded"]
     server, address = stack.enter_context(started("gateway", words))
-    words = [environment(*VLLM), "-P", WORKERS / "its.py", PAIR[1], "--pooling", address]
-    worker = stack.enter_context(working(words))
+    asker: Words = [environment(*VLLM), "-P", WORKERS / "its.py", PAIR[1], "--pooling", address]
+    worker = stack.enter_context(working(asker))
     peers, asking = [], {"address": address, "at_once": asked.at_once}
     for case in ITS_HUB:
         asking |= {"case": case, "body": {"model": f"demo:{case}"}}
@@ -302,7 +302,7 @@ def families(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 @contextmanager
-def working(words: Sequence[str | Path]) -> Iterator[Process]:
+def working(words: Words) -> Iterator[Process]:
     """A worker, which answers a line of JSON with one, halted when it is ready."""
     with (FOLDER / "worker.log").open("ab") as log:
         process = subprocess.Popen(
@@ -328,7 +328,7 @@ def ask(process: Process, question: Mapping[str, object] | None = None) -> dict[
 
 
 @contextmanager
-def started(name: str, words: Sequence[str | Path]) -> Iterator[tuple[Process, str]]:
+def started(name: str, words: Words) -> Iterator[tuple[Process, str]]:
     """A server and its address, halted when it answers."""
     port, log = free_port(), FOLDER / f"{name}.log"
     given = [*words, "--port", str(port)]
@@ -337,13 +337,13 @@ def started(name: str, words: Sequence[str | Path]) -> Iterator[tuple[Process, s
         yield process, f"http://127.0.0.1:{port}"
 
 
-def environment(*packages: str, more: Sequence[object] = ()) -> Path:
+def environment(*packages: str, more: Sequence[str | Path] = ()) -> Path:
     """The interpreter of an environment of these packages, made by uv at the first use."""
     if not list(FOLDER.glob(f"torch-{TORCH}*")):
         fetch_cpu_torch(TORCH, FOLDER)
     without = FOLDER / "without.txt"
     without.write_text("".join(f"{name}; sys_platform == 'none'\n" for name in LEFT_OUT))
-    words = ["uv", "tool", "run", "--quiet", "--python", "3.11", "--exclude-newer", RESOLVED]
+    words: Words = ["uv", "tool", "run", "--quiet", "--python", "3.11", "--exclude-newer", RESOLVED]
     words += ["--find-links", FOLDER, "--overrides", without, "--from", packages[0], *more]
     for package in (*packages[1:], f"torch=={TORCH}+cpu"):
         words += ["--with", package]
