@@ -86,7 +86,8 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tts-servers-")))
         behind = asked.behind and begun("behind", asked.behind, "", folder, stack)
         url = f"http://127.0.0.1:{behind.port}" if behind else ""
-        systems = [begun(*each.split("=", 1), url, folder, stack) for each in asked.systems]
+        named = [each.partition("=") for each in asked.systems]
+        systems = [begun(name, what, url, folder, stack) for name, _, what in named]
         words = texts_of(asked.tokenizer) if systems else []
         asked.json.touch()
         for system in systems:
