@@ -29,14 +29,16 @@ def serving(
     *,
     start_s: float = 60.0,
     variables: Mapping[str, str] | None = None,
+    path: str = "/health",
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, as soon as it answers at /health; what it says is logged.
+    """A process in a group of its own, as soon as it answers at `path`; what it says is logged.
 
     Ends the program, with the end of the log, if it does not start.
     """
     with log.open("wb") as said:
         process = subprocess.Popen(
             words,
+            stdin=subprocess.DEVNULL,  # llama.cpp's server ends where there is none
             stdout=said,
             stderr=said,
             start_new_session=True,
@@ -44,7 +46,7 @@ def serving(
         )
     try:
         deadline = time.monotonic() + start_s
-        while not _answers(port):
+        while not _answers(port, path):
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(f"{words[2:]} did not start:\n{log.read_text(errors='replace')[-3000:]}")
             time.sleep(0.1)
@@ -64,9 +66,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
                 return
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, path: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -187,6 +187,7 @@ def test_a_request_that_gives_up_waiting_is_forgotten():
         (1000, [[1, 2, 9]] * 8, 8),
         (4, [[1, 2, 9, 9, 9]] * 8, 1),  # may not be computed whole in one step
         (1000, [[ticket, 1, 2] for ticket in range(50)], 50),  # no common prefix
+        (1000, [[*range(9, 89)]] * 8, 1),  # the others wait for what the first computes
     ],
 )
 def test_samples_of_one_prompt_enter_together_if_one_step_takes_them(step_tokens, prompts, entered):

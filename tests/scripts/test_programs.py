@@ -35,7 +35,7 @@ def test_without_a_name_the_programs_are_listed_with_what_they_are_for() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bench.schedules", "bench.gateway", "size"])
+@pytest.mark.parametrize("name", ["bench.schedules", "bench.servers", "size"])
 def test_a_program_runs_by_its_name_from_anywhere(name: str) -> None:
     for start in ([STARTER, name], command(name)):
         assert output(*start, "--help", cwd="/").startswith("usage: ")

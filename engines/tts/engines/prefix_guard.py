@@ -16,8 +16,9 @@ A request *claims* everything from which it may take over a block: the contents 
 requests have left, and the prompts of running ones, which are followed by their contents. Claims do
 not conflict between prompts that enter between the same two steps, are alike to the end of that
 block, and are certain to be computed whole in the next step: they write the same. So n samples of
-one prompt enter together, and requests without a common prefix never wait. Pure: no engine, no
-clock.
+one prompt enter together, and requests without a common prefix never wait. Only of a prompt with
+much that is new the first enters alone: computing it again takes longer than waiting for its cache.
+Pure: no engine, no clock.
 
 Which block a request took over cannot be seen from outside. It continues a partly filled block only
 if the cache has all full blocks before it and not its own full block in that place, which another
@@ -36,6 +37,8 @@ import numpy.typing as npt
 
 Hash = int
 _MAX_TOKENS = 1 << 20
+_MUCH_NEW = 64
+"""Tokens of a prompt that take longer to compute once more than to wait for."""
 _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, 4096, dtype=np.uint64)
 
 
@@ -83,6 +86,8 @@ class _Entry:
     taken_over: Hash | None
     """The content whose block it surely holds, if any is in the cache under that hash."""
     window: int
+    is_long: bool
+    """Whether much of its prompt is new, so that it counts as being computed from its entry on."""
     started: bool = False
     settled: bool = False
     moved_on: bool = False
@@ -106,7 +111,7 @@ class PrefixGuard:
         self._most_kept = 4 * blocks
         self._entries: dict[int, _Entry] = {}
         self._computing: Counter[Hash] = Counter()
-        """Prompts that a step has begun to compute and none has ended."""
+        """Prompts that a step has begun to compute and none has ended, and long ones before it."""
         self._stems: Counter[Hash] = Counter()
         """Prompts of running requests, and of those whose blocks others may still hold."""
         self._young: Counter[Hash] = Counter()
@@ -151,15 +156,19 @@ class PrefixGuard:
         self._load += length
         taken_over = None if stems else self._surely_taken_over(hashes, prefixes, contents)
         self._keep_first_block(hashes)
+        known = max((prefixes[key] for key in claims), default=0)
+        is_long = length - known > _MUCH_NEW
+        if is_long:
+            self._computing[prompt] += 1
         self._entries[ticket] = _Entry(
-            prompt, length, claims, frozenset(stems), taken_over, self._window
+            prompt, length, claims, frozenset(stems), taken_over, self._window, is_long
         )
         return True
 
     def stepped(self) -> None:
         """The pipeline has made a step: what entered before it is being computed."""
         for entry in self._entries.values():
-            if entry.window == self._window:
+            if entry.window == self._window and not entry.is_long:
                 self._computing[entry.prompt] += 1
         self._window += 1
 
@@ -214,7 +223,7 @@ class PrefixGuard:
     def _start(self, entry: _Entry) -> None:
         entry.started = True
         self._load -= entry.length - 1
-        if entry.window < self._window:
+        if entry.window < self._window or entry.is_long:
             _subtract(self._computing, entry.prompt)
         self._young[entry.prompt] += 1
         if entry.length % self._block_size:

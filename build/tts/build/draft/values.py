@@ -88,15 +88,16 @@ def _model(
     generates = role == "generator"
     if choices.target == "openvino":
         batch, step = max(16, min(64, 2 * machine.cores)), 256 if generates else 512
-        precision = "int8"
+        tokens, precision = pool(batch, length), "int8"
+        batch = 64 if generates else batch  # short ones share the pool, and each reading of weights
     else:
         batch, step = (512, 4096) if generates else (64, 8192)
-        precision = "bf16"
+        tokens, precision = pool(batch, length), "bf16"
     return {
         "checkpoint": model.folder,
         "precision": precision,
         "max_batch_size": batch,
         "max_num_tokens": step,
         "max_seq_len": length,
-        "kv_cache": {"tokens": pool(batch, length)},
+        "kv_cache": {"tokens": tokens},
     }

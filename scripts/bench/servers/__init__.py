@@ -1,0 +1,1 @@
+"""What OpenAI-compatible servers and proxies take for a token."""
