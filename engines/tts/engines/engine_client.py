@@ -102,7 +102,7 @@ class EngineClient(asyncio.Protocol):
 
         `on_death` is called when the process has ended by itself, after every request was failed,
         with its exit status and last output. Without `keeps_output` what it says goes where this
-        process's output goes, and it is in this process's session. Raises EngineError if the engine
+        process's output goes, and it is in this process's group. Raises EngineError if the engine
         cannot be opened, and OSError if no process can be started.
         """
         client = cls(opening, on_statistics, on_death, keeps_output)

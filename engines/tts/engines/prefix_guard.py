@@ -17,8 +17,8 @@ requests have left, and the prompts of running ones, which are followed by their
 not conflict between prompts that enter between the same two steps, are alike to the end of that
 block, and are certain to be computed whole in the next step: they write the same. So n samples of
 one prompt enter together, and requests without a common prefix never wait. Only of a prompt with
-much that is new the first enters alone: computing it again takes longer than waiting for its cache.
-Pure: no engine, no clock.
+much that no partly filled block holds the first enters alone: computing it again takes longer than
+waiting for its cache. Pure: no engine, no clock.
 
 Which block a request took over cannot be seen from outside. It continues a partly filled block only
 if the cache has all full blocks before it and not its own full block in that place, which another

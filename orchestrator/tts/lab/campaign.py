@@ -61,6 +61,9 @@ class Campaign(AsyncExitStack):
         if session and session.deployment == deployment and await self._ready(session):
             return session
         await self.aclose()
+        if session:
+            gc.unfreeze()  # what is left of it is garbage
+            gc.collect()
         began = time.monotonic()
         session = AsyncSession(
             deployment,

@@ -1,8 +1,8 @@
 """Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
 defines it all.
 
-Memory grows by about a kilobyte a problem and by some 20 bytes a request. The log of an unfinished
-run gives the measures of its events so far.
+Memory grows by about a kilobyte and the question's text a problem, and by some 20 bytes a request.
+The log of an unfinished run gives the measures of its events so far.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tts.strategies.strategy import Strategy
 
 _NAMED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 MAX_BYTES = 10_000_000
-_loaded: dict[Path, tuple[str, ModuleType]] = {}
+loaded: dict[Path, tuple[str, ModuleType]] = {}
 """The modules of files by path, each with the hash of the executed code."""
 
 
@@ -123,7 +123,7 @@ def _offered(holder: Any) -> list[str]:
 
 
 def _module(file: Path, code: bytes, digest: str) -> ModuleType:
-    known, module = _loaded.get(file, ("", None))
+    known, module = loaded.get(file, ("", None))
     if module is not None and known == digest:
         return module
     other = sys.modules.get(file.stem)
@@ -140,7 +140,7 @@ def _module(file: Path, code: bytes, digest: str) -> ModuleType:
         exec(compile(code, str(file), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[file.stem]
-        _loaded.pop(file, None)
+        loaded.pop(file, None)
         raise failed(str(file), error) from error
-    _loaded[file] = digest, module
+    loaded[file] = digest, module
     return module

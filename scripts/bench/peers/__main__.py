@@ -14,7 +14,8 @@ gateway  its_hub's searches on both engines of our gateway, beside the gateway's
     scripts/run bench.peers search --variant eager-fp32-32 --server triton embedded
     scripts/run bench.peers gateway --case beam-search --at-once 40 --rows rows.jsonl
 
-Rows are added to a file as they come, where earlier rounds (--seed) may stand; the table is of all.
+Rows are added to a file as they come, where earlier rounds (--seed) may stand; the table is of all
+of the same part with as many problems.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
         measure(parts[asked.part](asked, stack), asked)
-    print_table([json.loads(line) for line in asked.rows.read_text().splitlines()])
+    rows = [json.loads(line) for line in asked.rows.read_text().splitlines()]
+    same = {"part": asked.part, "problems": asked.problems}
+    print_table([row for row in rows if same.items() <= row.items()])
 
 
 def measure(peers: Sequence[Peer], asked: argparse.Namespace) -> None:
@@ -124,7 +127,8 @@ def measure(peers: Sequence[Peer], asked: argparse.Namespace) -> None:
             with Meter(peer.processes) as meter:
                 wall, answers = peer.solve(seed, [each.question for each in chosen], meter)
             right = sum(a == each.answer for a, each in zip(answers, chosen, strict=True))
-            row = {"case": peer.case, "system": peer.name, "seed": seed, "problems": len(chosen)}
+            row = {"part": asked.part, "case": peer.case, "system": peer.name, "seed": seed}
+            row["problems"] = len(chosen)
             row |= {"wall s": wall, "CPU s": meter.cpu_s, "MiB": meter.mib, "right": right}
             print(line := json.dumps(row), file=sys.stderr, flush=True)
             if turn:
@@ -193,9 +197,11 @@ def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     worker = stack.enter_context(working([python, "-P", WORKERS / "its.py", PAIR[1]]))
     asking = {"address": address, "at_once": asked.at_once}
     peers = [theirs("its_hub", worker, asking | {"case": case}, server) for case in ITS_HUB]
+    bare: Words = [python, "-P", WORKERS / "its.py", PAIR[1], "--pooling", proxy]  # no verifier
+    asker = stack.enter_context(working(bare))
     body = {"model": "majority_voting-demo", "k": N, "temperature": 0.8, "max_tokens": 256}
     asking |= {"address": proxy, "case": "majority-vote", "body": body}
-    peers.append(theirs("optillm", worker, asking, server, optillm))
+    peers.append(theirs("optillm", asker, asking, server, optillm))
     how = ("--server", "embedded")
     return [*(ours(each.case, beside, *how, on=[server]) for each in peers), *peers]
 
@@ -276,11 +282,17 @@ class Meter:
     def follow(self, words: list[str], log: Path) -> None:
         """Count a command until it ends, but not what it has used before its log begins."""
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as command:
-            self._seen.append(process := psutil.Process(command.pid))
-            while not log.exists() and process.status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.02)
-            self.cpu_s -= cpu_s(family_of(process))
-            _, status, used = os.wait4(command.pid, 0)
+            process = psutil.Process(command.pid)
+            try:
+                while not log.exists() and process.status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.02)
+                self._seen.append(process)
+                self.cpu_s -= cpu_s(family_of(process)) + sum(process.cpu_times()[2:4])
+                _, status, used = os.wait4(command.pid, 0)
+            except KeyboardInterrupt:
+                command.terminate()
+                command.wait()
+                raise
             command.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_s += used.ru_utime + used.ru_stime
         assert not command.returncode, words

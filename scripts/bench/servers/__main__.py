@@ -1,16 +1,18 @@
 """OpenAI-compatible servers and proxies side by side, each streaming the same requests.
 
-Tokens a second, time to the first token, time between tokens, CPU, memory. A system is NAME=COMMAND
-or NAME=URL; `{port}` in a command is a port of its own. They take turns, and the others are halted.
-A cell is PROMPTxLEVEL, tokens of a prompt and requests in flight; in PROMPTsLEVEL all requests have
-one prompt, as those of a search. Otherwise no two prompts begin alike.
+Tokens a second, time to the first token, each request's mean time between tokens, CPU, memory. A
+system is NAME=COMMAND or NAME=URL; `{port}` in a command is a port of its own. They take turns, and
+commands that are not asked are halted. A cell is PROMPTxLEVEL, tokens of a prompt and requests in
+flight; in PROMPTsLEVEL all requests have one prompt, as those of a search. Otherwise no two prompts
+begin alike.
 
     scripts/run bench.servers --tokenizer FOLDER --cells 64x1,1024x8,1024s16 --rounds 3 \
         "tts=tts gateway mine.yaml --server embedded --port {port}" vllm=http://127.0.0.1:8000
 
 With `--behind COMMAND` that server runs all the time, and `{behind}` is its URL: so proxies are
-measured. `--behind instant` answers at once. Rows are added to a file of rows as they come, and the
-table is that of the whole file; without systems nothing else is done.
+measured. `--behind instant` is a server without a model, with a token each 20 ms. Rows are added to
+a file of rows as they come, and the table is that of the whole file; without systems nothing else
+is done.
 """
 
 from __future__ import annotations
@@ -117,6 +119,8 @@ def begun(name: str, what: str, behind: str, folder: Path, stack: ExitStack) -> 
         words = shlex.split(what)
         started = serving(words, port, log, start_s=START_S, path="/v1/models")
         process = psutil.Process(stack.enter_context(started).pid)
+        # what it has started may be in sessions of its own, and would never end
+        stack.callback(System(name, port, "", process).halt, signal.SIGCONT)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models") as answer:
         return System(name, port, json.load(answer)["data"][0]["id"], process)
 
@@ -169,6 +173,7 @@ def measured(
     return {
         "system": system.name,
         "cell": cell,
+        "round": f"{asked.seed}, {turn}",
         "tokens_s": tokens / outcome.wall_s,
         "first_ms": [1000 * each.first for each in outcome.seen],
         "between_ms": [1000 * each for each in between],
@@ -191,9 +196,14 @@ def print_rows(rows: Sequence[dict[str, Any]]) -> None:
     )  # fmt: skip
     for cell, systems in cells.items():
         first = next(iter(systems.values()))
+        firsts = {row["round"]: row for row in first}
         for name, each in systems.items():
             rates = [row["tokens_s"] for row in each]
-            over = [a["tokens_s"] / b for a, b in zip(first, rates, strict=False) if b]
+            over = [
+                own["tokens_s"] / row["tokens_s"]
+                for row in each
+                if row["tokens_s"] and (own := firsts.get(row["round"]))
+            ]
             times = [
                 f"{value:,.1f}"
                 for what in ("first_ms", "between_ms")

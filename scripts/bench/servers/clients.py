@@ -64,9 +64,10 @@ async def ask(task: Task, body: bytes) -> Seen:
                 first = time.perf_counter()
             if not piece or not data.startswith(b"HTTP/1.1 200"):
                 raise ConnectionError(bytes(data[:500]).decode(errors="replace"))
-        tokens = _TOKENS.search(data)
-        whole = time.perf_counter() - sent
-        return Seen((first - sent) if first else whole, whole, int(tokens[1]) if tokens else 0)
+        if not first:
+            raise ConnectionError("an answer without text")
+        tokens = _TOKENS.findall(data)
+        return Seen(first - sent, time.perf_counter() - sent, int(tokens[-1]) if tokens else 0)
     finally:
         writer.close()
 

@@ -229,16 +229,17 @@ def report_of(folders: Sequence[Path]) -> Report:
 def follow(folder: Path) -> Iterator[Path | RunError]:
     """Write the page of a run while a process works on it: each page, or why there is none yet.
 
-    The first says how far the run is, and no more: the log of a large one takes long to read. Where
-    there is a page already, that is the first.
+    The first says how far the run is, and no more: the log of a large one takes long to read. A
+    page that is there already stays until the next one is written.
     """
     page = folder / FILE
-    if is_worked_on(folder) and has_begun(folder) and not is_group(folder):
-        if not page.exists():
-            config = read_run_config(folder, going_on=True)
-            now = "Its log is being read: figures and trees follow."
-            write_page(page, _name(config), {}, [], progress=_progress(config, solved(folder), now))
-        yield page
+    begun = is_worked_on(folder) and has_begun(folder) and not is_group(folder)
+    if begun and not page.exists():
+        config = read_run_config(folder, going_on=True)
+        now = "Its log is being read: figures and trees follow."
+        yield write_page(
+            page, _name(config), {}, [], progress=_progress(config, solved(folder), now)
+        )
     while is_worked_on(folder):
         began = time.monotonic()
         try:

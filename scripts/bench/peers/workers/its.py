@@ -27,22 +27,24 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is none of the answers
     parser = argparse.ArgumentParser()
     parser.add_argument("verifier")
-    parser.add_argument("--pooling", help="address of a gateway that scores")
+    parser.add_argument("--pooling", help="address of a server that scores")
     arguments = parser.parse_args()
     import aiohttp
-    import torch
     from its_hub.api import AbstractOutcomeRewardModel, AbstractProcessRewardModel
     from its_hub.core.algorithms.beam_search import BeamSearch
     from its_hub.core.algorithms.bon import BestOfN
     from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
     from its_hub.core.lms.openai_lm import OpenAICompatibleLanguageModel
     from its_hub.core.lms.step_generation import StepGeneration
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(arguments.verifier)
-    model: Any = AutoModelForCausalLM.from_pretrained(arguments.verifier, dtype=torch.float32)
-    model.eval()
-    plus, minus = (tokenizer.encode(label)[-1] for label in "+-")
+    if not arguments.pooling:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        tokenizer: Any = AutoTokenizer.from_pretrained(arguments.verifier)
+        model: Any = AutoModelForCausalLM.from_pretrained(arguments.verifier, dtype=torch.float32)
+        model.eval()
+        plus, minus = (tokenizer.encode(label)[-1] for label in "+-")
 
     def ids_of(question: str, answer: str) -> list[int]:
         turns = []
