@@ -61,9 +61,7 @@ class Campaign(AsyncExitStack):
         if session and session.deployment == deployment and await self._ready(session):
             return session
         await self.aclose()
-        if session:
-            gc.unfreeze()  # what is left of it is garbage
-            gc.collect()
+        is_first = session is None
         began = time.monotonic()
         session = AsyncSession(
             deployment,
@@ -72,7 +70,8 @@ class Campaign(AsyncExitStack):
             on_loading=self._observer.loading,
         )
         self._session = await self.enter_async_context(session)
-        gc.freeze()  # what is there by now stays: a collection in a search is not to go through it
+        if is_first:  # what is there by now stays: a collection in a search is not to go through it
+            gc.freeze()
         if session.started_server:
             self.start_s = time.monotonic() - began
         elif not await self._ready(session) and not self._said_warm:
