@@ -35,7 +35,14 @@ def test_a_row_says_what_the_problems_record_says(run):
 
 
 ODD = Answer(
-    id="a", question='say "x",\ny\rz', answer=None, score=None, correct=False, tokens=3, seconds=0.5
+    id="a",
+    question='say "x",\ny\rz',
+    answer=None,
+    score=None,
+    probability=None,
+    correct=False,
+    tokens=3,
+    seconds=0.5,
 )
 
 

@@ -127,7 +127,7 @@ def test_each_thought_of_a_request_is_a_node():
         started("a", 1.0),
         chain([0], 1.0, 3.0, 4, 5),
         scoring([0, 0], 3.0, 4.0),
-        solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5),)),
+        solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5, -1),)),
     ]
     measures = Measures.of(log)
     tree = measures.problems["a"].tree
@@ -140,7 +140,7 @@ def test_each_thought_of_a_request_is_a_node():
 def test_a_text_that_closed_a_thinking_was_not_generated():
     written = replace(chain([0], 0.0, 2.0, 8, 3), tokens=7)
     log = [SESSION, started("a", 0.0), written]
-    log += [solved("a", 3.0, completions=(LoggedCompletion((0, 0), None),))]
+    log += [solved("a", 3.0, completions=(LoggedCompletion((0, 0), None, -1),))]
     measures = Measures.of(log)
     assert measures.useful_tokens == measures.generated_tokens == 7
 
@@ -154,7 +154,7 @@ def test_what_a_search_asked_for_before_it_was_written_is_in_the_tree():
 def test_a_problem_of_two_sessions_has_tokens_but_no_times():
     log = [SESSION, started("a", 0.0), chain([0], 0.0, 2.0, 3), SESSION, started("a", 0.5)]
     log += [chain([0, 0], 0.5, 1.0, 4)]
-    log += [solved("a", 1.5, completions=(LoggedCompletion((0, 0), 0.5),))]
+    log += [solved("a", 1.5, completions=(LoggedCompletion((0, 0), 0.5, -1),))]
     measures = Measures.of(log)
     tree = measures.problems["a"].tree
     assert (tree.completion_s, tree.first_step_s, measures.goodput) == (None, None, None)
@@ -270,7 +270,7 @@ def test_compute_is_that_of_each_prefix_once():
         scoring([1], 1.0, 1.5, load=16, reused=12),
         scoring([0, 0], 2.0, 2.5, load=25, reused=15, tokens=6),
         scoring([1, 1], 2.0, 2.5, load=25, cached=True),
-        solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5),)),
+        solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5, -1),)),
     ]
     sizes = {"generator": 100, "verifier": 1000}
     assert Measures.of(log, "", sizes).compute == 2 * (100 * 24 + 1000 * 38)

@@ -26,7 +26,10 @@ class Answer:
     answer: str | None
     """By the strategy's own rule; null if no completion has an answer."""
     score: float | None
-    """That of the best completion with this answer; null without one, or without scores."""
+    """The verifier's score of the best completion with this answer; null without one, or without
+    scores."""
+    probability: float | None
+    """What `verifier.calibration` makes of it: the probability of being right; null without one."""
     correct: bool | None
     """Whether it equals the reference; null without a reference."""
     tokens: int
@@ -67,12 +70,13 @@ def write_answers(run: Run) -> None:
 
 def _answer(problem: ProblemMeasures, vote: str) -> Answer:
     answer = problem.answers.get(vote)
-    score = None if answer is None else problem.scores.get(answer)
+    score, probability = problem.scores.get(answer or "", (None, None))
     return Answer(
         id=problem.id,
         question=problem.text,
         answer=answer,
         score=None if score is None else float(f"{score:.6g}"),
+        probability=None if probability is None else float(f"{probability:.6g}"),
         correct=None if problem.correct is None else problem.correct.get(vote),
         tokens=problem.generated_tokens,
         seconds=None if problem.seconds is None else round(problem.seconds, 3),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from tts.search import Evidence, NodePath
+from tts.search import NodePath
 
 from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
@@ -60,7 +60,7 @@ class ProblemMeasures:
     level: int | str | None
     answers: Mapping[str, str | None]
     """By rule."""
-    scores: Mapping[str, float | None]
+    scores: Mapping[str, tuple[float | None, float | None]]
     """That of the best completion with each of these answers."""
     correct: Mapping[str, bool] | None
     """By rule; None without a reference."""
@@ -204,7 +204,6 @@ class Measures:
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
         critiques of each score."""
         self.calibration = ScoreCalibration()
-        self.evidence: dict[str, Evidence] = {}
         """What each problem tells of the verifier's scale."""
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
@@ -241,8 +240,6 @@ class Measures:
             unused = self.speculation.solved(problem.id)
             self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
-            if problem.solution.evidence:
-                self.evidence[problem.id] = problem.solution.evidence
             self.problems[problem.id] = problem_measures(
                 problem, problem.solution, self.model_parameters, unused
             )
@@ -505,13 +502,13 @@ def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
 
 
-def _scores(event: ProblemSolved) -> dict[str, float | None]:
+def _scores(event: ProblemSolved) -> dict[str, tuple[float | None, float | None]]:
     chosen = set(event.answers.values())
-    scores: dict[str, float | None] = {}
+    scores: dict[str, tuple[float | None, float | None]] = {}
     for done in event.completions:  # the best first
         answer = event.groups[done.group].answer if done.group >= 0 else None
         if answer is not None and answer in chosen:
-            scores.setdefault(answer, done.score)
+            scores.setdefault(answer, (done.score, done.probability))
     return scores
 
 

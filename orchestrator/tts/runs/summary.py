@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 import msgspec
 
 from tts.build.errors import RunError
-from tts.search import Limit, learn
+from tts.search import Limit
 from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
@@ -130,9 +130,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of all answers of the verifier; missing where it wrote none."""
     no_verdict: LoggedCount = 0
     """Critiques without a verdict, and candidates on which a command failed; missing where none."""
-    calibration: list[tuple[Share, Share]] | None = None
-    """What scores have proved to be worth, as `verifier.calibration` of a deployment has it;
-    missing where nothing was learnt."""
     compute: Flops | None = None
     """FLOPs of both models, with perfect reuse of prefixes; missing where the size of one is not
     known."""
@@ -228,8 +225,6 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
     """
     work, rule, judged = measures.run.work, config.vote, measures.judged()
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
-    evidence = (measures.evidence.get(name) for name in config.problem_ids)
-    learnt = learn([each for each in evidence if each])
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
         {
@@ -247,7 +242,6 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "verifier_tokens": work.verifier_tokens,
             "critique_tokens": work.critique_tokens,
             "no_verdict": work.no_verdict,
-            **({"calibration": learnt.points} if learnt else {}),
             **({} if measures.compute is None else {"compute": measures.compute}),
             **_engine_use(measures),
             "strategy": config.strategy,

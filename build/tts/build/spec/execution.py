@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from ..input_files import is_file, require_path
-from .section import CalibrationPoints, FilePath, Parallel, Section
+from .calibration import VerifierCalibration
+from .section import FilePath, Parallel, Section
 
 SandboxName = Literal["bubblewrap", "none-i-trust-all-generated-code"]
 
@@ -52,8 +53,8 @@ class TextVerifier(Section):
     # as VerifierRole has them: nothing but its own speed limits it
     in_flight: ClassVar[int] = 1 << 20
     reads_thinking: ClassVar[Literal["none"]] = "none"
-    calibration: CalibrationPoints | None = None
-    """What scores are worth: points [score, probability of being right]; unset: a run learns it."""
+    calibration: VerifierCalibration | None = None
+    """The probabilities that its scores stand for, as measured; unset: scores count as they are."""
 
     @property
     @abstractmethod
