@@ -17,7 +17,6 @@ from .folder import ANSWERS, writing
 from .measures import ProblemMeasures
 from .run import Run
 
-
 _HARMLESS = re.compile(r"(?a:[-+]?[\d.,]*( \[[-+\d., ]*\])?)")
 """`-5`, `+1,000.5`, `+0.0 [-15.4, +15.4]`, a dash, nothing."""
 

@@ -36,6 +36,7 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     report = report_of(runs)
     assert report.file == runs[0].parent / "report-a-b.html"
     assert report.title == "a and b: beam-search on demo"
+    assert report.lead == "2 runs from the folders a and b."
     assert report.runs == runs
     names = [figure.name for figure in report.figures]
     assert names[:4] == ["results", "accuracy-by-level", "accuracy-by-rule", "settings"]
@@ -74,6 +75,15 @@ def test_the_command_prints_tables_writes_the_page_and_opens_it(runs, monkeypatc
     assert launched == []
     assert tts("report", runs[0], "--open").exit_code == 0
     assert launched == [(runs[0] / "report.html").as_uri()]
+
+
+def test_the_page_is_written_before_the_tables_which_nobody_may_read(runs, monkeypatch):
+    def refuse(found):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tts.reports.terminal.print_report", refuse)
+    tts("report", runs[0])
+    assert (runs[0] / "report.html").exists()
 
 
 def test_figures_go_to_a_folder_beside_the_page(runs):

@@ -82,9 +82,7 @@ def csv_table(figure: Figure) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, figure.columns, restval="")
     writer.writeheader()
-    writer.writerows(
-        {name: csv_cell(cell) for name, cell in row.items()} for row in figure.rows
-    )
+    writer.writerows({name: csv_cell(cell) for name, cell in row.items()} for row in figure.rows)
     return text.getvalue()
 
 
