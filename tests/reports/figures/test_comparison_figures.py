@@ -12,7 +12,7 @@ from tests.reports.figures.checks import check, check_all
 from tests.runs.logs import whole_logs
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
-from tts.reports.figures.charts import MOST_ROWS, logarithmic, tint
+from tts.reports.figures.charts import MOST_ROWS, log_axis, tint
 from tts.reports.figures.comparison import (
     comparison_figures,
     cost_figure,
@@ -178,7 +178,7 @@ def test_ties_are_named(right, reading):
 
 @given(st.lists(st.floats(1e-4, 1e20), min_size=1, max_size=4))
 def test_a_logarithmic_axis_is_a_factor_of_two_wide_and_has_numbers(values):
-    found = logarithmic(values)
+    found = log_axis(values)
     low, high = found["scale"].to_dict()["domain"]
     ticks = found["axis"].to_dict()["values"]
     assert high / low >= 2 - 1e-9

@@ -80,7 +80,7 @@ def pass_over_k(run: Run) -> Figure | None:
         f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
     )
     drawn = line(
-        doubling_axis("k", "completions (k)", shares),
+        doubling_axis("k", "completions (k)"),
         alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False, nice=False, padding=12)),
     )
     return Figure(

@@ -15,7 +15,7 @@ import altair as alt
 
 from tts.runs.statistics import quantile
 
-from .figure import DATA, Cell, Figure, Spec, TableRow
+from .figure import DATA, Figure, Spec, TableRow
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
@@ -79,19 +79,21 @@ def line(x: alt.X, y: alt.Y, **encodings: Any) -> alt.Chart:
     return found
 
 
-def doubling_axis(field: str, title: str, counts: Iterable[Cell]) -> alt.X:
-    """A count that is measured at powers of two, with its number at each that was measured."""
-    measured_at = sorted({float(count) for count in counts if count is not None})
-    scale = alt.Scale(type="log", base=2, nice=False, padding=15, domain=_wide(measured_at))
-    axis = alt.Axis(format=",~r", values=measured_at, labelOverlap=True)
+def doubling_axis(field: str, title: str) -> alt.X:
+    """A count that is measured at powers of two."""
+    scale = alt.Scale(type="log", base=2, nice=False, padding=15)
+    axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
-def logarithmic(values: Iterable[float], form: str = ",~r", padding: int = 15) -> dict[str, Any]:
+def log_axis(values: Iterable[float], form: str = ",~r", padding: int = 15) -> dict[str, Any]:
     """The scale and the axis of positive values: at least a factor of two, so that what is nearly
     equal looks so, and at least two numbers, where Vega by itself writes none in 908 to 932.
     """
-    low, high = _wide(list(values))
+    values = list(values)
+    low, high = min(values), max(values)
+    grow = math.sqrt(max(1.0, 2 * low / high))
+    low, high = low / grow, high * grow
     powers = [
         10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     ]
@@ -104,13 +106,6 @@ def logarithmic(values: Iterable[float], form: str = ",~r", padding: int = 15) -
         "scale": alt.Scale(type="log", nice=False, padding=padding, domain=[low, high]),
         "axis": alt.Axis(format=form, values=ticks, labelOverlap=True),
     }
-
-
-def _wide(values: Sequence[float]) -> list[float]:
-    """The least and the greatest value, or a factor of two around them."""
-    low, high = min(values), max(values)
-    grow = math.sqrt(max(1.0, 2 * low / high))
-    return [low / grow, high * grow]
 
 
 def intervals(column: str, y: alt.Y, **x: Any) -> Drawing:
@@ -186,7 +181,7 @@ def histogram(
     of: str,
     axis: str,
     note: str,
-    logs: bool = False,
+    logarithmic: bool = False,
 ) -> Figure | None:
     """How many `of` have which value: a bar for each of the parts (low, high, count).
 
@@ -195,7 +190,9 @@ def histogram(
     if not parts:
         return None
     ends = [end for low, high, _ in parts for end in (low, high)]
-    scale = logarithmic(ends, padding=0) if logs else {"scale": alt.Scale(zero=False, nice=False)}
+    scale = (
+        log_axis(ends, padding=0) if logarithmic else {"scale": alt.Scale(zero=False, nice=False)}
+    )
     drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
     drawn = drawn.encode(
         x=alt.X(f"from {unit}:Q", bin="binned", title=axis, **scale),

@@ -43,7 +43,7 @@ from .charts import (
     legend,
     line,
     listed,
-    logarithmic,
+    log_axis,
     measured,
     number,
     percent,
@@ -228,7 +228,7 @@ def _cost_spec(
         "size": alt.condition("datum['on the front']", alt.value(120), alt.value(40)),
     }
     drawn = measured(
-        alt.X(f"{cost}:Q", title=_TITLES[cost], **logarithmic(costs, _FORMS[cost])),
+        alt.X(f"{cost}:Q", title=_TITLES[cost], **log_axis(costs, _FORMS[cost])),
         "accuracy",
         color=tint("strategy", names),
         marks=marks,
@@ -312,7 +312,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    x = doubling_axis("n", "completions (n)", [row["n"] for row in table])
+    drawn = _accuracy_lines("n", "completions (n)", list(curves))
     top, having = _highest(table)
     best = [f"{row['strategy']} at n={row['n']}" for row in having]
     problems = rows[names.index(str(having[0]["strategy"]))].problems
@@ -325,7 +325,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         "Accuracy over n",
         f"The highest accuracy is {share_with_interval(top, problems)}: {listed(best)}.",
         table,
-        spec(_accuracy_lines(x, list(curves)), 280),
+        spec(drawn, 280),
         notes=[
             "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees.",
             *notes,
@@ -339,10 +339,10 @@ def _highest(table: Sequence[TableRow]) -> tuple[float, list[TableRow]]:
     return top, [row for row in table if float(row["accuracy"] or 0.0) == top]
 
 
-def _accuracy_lines(x: alt.X, names: list[str]) -> alt.Chart:
+def _accuracy_lines(field: str, title: str, names: list[str]) -> alt.Chart:
     """Accuracy over a number that doubles, a line for each strategy."""
     return line(
-        x,
+        doubling_axis(field, title),
         alt.Y("accuracy:Q", **_ACCURACY),
         color=tint("strategy", names),
         strokeDash=_dashed(names),
@@ -373,7 +373,7 @@ def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for budget, row in sorted(points.items())
     ]
-    x = doubling_axis("budget", "most tokens of thinking", [row["budget"] for row in table])
+    drawn = _accuracy_lines("budget", "most tokens of thinking", list(curves))
     top, having = _highest(table)
     best = [f"{row['strategy']} with at most {row['budget']:,}" for row in having]
     return Figure(
@@ -381,7 +381,7 @@ def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         "Accuracy over the budget of thinking",
         f"The highest accuracy is {percent(top)}: {listed(best)} tokens of thinking in a chain.",
         table,
-        spec(_accuracy_lines(x, list(curves)), 280),
+        spec(drawn, 280),
         notes=notes,
     )
 
@@ -606,7 +606,7 @@ def by_problem(
     tokens = [
         max(1, run[problem].search_tokens) for run in (ours, theirs) for problem in pair.common
     ]
-    axis = logarithmic(tokens, padding=12)
+    axis = log_axis(tokens, padding=12)
     scale = axis["scale"]
     outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
     equal = (

@@ -19,7 +19,7 @@ from .charts import (
     colour,
     doubling_axis,
     intervals,
-    logarithmic,
+    log_axis,
     measured,
     number,
     percent,
@@ -111,9 +111,7 @@ def concurrency(rows: Sequence[TableRow]) -> Drawn:
         f"With {first['problems in flight']} at a time the pair solves {speed(first)}; without a "
         f"limit {speed(free)}: {number(1 / _value(first, 'speed'))} times the throughput."
     )
-    x = doubling_axis(
-        "problems in flight", "problems in flight", [row["problems in flight"] for row in rows]
-    )
+    x = doubling_axis("problems in flight", "problems in flight")
     drawn = measured(x, "speed", title=SPEED, scale=_ANY)
     return "Throughput against the problems in flight", reading, drawn, 260
 
@@ -130,7 +128,7 @@ def accuracy_by_n(rows: Sequence[TableRow]) -> Drawn:
         f"n = {first['n']} answers {right(first)}, n = {last['n']} {right(last)}, at "
         f"{number(_value(last, _TOKENS) / _value(first, _TOKENS))} times the generated tokens."
     )
-    x = doubling_axis("n", "completions (n)", [row["n"] for row in rows])
+    x = doubling_axis("n", "completions (n)")
     drawn = measured(x, "accuracy", title="accuracy", axis=PERCENT, scale=_ANY)
     return "Accuracy over n", reading, drawn, 260
 
@@ -245,7 +243,7 @@ def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
         low, high = _value(here[0], "from tokens"), _value(here[-1], "to tokens")
         told.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
     ends = [_value(row, name) for row in rows for name in ("from tokens", "to tokens")]
-    scale = logarithmic(ends, padding=0)
+    scale = log_axis(ends, padding=0)
     x = alt.X("from tokens:Q", bin="binned", title="tokens of a request", **scale)
     drawn = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
     drawn = drawn.encode(
@@ -265,7 +263,7 @@ def by_load(rows: Sequence[TableRow]) -> Drawn:
         else "no saturation point was seen"
     )
     reading = f"The {engine} alone does {number(best)} tokens/s at best; {where}."
-    x = doubling_axis("in flight", f"{unit} in flight", [row["in flight"] for row in rows])
+    x = doubling_axis("in flight", f"{unit} in flight")
     drawn = measured(x, "tokens/s", ("lowest", "highest"), title="tokens/s")
     return f"Throughput of the {engine} over load", reading, drawn, 220
 

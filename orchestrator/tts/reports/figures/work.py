@@ -157,7 +157,7 @@ def tokens_per_request(run: Run, engine: Engine) -> Figure | None:
         of="requests",
         axis="prompt and generated tokens",
         note="As the client sent them, whatever an engine finds in its prefix cache.",
-        logs=True,
+        logarithmic=True,
     )
 
 
