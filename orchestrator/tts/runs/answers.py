@@ -34,7 +34,7 @@ class Answer:
     correct: bool | None
     """Whether it equals the reference; null without a reference."""
     tokens: int
-    """Generated tokens of both models."""
+    """Generated tokens of both models, without speculation in vain."""
     seconds: float | None
     """From the start of the problem to its answer."""
 

@@ -11,8 +11,10 @@ from tts.build.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
+from tts.runs.compare import summary_of
 from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
 from tts.runs.groups import Member, create_group, group_config
+from tts.runs.run import Run
 
 
 @pytest.fixture
@@ -37,6 +39,8 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     assert report.file == runs[0].parent / "report-a-b.html"
     assert report.title == "a and b: beam-search on demo"
     assert report.lead == "2 runs from the folders a and b."
+    write_summary(runs[1], {**summary_of(Run.load(runs[1])).to_json(), "unended": 99})
+    assert ". Warning of b: 99 of 6 completions did not end" in report_of(runs).lead
     assert report.runs == runs
     names = [figure.name for figure in report.figures]
     assert names[:4] == ["results", "accuracy-by-level", "accuracy-by-rule", "settings"]

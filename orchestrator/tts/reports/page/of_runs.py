@@ -22,7 +22,7 @@ from tts.build.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.charts import MOST_NAMES, listed, number
+from tts.reports.figures.charts import listed, number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure, TableRow
 from tts.reports.figures.run import figures_of, right_share, warnings_of
@@ -262,7 +262,7 @@ def report_on(found: Comparison) -> Report:
     runs = f"{len(found.runs)} runs" if len(found.runs) != 1 else "One finished run"
     folders = f"folder{'s' * (len(names) > 1)} {listed(names)}"
     warnings = [
-        f" {name}: {each.removeprefix('warning: ')}"
+        f" Warning of {name}: {each.removeprefix('warning: ')}"
         for name, run in zip(found.names, found.runs, strict=True)
         for each in warnings_of(summary_of(run))
     ]
@@ -279,13 +279,10 @@ def _title(found: Comparison) -> str:
     """The strategies that are compared; where there is one, the runs' names."""
     strategies = list(dict.fromkeys(row.strategy for row in found.rows))
     deployments = listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
-    if len(strategies) > MOST_NAMES:
-        return f"{len(strategies)} strategies on {deployments}"
     names = found.names
     if len(strategies) != 1 or len(names) == 1:
         return f"{listed(strategies)} on {deployments}"
-    own = listed(names) if len(names) <= MOST_NAMES else f"{len(names)} runs"
-    return f"{own}: {strategies[0]} on {deployments}"
+    return f"{listed(names)}: {strategies[0]} on {deployments}"
 
 
 def _name(config: RunConfig) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// One problem's pane: its tree, where it stood at a time, the steps to one of them, the answers. It
+// One problem's pane: its tree, where it stood at a time, the steps up to the chosen one, the answers. It
 // may be given more of its tree while the search goes on.
 ttsReport.newPane = ({ id, title, query = "" }) => {
   const { element, table, fates, shapes } = ttsReport;
