@@ -11,8 +11,8 @@ def test_a_decision_is_explained():
     assert reason(Decision(advice, "vote", 9000, 340)) == (
         "The method was MCTS, which follows the scores (the verifier's scores of steps have an "
         "area under the ROC curve of 0.84). It was allowed 1,737 tokens if it had a completion by "
-        "then, and 13,896 at most. It took 9,000 tokens (it could have ended after 340) and ended because the vote "
-        "was decided."
+        "then, and 13,896 at most. It took 9,000 tokens (it could have ended after 340) and ended "
+        "because the vote was decided."
     )
 
 

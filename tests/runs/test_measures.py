@@ -16,6 +16,7 @@ from tests.runs.logs import (
     scoring,
     solved,
     started,
+    texts,
     used,
     whole_logs,
 )
@@ -161,6 +162,27 @@ def test_a_problem_of_two_sessions_has_tokens_but_no_times():
     assert measures.useful_tokens == 7
     assert measures.latencies_s == [1.0]  # of the session that solved it
     assert measures.wall_s == 3.5
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "limit", "unended"),
+    [
+        ("step", "so", None, 1),
+        ("length", "so", None, 1),
+        ("length", "so", "tokens", 0),
+        ("step", " \n", None, 0),
+        ("end", "so", None, 0),
+        ("cut", "so", None, 0),
+    ],
+)
+def test_a_chain_that_came_to_its_most_steps_or_tokens_has_not_ended(stop, text, limit, unended):
+    done = (LoggedCompletion((0,), 0.5, -1),)
+    log = [
+        *(SESSION, started("a", 0.0)),
+        expansion((0,), 0.0, 1.0, thoughts=texts(text, stop=stop)),
+        solved("a", 2.0, completions=done, limit=limit),
+    ]
+    assert Measures.of(log).unended == unended
 
 
 def test_the_parts_that_hold_a_right_completion_are_counted():

@@ -238,7 +238,7 @@ def work_lines(summary: Summary) -> list[str]:
         )
     for name, did in (summary.servers or {}).items():
         lines.append(
-            f"server {name}: {did.generator_requests:,} thoughts, "
+            f"server {name}: {did.generator_requests:,} requests for steps, "
             f"{did.generated_tokens:,} tokens, {did.verifier_requests:,} scores"
         )
     return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
@@ -15,6 +16,9 @@ from .files import write_whole
 from .folder import ANSWERS, writing
 from .measures import ProblemMeasures
 from .run import Run
+
+_HARMLESS = re.compile(r"(?a:[-+]?[\d.,]*( \[[-+\d., ]*\])?)")
+"""`-5`, `+1,000.5`, `+0.0 [-15.4, +15.4]`, a dash, nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,7 @@ class Answer:
     correct: bool | None
     """Whether it equals the reference; null without a reference."""
     tokens: int
-    """Generated tokens of both models."""
+    """Generated tokens of both models, without speculation in vain."""
     seconds: float | None
     """From the start of the problem to its answer."""
 
@@ -56,7 +60,7 @@ def as_table(answers: Sequence[Answer], kind: str) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     rows.writerow(field.name for field in fields(Answer))
-    rows.writerows(map(_cell, asdict(each).values()) for each in answers)
+    rows.writerows(map(csv_cell, asdict(each).values()) for each in answers)
     return text.getvalue()
 
 
@@ -78,10 +82,16 @@ def _answer(problem: ProblemMeasures, vote: str) -> Answer:
         score=None if score is None else float(f"{score:.6g}"),
         probability=None if probability is None else float(f"{probability:.6g}"),
         correct=None if problem.correct is None else problem.correct.get(vote),
-        tokens=problem.generated_tokens,
+        tokens=problem.search_tokens,
         seconds=None if problem.seconds is None else round(problem.seconds, 3),
     )
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """A value as a cell: a text that a spreadsheet would take for a formula begins with `'`.
+
+    Numbers, with an interval or without, and dashes are left as they are.
+    """
+    if isinstance(value, str) and (value[:1] in "=+-@" or not value[:1].isprintable()):
+        return value if _HARMLESS.fullmatch(value) else f"'{value}"
     return str(value).lower() if isinstance(value, bool) else value

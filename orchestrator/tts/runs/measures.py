@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from tts.search import NodePath
+from tts.search import NodePath, Stop
 
 from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
@@ -42,6 +42,8 @@ class TreeMeasures:
     completions: int
     unclosed: int
     """Completions that ended inside their thinking."""
+    unended: int
+    """Completions of a search that no limit cut off, whose chains did not end by themselves."""
     first_step_s: float | None
     """From the problem's start to the generator's first answer; None likewise."""
     nodes_by_depth: tuple[int, ...]
@@ -88,9 +90,9 @@ class ProblemMeasures:
     """Comparisons of its answers that could not be decided."""
 
     @property
-    def generated_tokens(self) -> int:
-        """Of both models."""
-        return self.tokens + self.critique_tokens
+    def search_tokens(self) -> int:
+        """Generated tokens of both models, without speculation in vain."""
+        return self.tokens + self.critique_tokens - self.unused_tokens
 
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
@@ -283,6 +285,11 @@ class Measures:
         return sum(problem.tree.unclosed for problem in self.problems.values())
 
     @property
+    def unended(self) -> int:
+        """Completions whose chains did not end by themselves."""
+        return sum(problem.tree.unended for problem in self.problems.values())
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Generated tokens over the wall time."""
         return self.generated_tokens / self.wall_s if self.wall_s else None
@@ -458,6 +465,7 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
         unclosed=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
+        unended=_unended(problem, paths),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )
@@ -474,6 +482,19 @@ def _useful(event: StepGenerated, on_a_path: set[NodePath]) -> int:
 
 def _inside_thinking(problem: ProblemState) -> set[NodePath]:
     return {node for node, thought, _, _ in problem.thoughts() if thought.thinking}
+
+
+def _unended(problem: ProblemState, paths: list[list[NodePath]]) -> int:
+    """Completions that the most steps or tokens ended; none where a limit cut the search off."""
+    if problem.solution and problem.solution.limit:
+        return 0
+    ended = {
+        node
+        for node, thought, _, _ in problem.thoughts()
+        if thought.stop in (Stop.END, Stop.CUT)
+        or (thought.stop is Stop.STEP and not thought.text.strip())
+    }
+    return sum(path[-1] not in ended for path in paths if path)
 
 
 def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:

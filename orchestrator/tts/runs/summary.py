@@ -179,10 +179,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
+    unended: LoggedCount = 0
+    """Completions that the most steps or tokens of a chain ended; missing where there are none."""
 
     def __post_init__(self) -> None:
         if len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
+
+    @property
+    def completions(self) -> int:
+        """Completions of all problems."""
+        each = self.n if self.mean_completions is None else self.mean_completions
+        return round(self.problems * (each or 0))
 
     @property
     def search(self) -> tuple[Hashable, ...]:
@@ -269,6 +277,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             **_limits(config, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
+            "unended": measures.unended,
         }
     )
 
