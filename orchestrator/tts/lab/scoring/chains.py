@@ -20,6 +20,9 @@ class Chain:
     right: bool | None = None
     """Whether the final answer is right; None where nobody says so."""
     level: str | None = None
+    """What the file calls the problem's level, or the part of a collection that it is in."""
+    place: str = ""
+    """Where the chain stands, for messages: FILE, line 7."""
 
 
 @dataclass(frozen=True, slots=True)
