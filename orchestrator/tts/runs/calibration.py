@@ -52,13 +52,13 @@ class ScoreCalibration:
     def auroc(self) -> float | None:
         """The area under the ROC curve; None unless some are right and some are wrong."""
         area = auroc(self.observations)
-        return area and area.value
+        return area.value if area else None
 
     @property
     def expected_error(self) -> float | None:
         """Expected calibration error over 10 bins; None without scores."""
         error = expected_error(self.observations)
-        return error and error.value
+        return error.value if error else None
 
     def bins(self, count: int) -> list[ScoreBin]:
         """Scores from 0 to 1 in equal bins; a score outside is in the nearest one."""

@@ -270,8 +270,8 @@ def _standard_ranks(values: Floats) -> Floats:
     if len(counts) < 2:
         return np.zeros(len(values))
     ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    ranks -= ranks.mean()
-    return ranks / ranks.std()
+    standard: Floats = (ranks - ranks.mean()) / ranks.std()
+    return standard
 
 
 def harmonic_mean(one: Estimate, other: Estimate) -> Estimate:
