@@ -106,7 +106,7 @@ def findings_of(measurement: Measurement) -> list[Finding]:
         verdict = _verdict(main.these, "answer" if main is measurement.final else "step")
     return [
         *verdict,
-        *_scale(measurement.scores),
+        *_scale(measurement.every),
         *_aggregation(measurement),
         *_picks(measurement),
         *_problems(measurement),
@@ -120,14 +120,6 @@ def findings_of(measurement: Measurement) -> list[Finding]:
 def judge(these: Observations, what: str) -> list[Finding]:
     """The verdict on scores of right and wrong ones, and whether they are saturated."""
     return [*_verdict(these, what), *_scale(these)] if len(these) else []
-
-
-def cost_of(steps: int, seconds: float, tokens: int | None = None) -> Finding:
-    """What scoring took, for a thousand steps."""
-    thousands = max(steps, 1) / 1000
-    prompt = "" if tokens is None else f" and {tokens / thousands:,.0f} tokens"
-    text = f"1,000 steps take {seconds / thousands:,.1f} s{prompt} here ({steps:,} were scored)."
-    return Finding("cost", text)
 
 
 def in_percent(estimate: Estimate) -> str:
@@ -295,16 +287,14 @@ def _first_error(measurement: Measurement) -> Iterator[Finding]:
     first = measurement.first_error
     if first is None:
         return
-    chosen = {
-        "given": "as given",
-        "gsm8k": "the best on GSM8K, as ProcessBench has it",
-    }.get(first.chosen_on, "the best on other problems")
+    chosen = "GSM8K, as ProcessBench has it" if first.chosen_on == "gsm8k" else first.chosen_on
     yield Finding(
         "first errors",
         f"First errors are found with an F1 of {in_percent(first.f1)} (ProcessBench): the right "
         f"step in {in_percent(first.erroneous)} of chains with one, none in "
         f"{in_percent(first.correct)} of the others. A right step scores above "
-        f"{first.threshold:.4g}, {chosen}.",
+        f"{first.threshold:.4g}, the best on {chosen}; above 0.5, as label models have it, F1 is "
+        f"{in_percent(first.f1_at_half)}.",
         "first-errors",
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tts.lab.scoring.calibrate import MapCheck, VerifierMaps, apply
 from tts.lab.scoring.findings import AGGREGATION_NAMES, in_percent
+from tts.lab.scoring.first_error import REFERENCE_LEVEL
 from tts.lab.scoring.measurement import Discrimination, Measurement, compare_aggregations
 from tts.runs.clustered import (
     Estimate,
@@ -105,7 +106,7 @@ def discrimination(measurement: Measurement) -> Figure:
     return Figure(
         "discrimination",
         "Right and wrong, told apart",
-        f"{len(measurement.scores):,} step scores of {measurement.chains:,} chains of "
+        f"{measurement.scores:,} step scores of {measurement.chains:,} chains of "
         f"{measurement.problems:,} problems. AUROC is the chance that a right one is scored above "
         f"a wrong one, 50% a coin's.{inner if measurement.inner else ''}",
         rows,
@@ -330,15 +331,20 @@ def first_errors(measurement: Measurement) -> Figure | None:
     ]
     rows[0]["with an error"] = in_percent(first.erroneous)
     rows[0]["without one"] = in_percent(first.correct)
-    chosen = {"given": "it was given", "gsm8k": "it is the best on level gsm8k"}
-    where = chosen.get(first.chosen_on, "for each fifth of the problems it is the best on the rest")
+    where = "the best on level gsm8k"
+    if first.chosen_on != REFERENCE_LEVEL:
+        where = "for each fifth of the problems the best on the others"
     return Figure(
         "first-errors",
         "First errors (ProcessBench)",
         f"F1 is {in_percent(first.f1)}: the harmonic mean of the shares of right predictions among "
         "chains with an error and without one.",
         rows,
-        notes=[f"A step counts as right above {first.threshold:.4g}: {where}.", CLUSTERED],
+        notes=[
+            f"A step counts as right above {first.threshold:.4g}: {where}. Above 0.5, as label "
+            f"models have it, F1 is {in_percent(first.f1_at_half)}.",
+            CLUSTERED,
+        ],
     )
 
 
