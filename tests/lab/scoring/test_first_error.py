@@ -30,7 +30,7 @@ BY_HAND = [
     ([0.0], 0, 0),
     ([1.0], 0, -1),
 ]
-"""Of 8 chains without an error 4 are found to have none: 4 of 8; of 12 with one 5 are found."""
+"""Right predictions: 4 of 8 chains without an error, 5 of 12 with one."""
 
 
 def evaluated(rows, threshold):
@@ -48,10 +48,10 @@ def first_errors(rows, levels=None):
 def published(predictions, labels):
     """As the published programs have it: matches apart by the label, then their harmonic mean."""
     error = [
-        found == label for found, label in zip(predictions, labels, strict=True) if label != -1
+        guess == label for guess, label in zip(predictions, labels, strict=True) if label != -1
     ]
     clean = [
-        found == label for found, label in zip(predictions, labels, strict=True) if label == -1
+        guess == label for guess, label in zip(predictions, labels, strict=True) if label == -1
     ]
     first, second = np.mean(error) * 100, np.mean(clean) * 100
     return first, second, 2 * first * second / (first + second) if first + second else 0.0
@@ -123,8 +123,10 @@ def test_without_a_threshold_each_fold_is_judged_by_that_of_the_others():
         (np.random.default_rng(s).random(3).tolist(), label) for s, (_, label) in enumerate(rows)
     ]
     noise = [(scores, min(label, 2)) for scores, label in noise]
-    seen = evaluated(noise, best_threshold(*zip(*noise, strict=True)))[2].value
-    assert first_errors(noise).f1.value < seen, "a threshold is flattered by what it was chosen on"
+    flattered = evaluated(noise, best_threshold(*zip(*noise, strict=True)))[2].value
+    assert first_errors(noise).f1.value < flattered, (
+        "a threshold is flattered by what it was chosen on"
+    )
 
 
 def test_the_threshold_is_that_of_gsm8k_where_it_is_among_others():

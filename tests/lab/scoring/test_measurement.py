@@ -41,15 +41,15 @@ def relabelled(chains, change):
     ],
 )
 def test_a_fault_is_named(verifier, there, not_there):
-    named = names_of(measure(scored_chains(VERIFIERS[verifier], 150)))
-    assert there <= named
-    assert not not_there & named
+    names = names_of(measure(scored_chains(VERIFIERS[verifier], 150)))
+    assert there <= names
+    assert not not_there & names
 
 
 def test_few_labels_are_unclear_and_never_worthless():
     for verifier in VERIFIERS.values():
-        named = names_of(measure(scored_chains(verifier, 4, n=2, seed=3)))
-        assert not {"worthless", "weak", "usable", "inverted"} & named
+        names = names_of(measure(scored_chains(verifier, 4, n=2, seed=3)))
+        assert not {"worthless", "weak", "usable", "inverted"} & names
 
 
 def test_a_product_that_tells_the_number_of_steps_is_called_so():

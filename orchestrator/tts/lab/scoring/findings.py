@@ -99,7 +99,7 @@ def verdict_of(area: Estimate | None) -> Verdict:
 
 
 def findings_of(measurement: Measurement) -> list[Finding]:
-    """All that a measurement says, the verdict first."""
+    """Sentences of a measurement, the verdict first."""
     main = measurement.main
     verdict = [Finding("no labels", "Nothing is labelled, so nothing can be said of the scores.")]
     if main is not None:
@@ -179,8 +179,8 @@ def _aggregation(measurement: Measurement) -> Iterator[Finding]:
         return
     beyond = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low > 0]
     alike = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low <= 0]
-    told = [f"better than {_list(beyond)} beyond noise"] if beyond else []
-    told += [f"not told apart from {_list(alike)}"] if alike else []
+    comparisons = [f"better than {_list(beyond)} beyond noise"] if beyond else []
+    comparisons += [f"not told apart from {_list(alike)}"] if alike else []
     short = ""
     if best == "prod" and depth is not None and not _exceeds(kind, depth):
         short = (
@@ -190,7 +190,7 @@ def _aggregation(measurement: Measurement) -> Iterator[Finding]:
     yield Finding(
         "best aggregation",
         f"Answers are told apart best by {AGGREGATION_NAMES[best]} of their steps: AUROC "
-        f"{in_percent(area)}, {' and '.join(told)}.{short}",
+        f"{in_percent(area)}, {' and '.join(comparisons)}.{short}",
         "discrimination",
     )
 
@@ -287,14 +287,14 @@ def _first_error(measurement: Measurement) -> Iterator[Finding]:
     first = measurement.first_error
     if first is None:
         return
-    chosen = "GSM8K, as ProcessBench has it" if first.chosen_on == "gsm8k" else first.chosen_on
+    reference = "GSM8K, as ProcessBench has it" if first.chosen_on == "gsm8k" else first.chosen_on
     yield Finding(
         "first errors",
         f"First errors are found with an F1 of {in_percent(first.f1)} (ProcessBench): the right "
         f"step in {in_percent(first.erroneous)} of chains with one, none in "
         f"{in_percent(first.correct)} of the others. A right step scores above "
-        f"{first.threshold:.4g}, the best on {chosen}; above 0.5, as label models have it, F1 is "
-        f"{in_percent(first.f1_at_half)}.",
+        f"{first.threshold:.4g}, the best on {reference}; above 0.5, as label models have it, "
+        f"F1 is {in_percent(first.f1_at_half)}.",
         "first-errors",
     )
 

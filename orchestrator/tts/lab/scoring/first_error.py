@@ -45,7 +45,7 @@ class FirstError:
     erroneous: Estimate
     """Share of right predictions among chains with a wrong step."""
     correct: Estimate
-    """The same among chains without one."""
+    """Share of right predictions among chains without one."""
     f1: Estimate
     f1_at_half: Estimate
     """F1 with a threshold of 0.5, which verifiers with two labels are evaluated at."""
@@ -76,9 +76,9 @@ def best_threshold(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> 
     if not wrong or not len(least):
         return 0.5
     at = np.unique(np.concatenate([lows, highs[np.isfinite(highs)], least]))
-    found = np.searchsorted(lows, at, "right") - np.searchsorted(highs, at, "right")
+    hits = np.searchsorted(lows, at, "right") - np.searchsorted(highs, at, "right")
     passed = len(least) - np.searchsorted(least, at, "right")
-    erroneous, correct = found / len(wrong), passed / len(least)
+    erroneous, correct = hits / len(wrong), passed / len(least)
     total = erroneous + correct
     f1 = np.divide(2 * erroneous * correct, total, out=np.zeros(len(at)), where=total > 0)
     best = int(np.argmax(f1))
@@ -116,8 +116,8 @@ def find_first_errors(
     for level in sorted({level for level in levels if level is not None}):
         mine = np.flatnonzero([each == level for each in levels])
         part = [predictions[place] for place in mine], [labels[place] for place in mine]
-        if found := evaluate(*part, problems[mine], count):
-            by_level[level] = found[2]
+        if part_shares := evaluate(*part, problems[mine], count):
+            by_level[level] = part_shares[2]
     return FirstError(best, chosen_on, *shares, at_half[2], by_level if len(by_level) > 1 else {})
 
 
@@ -139,6 +139,6 @@ def evaluate(
     return erroneous, correct, harmonic_mean(erroneous, correct)
 
 
-def _best(chosen: Flags, scores: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
-    mine = np.flatnonzero(chosen).tolist()
+def _best(mask: Flags, scores: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
+    mine = np.flatnonzero(mask).tolist()
     return best_threshold([scores[place] for place in mine], [labels[place] for place in mine])

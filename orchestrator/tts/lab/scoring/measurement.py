@@ -74,7 +74,7 @@ class Discrimination:
     auroc: Estimate | None
     """None unless some are right and some are wrong."""
     within: Estimate | None
-    """The same over pairs of one problem."""
+    """AUROC over pairs of one problem."""
     expected_error: Estimate
     """Expected calibration error over 10 bins."""
     brier: Estimate
@@ -84,7 +84,7 @@ class Discrimination:
     """Rank correlation of the score with depth and length among equally labelled observations."""
     groups: Sequence[Group]
     picks: Picks | None = None
-    """Of answers."""
+    """What the highest scores pick; None but for answers."""
 
     @property
     def right(self) -> int:
@@ -185,7 +185,7 @@ class _Rows:
 
 
 def measure(chains: Sequence[ScoredChain], *, length_unit: str = "tokens") -> Measurement:
-    """All that the chains tell."""
+    """The measurement of a verifier by its scores of labelled chains."""
     numbers = {name: n for n, name in enumerate(dict.fromkeys(c.chain.problem for c in chains))}
     count = len(numbers)
     steps, inner = _Rows(), _Rows()

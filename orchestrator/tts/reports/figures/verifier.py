@@ -54,11 +54,11 @@ def measurement_figures(measurement: Measurement, maps: VerifierMaps | None = No
         return []
     what = "answers" if main is measurement.final else "steps"
     compared = compare_aggregations(measurement.answers)
-    drawn = {"last", compared[0] if compared else "last"}
+    curved = {"last", compared[0] if compared else "last"}
     curves = {
         name: kind.these
         for name, how, kind in _kinds(measurement)
-        if kind.auroc and (how is None or how in drawn)
+        if kind.auroc and (how is None or how in curved)
     }
     final_map = maps.final if maps and main is measurement.final else None
     figures = [
@@ -153,8 +153,8 @@ def roc(curves: Mapping[str, Observations]) -> Figure | None:
             )
     x = alt.X("wrong ones passed:Q", axis=_SHARES, scale=_UNIT)
     y = alt.Y("right ones passed:Q", axis=_SHARES, scale=_UNIT)
-    drawn = chart().mark_line(interpolate="linear", tooltip=ALL_FIELDS)
-    lines = drawn.encode(x=x, y=y, order="wrong ones passed:Q", color=tint("of", list(curves)))
+    line = chart().mark_line(interpolate="linear", tooltip=ALL_FIELDS)
+    lines = line.encode(x=x, y=y, order="wrong ones passed:Q", color=tint("of", list(curves)))
     return Figure(
         "roc",
         "Receiver operating characteristic",
@@ -183,8 +183,8 @@ def score_histogram(these: Observations, what: str) -> Figure | None:
         for kind, count, total in (("right", part.right, right), ("wrong", part.wrong, wrong))
     ]
     hues = alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION])
-    drawn = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    bars = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
+    bars = bars.encode(
         x=alt.X("from score:Q", bin="binned", title="score"),
         x2="to score:Q",
         y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
@@ -196,7 +196,7 @@ def score_histogram(these: Observations, what: str) -> Figure | None:
         f"A right one is scored above a wrong one in {in_percent(area)} of all pairs (AUROC; 50% "
         f"would be chance), over {right:,} right and {wrong:,} wrong {what}.",
         rows,
-        spec(drawn, 220),
+        spec(bars, 220),
         notes=[CLUSTERED],
     )
 
@@ -267,10 +267,10 @@ def _reliability_spec(what: str, *, mapped: bool) -> Spec:
 def _diagonal(x: str, y: str) -> alt.Chart:
     """A dashed line from corner to corner."""
     rule = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-    drawn: alt.Chart = rule.encode(
+    diagonal: alt.Chart = rule.encode(
         x=alt.XDatum(0, title=x), x2=alt.X2Datum(1), y=alt.YDatum(0, title=y), y2=alt.Y2Datum(1)
     )
-    return drawn
+    return diagonal
 
 
 def groups(measurement: Measurement) -> Figure | None:
@@ -301,7 +301,7 @@ def groups(measurement: Measurement) -> Figure | None:
     if not rows:
         return None
     least = min(rows, key=lambda row: float(row["AUROC"] or 0))
-    drawn = intervals(
+    spans = intervals(
         "AUROC",
         alt.Y("group:N", title=None, sort=None, axis=alt.Axis(labelLimit=200)),
         scale=_UNIT,
@@ -314,7 +314,7 @@ def groups(measurement: Measurement) -> Figure | None:
         "By depth, length and level",
         f"AUROC is lowest for {least['group']}: {percent(float(least['AUROC'] or 0))}.",
         rows,
-        spec(alt.layer(drawn, chance), bars_height(len(rows))),
+        spec(alt.layer(spans, chance), bars_height(len(rows))),
         notes=["Depths and lengths are parted into thirds. The dashed line is chance.", CLUSTERED],
     )
 
