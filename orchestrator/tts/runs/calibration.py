@@ -1,41 +1,20 @@
-"""How well the verifier's scores tell right completions from wrong ones."""
+"""The scores of a run's completions, by whether their answers are right."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
 
+from .clustered import Observations, ScoreBin, auroc, expected_error, score_bins
 from .events import ProblemSolved
-
-_DIGITS = 4
-"""Scores are quantised to 1e-4, so that counting them by these digits loses nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreBin:
-    """Completions whose scores are from `low` to below `high`; the last bin has its end, too."""
-
-    low: float
-    high: float
-    right: int
-    wrong: int
-    mean_score: float | None
-    """None without completions."""
-
-    @property
-    def share_right(self) -> float | None:
-        """How many of them are right; None without any."""
-        count = self.right + self.wrong
-        return self.right / count if count else None
 
 
 class ScoreCalibration:
-    """Counts the scores of completions, by whether their answers are right."""
+    """Collects the scores of completions."""
 
     def __init__(self) -> None:
-        self.by_right: dict[bool, Counter[float]] = {True: Counter(), False: Counter()}
-        """Completions by score."""
+        self._scores, self._right = array("d"), array("b")
+        self._problems = array("l")
+        self._count = 0
         self.without_score = 0
         """Completions that were never scored."""
 
@@ -49,60 +28,38 @@ class ScoreCalibration:
             if done.score is None:
                 self.without_score += 1
                 continue
-            right = done.group >= 0 and bool(event.groups[done.group].correct)
-            self.by_right[right][round(done.score, _DIGITS)] += 1
+            self._scores.append(done.score)
+            self._right.append(done.group >= 0 and bool(event.groups[done.group].correct))
+            self._problems.append(self._count)
+        self._count += 1
+
+    @property
+    def observations(self) -> Observations:
+        """The scored completions."""
+        return Observations.of(self._scores, map(bool, self._right), self._problems, self._count)
 
     @property
     def right(self) -> int:
         """Scored completions that are right."""
-        return self.by_right[True].total()
+        return sum(self._right)
 
     @property
     def wrong(self) -> int:
         """Scored completions that are wrong."""
-        return self.by_right[False].total()
+        return len(self._right) - self.right
 
     @property
     def auroc(self) -> float | None:
-        """The chance that a right completion is scored above a wrong one, ties counting half.
-
-        The area under the receiver operating characteristic, over completions of all problems. None
-        unless there are both right and wrong ones.
-        """
-        if not self.right or not self.wrong:
-            return None
-        below = pairs = 0.0
-        for score in sorted(self.by_right[True].keys() | self.by_right[False].keys()):
-            wrong = self.by_right[False][score]
-            pairs += self.by_right[True][score] * (below + wrong / 2)
-            below += wrong
-        return pairs / (self.right * self.wrong)
+        """The area under the ROC curve; None unless some are right and some are wrong."""
+        area = auroc(self.observations)
+        return area.value if area else None
 
     @property
     def expected_error(self) -> float | None:
-        """Expected calibration error over 10 bins: mean |mean score - share right|, by completions.
+        """Expected calibration error over 10 bins; None without scores."""
+        error = expected_error(self.observations)
+        return error.value if error else None
 
-        Naeini, Cooper and Hauskrecht (2015). None without scores.
-        """
-        count = self.right + self.wrong
-        if not count:
-            return None
-        return sum(
-            abs(part.mean_score - part.share_right) * (part.right + part.wrong) / count
-            for part in self.bins(10)
-            if part.mean_score is not None and part.share_right is not None
-        )
-
-    def bins(self, count: int) -> Iterator[ScoreBin]:
+    def bins(self, count: int) -> list[ScoreBin]:
         """Scores from 0 to 1 in equal bins; a score outside is in the nearest one."""
-        sums = [0.0] * count
-        counts = {True: [0] * count, False: [0] * count}
-        for right, scores in self.by_right.items():
-            for score, completions in scores.items():
-                place = min(max(int(score * count), 0), count - 1)
-                counts[right][place] += completions
-                sums[place] += score * completions
-        for place in range(count):
-            ours, others = counts[True][place], counts[False][place]
-            mean = sums[place] / (ours + others) if ours + others else None
-            yield ScoreBin(place / count, (place + 1) / count, ours, others, mean)
+        return score_bins(self.observations, count)

@@ -79,16 +79,16 @@ def _within(angle: float, degrees: int) -> float:
     return 2 / math.pi * (angle + found) if odd else found
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The Wilson 95% interval of a share of `count`, which is sane at 0 and 1 too.
+def wilson(share: float, count: float, z: float = Z_95) -> tuple[float, float]:
+    """The Wilson interval of a share of `count`, which is sane at 0 and 1 too; 95% by default.
 
     For an average of values within [0, 1] that are not all 0 or 1 it is too wide, never too
     narrow: no such values vary more than zeros and ones of the same average.
     """
-    shrink = 1 + Z_95**2 / count
-    centre = (share + Z_95**2 / (2 * count)) / shrink
-    spread = share * (1 - share) / count + (Z_95 / (2 * count)) ** 2
-    half = Z_95 / shrink * math.sqrt(spread)
+    shrink = 1 + z**2 / count
+    centre = (share + z**2 / (2 * count)) / shrink
+    spread = share * (1 - share) / count + (z / (2 * count)) ** 2
+    half = z / shrink * math.sqrt(spread)
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

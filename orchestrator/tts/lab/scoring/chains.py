@@ -1,0 +1,36 @@
+"""Chains of steps to be scored, with what is known of their truth, and their scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One candidate solution of a problem, in steps."""
+
+    problem: str
+    """The problem's id; chains of one problem share it."""
+    name: str
+    """Unique within the file: the row's `id`, or PROBLEM/NUMBER."""
+    question: str
+    steps: tuple[str, ...]
+    right_steps: tuple[bool | None, ...] | None = None
+    """Label of each step, None for a step without one; None where no step has any."""
+    right: bool | None = None
+    """Whether the final answer is right; None where nobody says so."""
+    level: str | None = None
+    """What the file calls the problem's level, or the part of a collection that it is in."""
+    place: str = ""
+    """Where the chain stands, for messages: FILE, line 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChain:
+    """A chain with the verifier's own score of each step."""
+
+    chain: Chain
+    scores: tuple[float | None, ...]
+    """One per step. A verifier of whole answers scores the last step only."""
+    lengths: tuple[int, ...]
+    """Length of each step, in the unit that `Measurement` is given: tokens or characters."""
