@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .gguf import SUFFIX
 from .shown_text import Say
-from .spec import Deployment, RoleSpec, load_deployment
+from .spec import Deployment, RemoteSpec, RoleSpec, StartedSpec, load_deployment
 
 
 def say_on_stderr(line: str) -> None:
@@ -39,14 +39,17 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
         folder = _folder(engine.checkpoint, say)
         update[role] = engine.model_copy(update={"checkpoint": folder})
     _share(deployment, update)
-    for role, remote in deployment.remotes().items():
-        if remote.tokenizer.is_absolute():
-            folder = _folder(remote.tokenizer, say)
+    for role, spec in deployment.roles().items():
+        if not isinstance(spec, RemoteSpec | StartedSpec):
+            continue
+        folder = spec.tokenizer_folder
+        if folder.is_absolute():
+            folder = _folder(folder, say)
         else:
             from .hub_tokenizer import tokenizer_folder
 
-            folder = tokenizer_folder(str(remote.tokenizer), say)
-        update[role] = remote.model_copy(update={"tokenizer": folder})
+            folder = tokenizer_folder(str(folder), say)
+        update[role] = spec.model_copy(update={"tokenizer": folder})
     return deployment.model_copy(update=update)
 
 
