@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..spec import Deployment, Role
+from ..errors import ConfigError
+from ..spec import Deployment, Role, Scores
+from .engine import Engine, Options, Start
+from .engines import ENGINES
+from .memory import Budget, budgets, judge_of, own_head, sequences_of, tokens_of
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,11 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str]
 
+    def __str__(self) -> str:
+        """The command as it is typed, without a key."""
+        words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        return " ".join([*words, shlex.join(self.argv)])
+
 
 def command_of(
     deployment: Deployment,
@@ -23,11 +33,66 @@ def command_of(
     *,
     host: str = "127.0.0.1",
     api_key: str | None = None,
+    budget: Budget | None = None,
 ) -> Command:
     """What starts the engine of a role so that it listens on `host` and `port`.
 
     `argv[0]` is the engine's program, also within its image. `api_key` is in the environment, never
-    among the arguments; engines that take none are started without. Raises ConfigError for a model
-    that does not fit, and for what the engine cannot do.
+    among the arguments; engines that take none there are started without. `budget` is the role's of
+    `budgets`, which is asked otherwise. Raises ConfigError for a model that does not fit, and for
+    what the engine cannot do, CheckpointError for a model that cannot be planned.
     """
-    raise NotImplementedError
+    spec = deployment.started()[role]
+    engine, budget = ENGINES[spec.target], budget or budgets(deployment)[role]
+    start = Start(
+        spec=spec,
+        role=role,
+        host=host,
+        port=port,
+        sequences=sequences_of(deployment, role),
+        tokens=tokens_of(deployment, role),
+        on_gpu=deployment.gpu is not None,
+        hopper=deployment.gpu in ("h100", "h200"),
+        deterministic=deployment.deterministic,
+        judge=judge_of(deployment, role),
+        head=_head(deployment, role, engine) if role == "verifier" else None,
+        kv_bytes=budget.kv_bytes,
+        kv_tokens=budget.kv_tokens,
+        share=budget.share,
+        free_share=budget.free_share,
+    )
+    program = (str(spec.executable), *engine.program[1:]) if spec.executable else engine.program
+    environment = dict(engine.environment(start))
+    if deployment.gpu:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.devices))
+    if api_key and engine.key_variable:
+        environment[engine.key_variable] = api_key
+    words = (*program, *engine.positional(start), *_words(engine.options(start)))
+    return Command((*words, *spec.extra_args), environment)
+
+
+def _words(options: Options) -> list[str]:
+    words = []
+    for name, value in options.items():
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [name, str(value)]
+    return words
+
+
+def _head(deployment: Deployment, role: Role, engine: Engine) -> Scores | None:
+    """What the verifier's own head scores; raises ConfigError for one that the engine lacks."""
+    spec = deployment.started()[role]
+    found = own_head(spec)
+    if found is None:
+        return None
+    architecture, head = found
+    if not architecture.endswith(engine.heads or ("\0",)):
+        able = [name for name, each in ENGINES.items() if architecture.endswith(each.heads)]
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.checkpoint judges with {head.text} "
+            f"({architecture}), whose scores {spec.target} {engine.version} does not give.",
+            hint=f"Set {role}.target to {' or '.join([*able, 'openvino'])}.",
+        )
+    return head.scores
