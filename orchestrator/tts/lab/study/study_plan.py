@@ -20,6 +20,7 @@ from tts.prompting import Models
 from tts.runs.folder import has_finished
 from tts.runs.summary import read_summary
 from tts.serving.server.lookup import find_server
+from tts.serving.server.services import services_of
 from tts.session.plan import check_lengths
 from tts.session.strategy import ChosenStrategy, choose
 
@@ -113,7 +114,7 @@ def can_restart(spec: Deployment) -> bool:
     """Whether engines can be started with other pools: on this CPU, with no server running."""
     if spec.target != "openvino":
         return False
-    return spec.server.kind == "embedded" or find_server(spec) is None
+    return all(find_server(service) is None for service in services_of(spec))
 
 
 def limits_digest(spec: Deployment) -> str:

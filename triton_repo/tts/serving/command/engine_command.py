@@ -63,7 +63,10 @@ def engine_command(
 
 
 def find_program(role: Role, spec: StartedSpec) -> Path:
-    """The program of an engine that runs here, or docker; raises ServerError with what installs it."""
+    """The program of an engine that runs here, or docker.
+
+    Raises ServerError with what installs it.
+    """
     engine = ENGINES[spec.target]
     if spec.container:
         if docker := shutil.which("docker"):

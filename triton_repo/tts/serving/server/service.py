@@ -62,7 +62,7 @@ class Service(ABC):
     def answers(self, addresses: Addresses) -> bool:
         """Whether it says at these addresses that it is ready."""
 
-    def confirm(self, addresses: Addresses, timeout_s: float = 30.0) -> None:
+    def confirm(self, addresses: Addresses, timeout_s: float = 30.0) -> None:  # noqa: B027
         """Raise ServerError if a real request to a server that says it is ready fails."""
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Collection
 
 from tts.build.spec import Deployment, Role
@@ -25,5 +24,7 @@ def services_of(deployment: Deployment) -> list[Service]:
 
 def started_services(deployment: Deployment, roles: Collection[Role]) -> list[Service]:
     """The servers of the engines of these roles that are started, and what they need."""
-    engines: list[Service] = [Engine(deployment, each) for each in deployment.started() if each in roles]
+    engines: list[Service] = [
+        Engine(deployment, each) for each in deployment.started() if each in roles
+    ]
     return [Mps(deployment), *engines] if deployment.mps and engines else engines

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
@@ -20,7 +20,6 @@ from tts.build.private import private_folder
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES
-from tts.build.started.failures import known_failure
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 
 from ..command.engine_command import engine_command, find_program
@@ -39,18 +38,20 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), doing)
     for pattern, doing in (
         (r"checkpoint shards: +(\d+)%|Loading weights.*? (\d+)%", READING),
-        (r"Loading weights|Load weight|load_tensors:|Starting to load model|loading model", READING),
+        (r"Loading weights|Load weight|load_tensors:|Starting to load|loading model", READING),
         (r"Downloading .*? (\d+)%", "downloading"),
-        (r"torch\.compile|Dynamo bytecode|Compiling|Autotun", COMPILING),
+        (r"Dynamo bytecode|torch\.compile takes|Compiling a graph|[Aa]utotun", COMPILING),
         (r"Capturing (?:CUDA|cuda) graph.*? (\d+)%", "capturing graphs"),
         (r"Capturing (?:CUDA|cuda) graph|Capture cuda graph", "capturing graphs"),
-        (r"[Ww]arm(?:ing)? ?up", WARMING_UP),
+        (r"[Ww]arming up", WARMING_UP),
         (r"Application startup complete|server is listening on", OPEN),
     )
 )
 """What the lines of an engine's log say of its start; a number is the percentage that is done."""
 _ERROR = re.compile(r"Error\b|error:|ERROR|Exception|failed|Killed|terminated")
-_PORT_TAKEN = re.compile(r"[Aa]ddress already in use|couldn't bind HTTP server|port is already alloc")
+_PORT_TAKEN = re.compile(
+    r"[Aa]ddress already in use|couldn't bind HTTP server|port is already alloc"
+)
 
 
 class Engine(Service):
@@ -125,10 +126,6 @@ class Engine(Service):
         lines, hint = tail(self.log), f"Its log: {self.log}"
         if any(map(_PORT_TAKEN.search, lines)):
             return PortTaken(f"The {self.title} found its port taken.", hint=hint)
-        if known := known_failure(self.spec.target, lines):
-            return ServerError(
-                f"The {self.title} stopped: {known.sentence}", hint=f"{known.hint}\n{hint}"
-            )
         errors = [line.strip() for line in lines if _ERROR.search(line)] or lines
         last = "; ".join(errors[-_SHOWN_LINES:]) or "it said nothing"
         return ServerError(f"The {self.title} stopped (status {status}): {last:.600}", hint=hint)

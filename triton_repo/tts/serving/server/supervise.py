@@ -1,11 +1,11 @@
-"""Keeping a server running: one that died is started again, at the same addresses."""
+"""Keeping servers running: one that died is started again, at the same addresses."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from tts.build.errors import ServerError, TtsError
@@ -40,70 +40,64 @@ def supervise(
     service: Service,
     *,
     say: Callable[[str], None],
+    stop: threading.Event,
     on_loading: Callable[[Loading], None] = lambda loading: None,
-    on_ready: Callable[[], None] | None = None,
-    stop: threading.Event | None = None,
+    on_ready: Callable[[], None] = lambda: None,
     lasting: bool = True,
     shared: bool = False,
 ) -> None:
-    """Keep a server running until Ctrl-C; `say` and `on_loading` are those of `start_server`.
+    """Keep a server running until `stop` is set; `say` and `on_loading` are those of a start.
 
-    `on_ready` is called when it serves for the first time; by default it says how to stop. In a
-    thread other than the main one, which Ctrl-C does not reach, `stop` stands for it. Others wait
-    for a server that is down. Stopping a `lasting` server also ends this process. A `shared` one is
-    left running if others still use it at the end.
+    `on_ready` is called when it serves for the first time. Others wait for a server that is down.
+    Stopping a `lasting` server also ends this process. A `shared` one is left running if others
+    still use it at the end.
 
     Raises the last ServerError when it does not start in the first place or fails too often;
     Supervised if another process does all that.
     """
-    stop = stop or threading.Event()
-    on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(service, lasting=lasting):
-        try:
-            while True:
-                try:
-                    with start_server(
-                        service,
-                        say=say,
-                        on_loading=on_loading,
-                        check=partial(_sleep, stop, 0),
-                        addresses=addresses,
-                        supervised=True,
-                        shared=shared,
-                    ) as server:
-                        if addresses is None:
-                            on_ready()
-                        addresses = server.addresses
-                        _until_interrupted(server, stop)
-                        say("Stopping ...")
-                        return
-                except ServerError as error:
-                    failures.append(time.monotonic())
-                    wait = wait_before_restart(failures)
-                    stopped = isinstance(error, Stopped) and not lasting
-                    if addresses is None or wait is None or stopped:
-                        raise
-                    say(f"{error.message} It is started again in {wait:.0f} s.")
-                    _sleep(stop, wait)
-        except KeyboardInterrupt:
-            if addresses is None:  # it has not served anything yet
-                raise
-            say("Stopping ...")  # between two servers
+    with supervising(service, lasting=lasting), suppress(_Stop):
+        while True:
+            try:
+                with start_server(
+                    service,
+                    say=say,
+                    on_loading=on_loading,
+                    check=partial(_sleep, stop, 0),
+                    addresses=addresses,
+                    supervised=True,
+                    shared=shared,
+                ) as server:
+                    if addresses is None:
+                        on_ready()
+                    addresses = server.addresses
+                    _until_stopped(server, stop)
+                    return
+            except ServerError as error:
+                failures.append(time.monotonic())
+                wait = wait_before_restart(failures)
+                stopped = isinstance(error, Stopped) and not lasting
+                if addresses is None or wait is None or stopped:
+                    raise
+                say(f"{error.message} It is started again in {wait:.0f} s.")
+                _sleep(stop, wait)
 
 
-def _until_interrupted(server: RunningServer, stop: threading.Event) -> None:
-    with suppress(KeyboardInterrupt):
+class _Stop(Exception):
+    """The end of a wait: nobody wants the server any more."""
+
+
+def _until_stopped(server: RunningServer, stop: threading.Event) -> None:
+    with suppress(_Stop):
         while True:
             server.check()
             _sleep(stop, CHECK_INTERVAL_S)
 
 
 def _sleep(stop: threading.Event, seconds: float) -> None:
-    """Wait; raises KeyboardInterrupt when `stop` is set, as Ctrl-C does in the main thread."""
     if stop.wait(seconds):
-        raise KeyboardInterrupt
+        raise _Stop
 
 
 def wait_for_server(
@@ -128,8 +122,8 @@ def wait_for_server(
         if (holder := supervisor_of(service)) and holder != starter:
             starter, watchdog = holder, Watchdog(service, holder)
             say(
-                f"Waiting for {which}, which another process (PID {starter.pid}) is starting; given "
-                f"up once that does nothing for {STALL_S:.0f} s"
+                f"Waiting for {which}, which another process (PID {starter.pid}) is starting; "
+                f"given up once that does nothing for {STALL_S:.0f} s"
             )
         loading = service.loading(now - began)
         if now - told > _SAY_S:
@@ -206,7 +200,47 @@ class BackgroundServer(threading.Thread):
                 lasting=self._lasting,
                 shared=self._shared,
             )
-        except KeyboardInterrupt:
-            pass
         except TtsError as error:
             self.error = error
+
+
+def serve(
+    services: Sequence[Service],
+    *,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> None:
+    """Keep servers running until Ctrl-C; they start one after the other, and end in reverse.
+
+    Raises a TtsError when one of them does not start in the first place or fails too often;
+    Supervised if another process does all that.
+    """
+    turn = threading.RLock()  # a server may be started again while another one is
+
+    def in_turn(line: str) -> None:
+        with turn:
+            say(line)
+
+    def loading_in_turn(loading: Loading) -> None:
+        with turn:
+            on_loading(loading)
+
+    servers: list[BackgroundServer] = []
+    with ExitStack() as stack:
+        for service in services:
+            stop = threading.Event()
+            server = BackgroundServer(service, stop, in_turn, loading_in_turn, shared=False)
+            stack.callback(server.join)
+            stack.callback(stop.set)
+            server.start()
+            servers.append(server)
+            while not server.ready.wait(CHECK_INTERVAL_S):
+                for each in servers:
+                    each.check()
+        in_turn("Press Ctrl-C to stop.")
+        with suppress(KeyboardInterrupt):
+            while True:
+                for server in servers:
+                    server.check()
+                time.sleep(CHECK_INTERVAL_S)
+        in_turn("Stopping ...")
