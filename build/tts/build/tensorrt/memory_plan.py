@@ -39,7 +39,7 @@ TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
 CHARACTERS_PER_TOKEN = 4
 WRITTEN = 0.5
-"""The share of its limit that a critique has: a guess."""
+"""The share of its limit that a critique or a thought before the answer has: a guess."""
 
 
 @dataclass(frozen=True)
@@ -370,6 +370,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         system_prompt = deployment.generator.system_prompt or ""
         prompt = QUESTION + len(system_prompt) // CHARACTERS_PER_TOKEN
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
+        own += int((deployment.generator.thinking.budget_tokens or 0) * WRITTEN)
     else:
         verifier, decoded = deployment.verifier_model, 0
         text = verifier.prompt or ""
