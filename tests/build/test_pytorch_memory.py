@@ -2,19 +2,14 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.build.planned_pair import deployment, generator, verifier
+from tests.build.planned_pair import generator, verifier
 
-from tts.build.spec import VerifierSpec, load_deployment
+from tts.build.spec import VerifierSpec
 from tts.build.tensorrt import engine_memory, pytorch_memory
 from tts.build.tensorrt.engine_memory import COMMUNICATION
 from tts.build.tensorrt.gpus import GIB
-from tts.build.tensorrt.memory_plan import plan_memory
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.pytorch_memory import CONTEXT, CUDA_GRAPH, WORKSPACE, graph_sizes
-
-
-def for_llmapi(compiled):
-    return compiled.model_copy(update={"target": "llmapi"})
 
 
 @given(st.integers(1, 4096))
@@ -62,13 +57,3 @@ def test_every_process_that_imports_the_package_has_a_context():
     two = {"tensor_parallel": 2}
     assert (contexts(generator()), contexts(verifier())) == ([2], [1])
     assert contexts(generator(tensorrt=two)) == contexts(verifier(tensorrt=two)) == [2, 1]
-
-
-def test_the_same_pair_has_less_left_for_its_caches_than_when_compiled():
-    compiled, loaded = plan_memory(deployment()), plan_memory(for_llmapi(deployment()))
-    assert sum(loaded.gpus[0].kv.values()) < sum(compiled.gpus[0].kv.values())
-
-
-def test_the_demo_pair_fits_any_gpu():
-    (gpu,) = plan_memory(load_deployment("demo-llmapi")).gpus
-    assert gpu.total - gpu.free < 8 * GIB

@@ -13,7 +13,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
-Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+Target = Literal["openvino", "tensorrt", "openai"]
 """The target that engines are built for; openai: servers that run already, nothing is built."""
 
 

@@ -17,7 +17,6 @@ from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Role, TensorRTSpec
 from ..spec.critique_presets import PRESETS
-from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_feasible
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
@@ -160,8 +159,7 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
     shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
         check_feasible(deployment, role, shapes[role])
-    rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
-    ranks = {role: rank_memory(shapes[role], spec) for role, spec in specs.items()}
+    ranks = {role: ranks_of(shapes[role], spec) for role, spec in specs.items()}
     placed = _placed(deployment, ranks)
     for here in placed:
         _check_fixed(deployment, gpu, here)

@@ -1,4 +1,4 @@
-"""Device memory of one rank of TensorRT-LLM's PyTorch backend (target llmapi), from shapes alone.
+"""Device memory of one rank of TensorRT-LLM's PyTorch backend (trtllm-serve), from shapes alone.
 
 Weights and KV cache are those of the compiled engine, whose tensors are the same. What differs, all
 of it estimated:

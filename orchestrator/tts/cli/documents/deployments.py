@@ -128,7 +128,7 @@ class PlanDocument:
     target: str | None
     """null where no engine is compiled here."""
     gpu_memory: GpuMemory | None
-    """On targets tensorrt and llmapi only."""
+    """On target tensorrt only."""
     host_memory: HostMemory | None
     """On target openvino only."""
     remotes: dict[Role, list[str]]
