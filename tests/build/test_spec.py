@@ -174,7 +174,7 @@ WRONG = [
     (placed(tensor_parallel=2, gpus=[[1, 1]]), ["must name 2 different"]),
     (placed(expert_parallel=2), ["expert_parallel is 2; it must divide"]),
     (placed(kv_precision="fp8"), ["KV reuse", "precision 'bf16'"]),
-    ({"tensorrt": {"gpu": "h100"}}, ["the block tensorrt is for targets tensorrt and llmapi"]),
+    ({"tensorrt": {"gpu": "h100"}}, ["the block tensorrt is for target tensorrt"]),
 ]
 
 

@@ -25,12 +25,8 @@ def require_gpu(deployment: Deployment) -> None:
     raise ServerError(
         f"Deployment {name!r} runs on an NVIDIA GPU ({deployment.tensorrt.gpu}), and this machine "
         "has none: there is no nvidia-smi.",
-        hint="Run this on the machine with the GPU. What needs none: tts plan, tts lint"
-        + (
-            "."
-            if deployment.target == "llmapi"
-            else ", tts build-engines --dry-run, tts render and tts serve --dry-run."
-        ),
+        hint="Run this on the machine with the GPU. What needs none: tts plan, tts lint, "
+        "tts build-engines --dry-run, tts render and tts serve --dry-run.",
     )
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tts.checks.drafting import NamedServer
 
 
-Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+Target = Literal["openvino", "tensorrt", "openai"]
 """The targets of a deployment, here as importing its model takes too long for a help text."""
 
 
-_ON_GPUS = ("tensorrt", "llmapi")
+_ON_GPUS = ("tensorrt",)
 _DEMO = "demo"
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
@@ -57,8 +57,8 @@ def init(
         typer.Option(
             "--target",
             metavar="NAME",
-            help="openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs), or openai (both models "
-            "on servers that run already).",
+            help="openvino (this CPU), tensorrt (NVIDIA GPUs), or openai (both models on servers "
+            "that run already).",
             show_default="what suits this machine",
         ),
     ] = None,

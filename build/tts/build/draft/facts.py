@@ -101,7 +101,7 @@ class Choices:
     @property
     def on_gpus(self) -> bool:
         """Whether the engines are for NVIDIA GPUs."""
-        return self.target in ("tensorrt", "llmapi")
+        return self.target == "tensorrt"
 
     @property
     def guessed(self) -> bool:

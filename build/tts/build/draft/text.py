@@ -21,7 +21,6 @@ _PLAIN = re.compile(r"(\.{0,2}/|[a-z])[\w/.:@-]*(?<!:)", re.ASCII | re.IGNORECAS
 _HOW: Mapping[Target, str] = {
     "openvino": "on this machine's CPU",
     "tensorrt": "compiled by TensorRT-LLM for NVIDIA GPUs",
-    "llmapi": "on TensorRT-LLM's PyTorch backend",
     "openai": "on servers that run already",
 }
 _GUESS = "A guess, as no checkpoint is here yet: once it is, `tts init --force` sizes it."
@@ -38,7 +37,6 @@ _WHY_PRECISION: Mapping[Target, Mapping[Precision, str]] = {
         "int8": f"{_SMALLER} Weights only.",
         "int4_awq": f"{_SMALLER} Weights only.",
     },
-    "llmapi": {"bf16": "As the checkpoint is loaded."},
     "openai": {},
 }
 

@@ -32,7 +32,7 @@ def drafted(choices: Choices, machine: Machine) -> Deployment:
     }
     if choices.on_gpus:
         values["tensorrt"] = {"gpu": machine.gpu}
-    if choices.target == "llmapi" or (choices.target == "openvino" and not machine.triton):
+    if choices.target == "openvino" and not machine.triton:
         values["server"] = {"kind": "embedded"}
     deployment = Deployment.model_validate(values)
     if not deployment.engines() or choices.guessed:

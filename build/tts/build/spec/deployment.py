@@ -33,7 +33,6 @@ from .verifier import SharedVerifier, VerifierFunction, VerifierRole, VerifierSp
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
-    "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
     "openai": (),  # whoever started the server has chosen one
     "vllm": ("fp32", "fp16", "bf16", "fp8"),
     "sglang": ("fp32", "fp16", "bf16", "fp8"),
@@ -71,7 +70,7 @@ def _check_tensorrt(role: Role, engine: EngineSpec) -> None:
 
 def _check_openvino(role: Role, engine: EngineSpec) -> None:
     if engine.tensorrt is not None:
-        raise ValueError(f"{role}.tensorrt is for targets tensorrt and llmapi; remove it")
+        raise ValueError(f"{role}.tensorrt is for target tensorrt; remove it")
     if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
         raise ValueError(
             f"{role}.kv_cache.block_size is {engine.kv_cache.block_size}; "
@@ -192,7 +191,7 @@ class Deployment(Section):
     answer_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = ANSWER_TIMEOUT_S
     """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
-    """GPU and container; required by targets tensorrt and llmapi."""
+    """GPU and container; required by target tensorrt."""
     gpu: Gpu | None = None
     """The kind of GPU of started engines; unset: they run on CPUs."""
     deterministic: StrictBool = False
@@ -284,25 +283,9 @@ class Deployment(Section):
             _check_engine(target, role, engine)
         if target in ("openvino", "openai", *STARTED):
             if tensorrt is not None:
-                raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
+                raise ValueError("the block tensorrt is for target tensorrt; remove it")
         elif tensorrt is None:
             raise ValueError(f"target {target} needs the block tensorrt, with the gpu to build for")
-        if target == "llmapi" and "generator" in engines and self.generator.guided_decoding:
-            raise ValueError(
-                "generator.guided_decoding is for targets openvino and tensorrt: LLM(...) matches "
-                "grammars against its own tokenizer, and it is opened without one "
-                "(skip_tokenizer_init)"
-            )
-        if target == "llmapi" and tensorrt and tensorrt.launcher != "auto":
-            raise ValueError(
-                "tensorrt.launcher applies to target tensorrt only; LLM(...) starts its own ranks"
-            )
-        for role, engine in engines.items():
-            if target == "llmapi" and len(engine.placement.replicas) > 1:
-                raise ValueError(
-                    f"{role}.tensorrt.gpus names {len(engine.placement.replicas)} replicas; an "
-                    "engine of target llmapi is one process, with one replica"
-                )
         return self
 
     @model_validator(mode="after")

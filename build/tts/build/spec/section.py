@@ -15,7 +15,7 @@ Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
 StartedTarget = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
 """An engine that is a server of its own, which is planned, started and supervised."""
-Target = Literal["openvino", "tensorrt", "llmapi", "openai", StartedTarget]
+Target = Literal["openvino", "tensorrt", "openai", StartedTarget]
 """The target that engines are built for, or the server that is started; openai: servers that run
 already."""
 

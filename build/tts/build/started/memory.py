@@ -45,7 +45,7 @@ from ..tensorrt import contract, engine_memory
 from ..tensorrt.engine_memory import COMMUNICATION, RankMemory
 from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import MemoryPlan, plan_memory
-from ..tensorrt.model_shape import config_of
+from ..tensorrt.model_shape import config_of, known_model
 from ..verifiers.head import Head, head_of
 from .engine import Engine
 from .engines import ENGINES
@@ -150,8 +150,16 @@ def as_engines(deployment: Deployment) -> Deployment:
 
 def config_folder(spec: StartedSpec) -> Path:
     """The folder that describes the model: its checkpoint, or else that of its tokenizer."""
-    here = (spec.checkpoint / "config.json").is_file()
-    return spec.checkpoint if here or spec.tokenizer is None else spec.tokenizer
+    described = (spec.checkpoint / "config.json").is_file() or known_model(spec.checkpoint)
+    return spec.checkpoint if described or spec.tokenizer is None else spec.tokenizer
+
+
+def is_known(spec: StartedSpec) -> bool:
+    """Whether the model's shape is known without a network."""
+    try:
+        return bool(config_of(config_folder(spec)))
+    except CheckpointError:
+        return False
 
 
 def plan_started(deployment: Deployment) -> MemoryPlan:

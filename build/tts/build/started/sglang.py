@@ -6,7 +6,7 @@ from .engine import Engine, Options, Start
 
 NEARLY_ALL = 0.99
 """--mem-fraction-static. The pool is the smaller of --max-total-tokens and of what this share of
-the memory that was free at the start has left beside the weights (mem_cache/kv_cache_configurator.py):
+the memory that was free at the start has left beside the weights (kv_cache_configurator.py):
 so near to all of it, the tokens decide."""
 
 

@@ -17,7 +17,6 @@ from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec
 from ..spec.critique_presets import PRESETS
-from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_feasible
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
@@ -39,7 +38,7 @@ TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
 CHARACTERS_PER_TOKEN = 4
 WRITTEN = 0.5
-"""The share of its limit that a critique has: a guess."""
+"""The share of its limit that a critique or a thought before the answer has: a guess."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +169,7 @@ def plan_memory(
     for role in specs:
         check_feasible(deployment, role, shapes[role])
     if rank_memory is None:
-        own = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
-        rank_memory = lambda _, shape, spec: own(shape, spec)  # noqa: E731
+        rank_memory = lambda _, shape, spec: ranks_of(shape, spec)  # noqa: E731
     ranks = {role: rank_memory(role, shapes[role], spec) for role, spec in specs.items()}
     placed = _placed(deployment, ranks)
     for here in placed:
@@ -370,6 +368,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         system_prompt = deployment.generator.system_prompt or ""
         prompt = QUESTION + len(system_prompt) // CHARACTERS_PER_TOKEN
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
+        own += int((deployment.generator.thinking.budget_tokens or 0) * WRITTEN)
     else:
         verifier, decoded = deployment.verifier_model, 0
         text = verifier.prompt or ""

@@ -75,7 +75,7 @@ def shape_of(checkpoint: Path, target: Target | None = None) -> ModelConfig:
     if target in STARTED:
         data = {name: value for name, value in data.items() if name != "quantization_config"}
     # a verifier with a head is written again, without its code
-    if target in ("tensorrt", "llmapi") and data.get("auto_map") and not head_of(data):
+    if target == "tensorrt" and data.get("auto_map") and not head_of(data):
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",
