@@ -375,6 +375,7 @@ class Deployment(Section):
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
         ]
+        others += [f"the {role} is started ({s.target})" for role, s in self.started().items()]
         if isinstance(verifier, TextVerifier):
             others.append(f"the verifier is {verifier.named}")
         if self.shares_engine:
