@@ -9,6 +9,7 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | checkpoints | that both checkpoints are there, of files, whole, and long enough for max_seq_len |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
 | build_settings | what is built and how |
+| started | engines that are started: memory, programs, options, ports |
 | placement | GPUs, their memory, and the machine's |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
 | searches | strategies, what guided decoding needs, how much is in flight at a time |
@@ -46,7 +47,17 @@ def tensorrt(inputs: Inputs) -> Iterator[Finding]:
             yield from check(inputs)
 
 
+def started_engines(inputs: Inputs) -> Iterator[Finding]:
+    """What can be known of engines before they are started."""
+    if inputs.deployment.started():
+        from . import started  # which brings the tables of engines
+
+        for check in started.CHECKS:
+            yield from check(inputs)
+
+
 BEFORE_BUILD: Sequence[Check] = (
+    started_engines,
     checkpoints.checkpoints,
     checkpoints.checkpoint_files,
     checkpoints.lengths,

@@ -26,6 +26,7 @@ from ..errors import CheckpointError, ConfigError
 from ..inputs import Inputs
 from ..model_config import ModelConfig
 from ..spec import (
+    GGUF,
     Deployment,
     EngineSpec,
     GeneratorSpec,
@@ -198,9 +199,9 @@ def budgets(deployment: Deployment) -> dict[Role, Budget]:
         return _on_gpus(deployment, plan_started(deployment))
     except CheckpointError as error:
         stated = {
-            role: Budget(int(spec.kv_gib * GIB), None, None, None, None)
+            role: Budget(int((spec.kv_gib or 0) * GIB), None, None, None, None)
             for role, spec in deployment.started().items()
-            if spec.kv_gib is not None
+            if spec.kv_gib is not None or spec.target == "llama.cpp"  # whose pool is its context
         }
         if len(stated) < len(deployment.started()):
             raise CheckpointError(
@@ -269,7 +270,8 @@ def _ranks(
     base = engine_memory.ranks_of(shape, spec)[0]
     rank = replace(
         base,
-        weights=wide * (stored.layers + stored.experts + matrix) + head,
+        weights=_file_size(started) // tp
+        or wide * (stored.layers + stored.experts + matrix) + head,
         activations=wide * base.activations,
         logits=logits,
         workspaces=_workspaces(deployment, engine, tp),
@@ -278,6 +280,12 @@ def _ranks(
         kv_bytes_per_token=wide * base.kv_bytes_per_token,
     )
     return (rank,) * tp
+
+
+def _file_size(spec: StartedSpec) -> int:
+    """Bytes of a GGUF file, which is loaded as it is; 0 for what is none, or not here."""
+    is_there = spec.checkpoint.suffix == GGUF and spec.checkpoint.is_file()
+    return spec.checkpoint.stat().st_size if is_there else 0
 
 
 def _workspaces(deployment: Deployment, engine: Engine, ranks: int) -> int:
