@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from tts.build.checkpoint_files import how_to_get
 from tts.build.errors import CheckpointError, ConfigError, did_you_mean
 from tts.build.findings import Finding
 from tts.build.inputs import Inputs
@@ -57,9 +58,7 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.started().items():
         path, where = spec.checkpoint, f"{role}.checkpoint"
         if path.is_absolute() and not path.exists():
-            yield not_checked(
-                f"there is no {path}", where, "the engine loads it", "Download it to that place."
-            )
+            yield not_checked(f"there is no {path}", where, "the engine loads it", how_to_get(path))
         try:
             positions = shape_of(config_folder(spec), spec.target).max_position_embeddings
         except CheckpointError:

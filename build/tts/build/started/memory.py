@@ -121,7 +121,7 @@ def tokens_of(deployment: Deployment, role: Role) -> int:
 
 def scores_steps(spec: StartedSpec) -> bool:
     """Whether a head of its own scores steps: vLLM computes such prompts whole, and each anew."""
-    found = own_head(spec)
+    found = own_head(spec) if ENGINES[spec.target].heads else None
     return found is not None and found[1].scores == "steps"
 
 
@@ -185,6 +185,7 @@ def plan_started(deployment: Deployment) -> MemoryPlan:
             stated[role] = sequences_of(deployment, role) * spec.max_seq_len
         elif spec.kv_gib is not None:
             stated[role] = int(spec.kv_gib * GIB) // each.kv_bytes_per_token
+            _require_sequence(deployment, role, stated[role], each.kv_bytes_per_token)
     return plan_memory(there, inputs, rank_memory=partial(_ranks, deployment), stated=stated)
 
 
@@ -241,13 +242,20 @@ def _on_cpu(deployment: Deployment, role: Role) -> Budget:
         cache = int(spec.kv_gib * GIB)
     elif spec.target != "llama.cpp":
         cache = max(least, min(most, CPU_POOL))
-    if cache < least:
+    _require_sequence(deployment, role, cache // each, each)
+    return Budget(cache, cache // each, rank.weights, None, None)
+
+
+def _require_sequence(deployment: Deployment, role: Role, tokens: int, each: int) -> None:
+    """Refuse a stated pool of so many tokens, of `each` bytes, that does not hold one sequence."""
+    spec = deployment.started()[role]
+    if tokens < spec.max_seq_len:
         raise ConfigError(
             f"Deployment {deployment.name!r}: {role}.kv_gib is {spec.kv_gib:g}, but one sequence "
-            f"of {role}.max_seq_len = {spec.max_seq_len} takes {least / GIB:.2f} GiB.",
+            f"of {role}.max_seq_len = {spec.max_seq_len} takes "
+            f"{spec.max_seq_len * each / GIB:.2f} GiB.",
             hint=f"Raise {role}.kv_gib, or lower {role}.max_seq_len.",
         )
-    return Budget(cache, cache // each, rank.weights, None, None)
 
 
 def _ranks(
