@@ -27,6 +27,7 @@ from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
 
 from .observation import Observation
+from .start_log import last_start
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 OPENVINO = ("openvino", "openvino-genai")
@@ -155,6 +156,8 @@ def _one(deployment: Deployment) -> Iterator[Observation]:
     yield _engines(deployment)
     if deployment.target == "openvino":
         yield _threads(deployment)
+    if deployment.target == "tensorrt":
+        yield from last_start(deployment)
 
 
 def _is_for_other_gpus(deployment: Deployment) -> bool:
