@@ -19,7 +19,8 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | built_engines | the engines on disk |
 | findings | how a check reports a finding, and the look at a path |
 | after_build | the lists of checks that need a build, a repository or a server |
-| observation | how what is seen of a machine, or of a first run, is told |
+| observation | how what is seen of a machine is told |
+| start_log | the KV pools of a TensorRT-LLM server's last start |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |

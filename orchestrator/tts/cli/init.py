@@ -25,7 +25,7 @@ Target = Literal["openvino", "tensorrt", "openai"]
 _ON_GPUS = ("tensorrt",)
 _DEMO = "demo"
 _MODEL = (
-    "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
+    "a checkpoint folder, OWNER/NAME on the Hugging Face hub, the URL of a server "
     "that runs already, or demo"
 )
 
