@@ -28,7 +28,7 @@ from tts.build.input_files import Unreadable, is_file, read_text, require_path
 from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
-from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
+from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
@@ -138,16 +138,31 @@ def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel
     return ServedModel(server.url, tokenizer, server.said.context if server.said else None)
 
 
-def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
-    """The model of a checkpoint folder or a name of the hub, for a file in `base`.
+def compiled_model(
+    named: str, role: Role, base: Path, tokenizer: str | None = None
+) -> CompiledModel:
+    """The model of a checkpoint folder, a GGUF file or a name of the hub, for a file in `base`.
 
-    Raises ConfigError if there is none, CheckpointError for one that cannot be used.
+    `tokenizer`, of a GGUF file, is a folder or OWNER/NAME of the hub. Raises ConfigError if there
+    is none, CheckpointError for one that cannot be used.
     """
     _require_path(named)
     path = Path(named).expanduser()
     if named == DEMO and not is_there(path):
         path = paths.deployments_dir().parent / "checkpoints" / f"demo-{role}"
         named = str(path)
+    if path.suffix.lower() == GGUF and is_file(path):
+        if tokenizer is None:
+            raise ConfigError(
+                f"--{role}-tokenizer is missing: {named} is a GGUF file.",
+                hint="Name the folder of the original model's tokenizer.json, or its OWNER/NAME.",
+            )
+        on_hub = not is_there(Path(tokenizer).expanduser())
+        original = _compiled("", Path(tokenizer).expanduser())
+        where = tokenizer if on_hub else _from(base, tokenizer)
+        return CompiledModel(
+            _from(base, named), path.resolve(), original.positions, tokenizer=where
+        )
     if is_there(path):
         return _compiled(_from(base, named), path.resolve())
     if _may_be_on_hub(named):
