@@ -293,7 +293,6 @@ _CODES = {
     1: "It failed; the message says where and what to do. Also when memory, processes or open "
     "files run out.",
     2: "Something that you gave is wrong: an option, a deployment, a dataset, a checkpoint.",
-    3: "`tts doctor --first-run`: nothing is wrong, but this machine cannot run all the steps.",
     ending.BUG: "An internal error; the message names a file with the traceback.",
     ending.INTERRUPTED: "Ctrl-C.",
     ending.NO_READER: "The program reading the output closed it, as in `tts report RUN | head -1`.",

@@ -3,7 +3,7 @@
 | module | job |
 |---|---|
 | spec, yaml_text, deployment_edit | the deployment file: read and validated; numbers set in it |
-| resolve, gguf/, hub_tokenizer | a GGUF file as a checkpoint; a tokenizer from the hub |
+| resolve, hub_tokenizer | a tokenizer from the hub |
 | checkpoint, checkpoint_files, model_config, weights | a Hugging Face checkpoint |
 | tokenizer, token_texts | its tokenizer; what each token spells |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |

@@ -20,7 +20,6 @@ from tts.build.machine_limits import usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
-from tts.build.resolve import with_made_folders
 from tts.build.sandbox import HOW_TO_INSTALL, find_bubblewrap
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
@@ -28,6 +27,7 @@ from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
 
 from .observation import Observation
+from .start_log import last_start
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 OPENVINO = ("openvino", "openvino-genai")
@@ -52,7 +52,7 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
 
 def _compiled() -> list[Observation]:
     """Requirements of engines that are compiled and served here."""
-    return [_openvino(), _tritonserver(), _verification(), _gguf()]
+    return [_openvino(), _tritonserver(), _verification()]
 
 
 def _python() -> Observation:
@@ -120,13 +120,6 @@ def _verification() -> Observation:
     )
 
 
-def _gguf() -> Observation:
-    if version := _version("gguf"):
-        return Observation("GGUF files", "ok", f"gguf {version}")
-    found = "gguf not installed: checkpoints in GGUF files cannot be read"
-    return Observation("GGUF files", "note", found, extras.how_to_install("gguf"))
-
-
 def _storage() -> Iterator[Observation]:
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
@@ -144,7 +137,7 @@ def _bundled() -> Iterator[Observation]:
     can_build = all(_version(name) for name in OPENVINO)
     for name in bundled_deployments():
         try:
-            deployment = with_made_folders(load_deployment(name))
+            deployment = load_deployment(name)
         except TtsError as error:
             yield Observation(f"deployment {name}", "note", error.message, error.hint or "")
             continue
@@ -160,10 +153,11 @@ def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
         yield _elsewhere(deployment.name)
         return
-    deployment = with_made_folders(deployment)
     yield _engines(deployment)
     if deployment.target == "openvino":
         yield _threads(deployment)
+    if deployment.target == "tensorrt":
+        yield from last_start(deployment)
 
 
 def _is_for_other_gpus(deployment: Deployment) -> bool:

@@ -41,7 +41,7 @@ from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
 from .section import StartedTarget, Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
-from .started import StartedGenerator, StartedSpec, StartedVerifier
+from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
@@ -57,6 +57,7 @@ __all__ = [
     "ANSWER_TIMEOUT_S",
     "ENDPOINT",
     "FORMATS",
+    "GGUF",
     "PRECISIONS",
     "PROMPT_PLACES",
     "READ_AT_LABELS",

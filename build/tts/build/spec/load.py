@@ -29,9 +29,9 @@ MAX_BYTES = 1_000_000
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
-    Nothing is written or fetched. Paths come back absolute; a GGUF file, or the name of a tokenizer
-    on the Hugging Face hub, stays as it is until `tts.build.resolve`. Raises ConfigError naming the
-    field's path, its value and what is allowed.
+    Nothing is written or fetched. Paths come back absolute; the name of a tokenizer on the Hugging
+    Face hub stays as it is until `tts.build.resolve`. Raises ConfigError naming the field's path,
+    its value and what is allowed.
     """
     file = deployment_file(name_or_file)
     deployment = _with_prompt(_with_absolute_paths(_read(file), file.parent), file.parent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..errors import ConfigError
 from ..spec import Deployment, Role, Scores
-from .engine import Engine, Options, Start
+from .engine import Options, Start
 from .engines import ENGINES
 from .memory import Budget, budgets, judge_of, own_head, sequences_of, tokens_of
 
@@ -55,7 +55,7 @@ def command_of(
         hopper=deployment.gpu in ("h100", "h200"),
         deterministic=deployment.deterministic,
         judge=judge_of(deployment, role),
-        head=_head(deployment, role, engine) if role == "verifier" else None,
+        head=require_head(deployment, role),
         kv_bytes=budget.kv_bytes,
         kv_tokens=budget.kv_tokens,
         share=budget.share,
@@ -81,14 +81,23 @@ def _words(options: Options) -> list[str]:
     return words
 
 
-def _head(deployment: Deployment, role: Role, engine: Engine) -> Scores | None:
-    """What the verifier's own head scores; raises ConfigError for one that the engine lacks."""
+def require_head(deployment: Deployment, role: Role) -> Scores | None:
+    """What the model's own head scores; None: it has a language head.
+
+    Raises ConfigError for a head that the engine does not have, or that cannot write.
+    """
     spec = deployment.started()[role]
-    found = own_head(spec)
+    engine, found = ENGINES[spec.target], own_head(spec)
     if found is None:
         return None
     architecture, head = found
-    if not architecture.endswith(engine.heads or ("\0",)):
+    if role == "generator":
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: generator.checkpoint is a verifier with {head.text}, "
+            "which cannot generate.",
+            hint="Set generator.checkpoint to a causal language model.",
+        )
+    if not architecture.endswith(engine.heads):
         able = [name for name, each in ENGINES.items() if architecture.endswith(each.heads)]
         raise ConfigError(
             f"Deployment {deployment.name!r}: {role}.checkpoint judges with {head.text} "

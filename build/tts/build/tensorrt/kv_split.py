@@ -132,7 +132,7 @@ def share_out(
         tokens[role] = min(_whole(min(rooms), sides[role]), sides[role].useful)
     pools = tokens["generator"], tokens["verifier"]
     full = any(sum(map(operator.mul, pools, each.per_token)) > each.capacity for each in limits)
-    if full or any(tokens[role] < side.minimum for role, side in sides.items()):
+    if full or any(tokens[role] < sides[role].minimum for role in planned):
         return None
     return Pools(*pools, sum(side.step_s(tokens[role]) for role, side in sides.items()))
 

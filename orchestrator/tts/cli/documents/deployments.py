@@ -279,15 +279,6 @@ class LintDocument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstRunDocument:
-    """What `tts doctor --first-run` did."""
-
-    steps: list[Observation]
-    report: str
-    """The file with the whole report."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class DoctorDocument:
     """The abilities of this machine."""
 
@@ -295,8 +286,6 @@ class DoctorDocument:
     """The one that was looked at; null: all bundled ones."""
     observations: list[Observation]
     """With any that is missing, the exit code is 1."""
-    first_run: FirstRunDocument | None
-    """null without --first-run; with it there are no observations."""
 
 
 @dataclass(frozen=True, kw_only=True)
