@@ -79,7 +79,7 @@ def test_an_engine_listens_on_loopback_with_a_key_that_is_on_no_command_line(sta
 @pytest.mark.parametrize(
     ("how", "starts", "message"),
     [
-        (["no room"], 1, r"The vllm server of the generator stopped.*"),
+        (["no room"], 1, r"generator stopped\. The KV cache does not hold one sequence"),
         (["port taken"] * 3, 3, "port"),
         (["dies", "dies"], 2, "The vllm server of the generator was killed by SIGKILL"),
         (["dies"], 2, None),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from tts.build import paths
 from tts.build.spec import Deployment, Role
-from tts.serving.server.state import LOG
+from tts.serving.server.triton import LOG
 from tts.serving.server.triton_log import Seen, read_start_log
 
 from .observation import Observation

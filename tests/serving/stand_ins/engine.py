@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Stands in for an engine that is started: its command line, its key, and ways to fail.
 
-It answers as `StandIn` does. How a start goes is the next line of the file `starts` beside it, empty
-for a good one. Its words and environment are added to the file `calls`.
+It answers as `StandIn` does. How a start goes is the next line of the file `starts` beside it;
+an empty one is a good start. Its words and environment are added to the file `calls`.
 """
 
 import asyncio

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -20,8 +21,10 @@ from tts.build.private import private_folder
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES
+from tts.build.started.failures import cause_of_end
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 
+from ..command import guard
 from ..command.engine_command import engine_command, find_program
 from ..command.ports import Addresses, address, choose_port, socket_path
 from ..command.server_command import ServerCommand, new_mark
@@ -48,7 +51,6 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 """What the lines of an engine's log say of its start; a number is the percentage that is done."""
-_ERROR = re.compile(r"Error\b|error:|ERROR|Exception|failed|Killed|terminated")
 _PORT_TAKEN = re.compile(
     r"[Aa]ddress already in use|couldn't bind HTTP server|port is already alloc"
 )
@@ -126,9 +128,10 @@ class Engine(Service):
         lines, hint = tail(self.log), f"Its log: {self.log}"
         if any(map(_PORT_TAKEN.search, lines)):
             return PortTaken(f"The {self.title} found its port taken.", hint=hint)
-        errors = [line.strip() for line in lines if _ERROR.search(line)] or lines
-        last = "; ".join(errors[-_SHOWN_LINES:]) or "it said nothing"
-        return ServerError(f"The {self.title} stopped (status {status}): {last:.600}", hint=hint)
+        cause = cause_of_end(lines, 0 if status == guard.ENDED else status)
+        said = f"It says: {textwrap.shorten(cause.line, 300, placeholder=' ...')}"
+        hint = "\n".join(filter(None, (cause.hint, said, hint)))
+        return ServerError(f"The {self.title} stopped. {cause.sentence}", hint=hint)
 
     def where(self, addresses: Addresses) -> str:
         """See Service."""
