@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from ..spec import FORMATS, Deployment, Role
-from ..started.command import require_head
 from ..started.memory import is_known
 from .facts import Choices, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool, started_on_gpus

@@ -307,7 +307,9 @@ class Deployment(Section):
                     f"those that have: {', '.join(DETERMINISTIC)}"
                 )
             on_gpus = [
-                each for each in ("gpus", "tensor_parallel") if each in spec.model_fields_set
+                name
+                for name, value in (("gpus", ()), ("tensor_parallel", 1))
+                if getattr(spec, name) != value
             ]
             if self.gpu is None and on_gpus:
                 raise ValueError(
