@@ -43,7 +43,7 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"checkpoint shards: +(\d+)%|Loading weights.*? (\d+)%", READING),
         (r"Loading weights|Load weight|load_tensors:|Starting to load|loading model", READING),
         (r"Downloading .*? (\d+)%", "downloading"),
-        (r"Dynamo bytecode|torch\.compile takes|Compiling a graph|[Aa]utotun", COMPILING),
+        (r"Dynamo bytecode|torch\.compile takes|Compiling a graph|Autotuning", COMPILING),
         (r"Capturing (?:CUDA|cuda) graph.*? (\d+)%", "capturing graphs"),
         (r"Capturing (?:CUDA|cuda) graph|Capture cuda graph", "capturing graphs"),
         (r"[Ww]arming up", WARMING_UP),
