@@ -157,7 +157,8 @@ def planned(deployment: Deployment) -> Deployment:
     """
     if not deployment.started():
         return deployment
-    there, update = as_engines(deployment), {}
+    there = as_engines(deployment)
+    update: dict[str, Any] = {}
     for role, budget in budgets(deployment).items():
         engine = there.engines()[role]
         tokens = (budget.kv_tokens or 0) // engine.kv_cache.block_size * engine.kv_cache.block_size

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tts.build.errors import ServerError
-from tts.build.spec import Deployment, Role, StartedSpec
+from tts.build.spec import Deployment, Role, StartedSpec, StartedTarget
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.docker import docker_run, with_link_targets
@@ -18,6 +18,8 @@ from .ports import Addresses
 from .server_command import ServerCommand, new_mark
 
 HUB_CACHE = "HF_HOME"
+_PACKAGES = {"vllm": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt_llm"}
+"""Beginnings of the names of the Python packages that hold an engine."""
 
 
 def engine_command(
@@ -93,6 +95,19 @@ def find_program(role: Role, spec: StartedSpec) -> Path:
         hint=f"Install it: {engine.install}\nOr name it, if it is elsewhere: {role}.executable; or "
         f"its image: {role}.container: {engine.image}",
     )
+
+
+def installed_version(program: Path, target: StartedTarget) -> str | None:
+    """The version of the Python package beside an engine's program; None where it has none."""
+    package = _PACKAGES.get(target)
+    if package is None:
+        return None
+    for folder in program.resolve().parent.parent.glob("lib/python3*/site-packages"):
+        for record in folder.glob(f"{package}*.dist-info"):
+            name, _, version = record.stem.partition("-")
+            if name in (package, f"{package}_cpu"):
+                return version
+    return None
 
 
 def hub_cache() -> Path:

@@ -241,5 +241,6 @@ if __name__ == "__main__":
     if words[0] == SHARED:
         shared, words = words[1], words[2:]
     split = words.index(THEN) if THEN in words else len(words)
+    mark, socket = sys.argv[2:4]
     command, last = words[:split], words[split + 1 :]
-    sys.exit(run(int(sys.argv[1]), *sys.argv[2:4], command, last, shared, private=private))
+    sys.exit(run(int(sys.argv[1]), mark, socket, command, last, shared, private=private))

@@ -114,7 +114,8 @@ def remote_values(
 
     `key` is the variable with the engines' key.
     """
-    folders, moved = [], {}
+    folders: list[Path] = []
+    moved: dict[str, Any] = {}
     for role, spec in inside.remotes().items():
         if spec.tokenizer.is_absolute():
             folders.append(spec.tokenizer)
