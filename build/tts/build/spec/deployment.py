@@ -355,7 +355,7 @@ class Deployment(Section):
         return found
 
     @property
-    def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:
+    def verifier_model(self) -> VerifierSpec | RemoteVerifier | StartedVerifier | SharedVerifier:
         """The verifier where it is a model; raises ConfigError where it is none."""
         if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
@@ -374,6 +374,9 @@ class Deployment(Section):
             return generator, verifier
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
+        ]
+        others += [
+            f"the {role} is started by {each.target}" for role, each in self.started().items()
         ]
         if isinstance(verifier, TextVerifier):
             others.append(f"the verifier is {verifier.named}")

@@ -52,7 +52,7 @@ def _graphs(sequences: int) -> int:
     """
     most = min(2 * sequences, 512)
     sizes = {1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)}
-    return 2 * sum(size <= most for size in sizes)
+    return 2 * len([size for size in sizes if size <= most])
 
 
 ENGINE = Engine(
