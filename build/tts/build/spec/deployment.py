@@ -147,7 +147,7 @@ def with_targets(data: Any) -> Any:
             continue
         if any(section.get(field) is not None for field in ("url", "function", "command")):
             continue
-        own = section.get("target", data.get("target"))
+        own = section.get("target") or data.get("target")
         rest = {name: value for name, value in section.items() if name != "target"}
         if own in STARTED and not (role == "verifier" and section.get("same_as")):
             update[role] = {"target": own, **rest}
