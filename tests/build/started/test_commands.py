@@ -69,6 +69,26 @@ def test_the_pair_on_one_gpu_has_absolute_caches_and_shares():
 
 
 @pytest.mark.parametrize(
+    ("checkpoint", "layers", "heads", "size"),
+    [
+        ("Qwen3-8B", 36, 8, 128),
+        ("Qwen2.5-Math-PRM-7B", 28, 4, 128),
+        ("DeepSeek-R1-Distill-Qwen-1.5B", 28, 2, 128),
+        ("smollm2-135m-instruct", 30, 3, 64),
+    ],
+)
+def test_a_token_takes_what_vllm_allocates_for_it(checkpoint, layers, heads, size):
+    deployment = changed(checkpoint=Path(checkpoint), max_seq_len=512)
+    if checkpoint == "Qwen2.5-Math-PRM-7B":  # which is no generator
+        deployment = H100
+    role = "verifier" if deployment is H100 else "generator"
+    # AttentionSpec.unpadded_page_size_bytes of v1/kv_cache_interface.py, in bf16
+    page = heads * ENGINES["vllm"].block * (size + size) * 2
+    each = plan_started(deployment).engines[role].ranks[0].kv_bytes_per_token
+    assert ENGINES["vllm"].block * each == layers * page
+
+
+@pytest.mark.parametrize(
     ("fields", "option", "value"),
     [
         ({"precision": "fp8"}, "--quantization", "fp8"),
