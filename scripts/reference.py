@@ -33,6 +33,7 @@ from tts.build.spec import (
     RemoteSpec,
     RoleSpec,
     ServerSpec,
+    StartedSpec,
     Template,
     TensorRTEngine,
     TensorRTSpec,
@@ -132,6 +133,13 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",
         (EngineSpec, RoleSpec),
+    ),
+    (
+        "generator and verifier, started",
+        "A section whose target is vllm, sglang, llama.cpp or trtllm-serve, its own or that of the "
+        "file: a server that is started for the deployment. `tts plan` sizes it, and prints its "
+        "command line.",
+        (StartedSpec, RoleSpec),
     ),
     (
         "generator and verifier, on a server of their own",

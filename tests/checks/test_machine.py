@@ -60,4 +60,3 @@ def test_what_no_deployment_can_be_built_without_is_said_once(monkeypatch):
     found = seen(None)
     assert found["CPU engine"].state == "missing"
     assert "deployment demo" not in found
-    assert found["deployment vllm-openai"].state == "ok"

@@ -68,7 +68,15 @@ def test_plan_of_gpus_of_this_machine_and_of_engines_elsewhere(tmp_path):
     assert host["resident_bytes"] == host["server_bytes"] + sum(
         engine["resident_bytes"] for engine in host["engines"].values()
     )
-    elsewhere = printed("tts plan", "vllm-openai")
+    started = printed("tts plan", "qwen3-8b-prm-7b-h100-vllm")
+    assert started["gpu_memory"]["engines"]["generator"]["kv_cache_tokens_in_file"] is None
+    assert started["commands"]["verifier"]["argv"][:2] == ["vllm", "serve"]
+    url = {"tokenizer": "Owner/name", "max_seq_len": 512}
+    file = tmp_path / "urls.yaml"
+    both = {"generator": {"url": "http://a:1", "in_flight_requests": 8, **url}}
+    both |= {"verifier": {"url": "http://b:1", "in_flight_tokens": 512, **url}}
+    file.write_text(json.dumps({"name": "urls", "target": "openai", **both}))
+    elsewhere = printed("tts plan", str(file))
     assert elsewhere["target"] is elsewhere["gpu_memory"] is None
     assert elsewhere["remotes"].keys() == {"generator", "verifier"}
 

@@ -115,12 +115,12 @@ def _started(
 ) -> Deployment:
     """The deployment with its engines on these GPUs, and so many requests in flight."""
     update: dict[str, Any] = {}
-    for role, gpu in zip(("generator", "verifier"), gpus, strict=True):
-        if spec := deployment.started().get(role):
-            able = precision in PRECISIONS[spec.target]
-            update[role] = spec.model_copy(
-                update={"gpus": (gpu,) if gpu else (), "precision": precision if able else "auto"}
-            )
+    for role, spec in deployment.started().items():
+        gpu = gpus[role == "verifier"]
+        able = precision in PRECISIONS[spec.target]
+        update[role] = spec.model_copy(
+            update={"gpus": (gpu,) if gpu else (), "precision": precision if able else "auto"}
+        )
     generator = update.get("generator", deployment.generator)
     update["generator"] = generator.model_copy(update={"in_flight_requests": requests})
     return deployment.model_copy(update=update)

@@ -68,7 +68,7 @@ def as_text(choices: Choices, machine: Machine, deployment: Deployment) -> str:
             ("verifier", choices.verifier, deployment.verifier),
         ],
         gpu_note=_gpu_note(deployment, machine) if deployment.tensorrt else "",
-        engine=ENGINES.get(choices.target),  # type: ignore[call-overload]
+        engine=next((each for each in ENGINES.values() if each.target == choices.target), None),
         precisions=", ".join(PRECISIONS[choices.target]),
         guess=_GUESS if choices.guessed else "",
         why_precision=_WHY_PRECISION.get(choices.target, {}),

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ..spec import FORMATS, Deployment, Role
+from ..started.command import require_head
 from ..started.memory import is_known
 from .facts import Choices, FunctionModel, Machine, Model, ServedModel
 from .fit import fitted, pool, started_on_gpus
@@ -42,11 +43,10 @@ def drafted(choices: Choices, machine: Machine) -> Deployment:
     if choices.target == "openvino" and not machine.triton:
         values["server"] = {"kind": "embedded"}
     deployment = Deployment.model_validate(values)
-    if (
-        deployment.started()
-        and deployment.gpu
-        and all(map(is_known, deployment.started().values()))
-    ):
+    started = deployment.started()
+    for role in started:
+        require_head(deployment, role)
+    if started and deployment.gpu and all(map(is_known, started.values())):
         return started_on_gpus(deployment, machine)
     if not deployment.engines() or choices.guessed:
         return deployment

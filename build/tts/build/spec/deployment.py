@@ -147,7 +147,7 @@ def with_targets(data: Any) -> Any:
             continue
         if any(section.get(field) is not None for field in ("url", "function", "command")):
             continue
-        own = section.get("target", data.get("target"))
+        own = section.get("target") or data.get("target")
         rest = {name: value for name, value in section.items() if name != "target"}
         if own in STARTED and not (role == "verifier" and section.get("same_as")):
             update[role] = {"target": own, **rest}
@@ -357,7 +357,7 @@ class Deployment(Section):
         return found
 
     @property
-    def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:
+    def verifier_model(self) -> VerifierSpec | RemoteVerifier | StartedVerifier | SharedVerifier:
         """The verifier where it is a model; raises ConfigError where it is none."""
         if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
@@ -377,7 +377,9 @@ class Deployment(Section):
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
         ]
-        others += [f"the {role} is started ({s.target})" for role, s in self.started().items()]
+        others += [
+            f"the {role} is started by {each.target}" for role, each in self.started().items()
+        ]
         if isinstance(verifier, TextVerifier):
             others.append(f"the verifier is {verifier.named}")
         if self.shares_engine:

@@ -25,7 +25,7 @@ class StartedSpec(RoleSpec):
     tokenizer_field: ClassVar[str] = "tokenizer"
 
     target: StartedTarget
-    """The engine; unset: that of the deployment."""
+    """The engine. A section that names none has the deployment's."""
     checkpoint: FilePath
     """Hugging Face checkpoint folder, relative to the deployment file, or OWNER/NAME on the hub;
     for llama.cpp a GGUF file."""
@@ -36,8 +36,9 @@ class StartedSpec(RoleSpec):
     (vllm and sglang)."""
     max_batch_size: Count | None = None
     """Upper bound of sequences in the engine; unset: what the orchestrator keeps in flight."""
-    max_num_tokens: Count
-    """Upper bound of tokens per engine step, prompt and generation together."""
+    max_num_tokens: Count | None = None
+    """Upper bound of tokens per engine step, prompt and generation together; unset: 2048 of a
+    generator, which bounds how long a prompt holds up the others, 8192 of a verifier."""
     kv_gib: Annotated[float, Field(gt=0, le=1e5)] | None = None
     """KV cache on each of its GPUs, or in this machine's memory, in GiB; unset: planned."""
     tensor_parallel: Parallel = 1
@@ -45,7 +46,7 @@ class StartedSpec(RoleSpec):
     gpus: tuple[Device, ...] = ()
     """Its GPUs; unset: 0, 1, ..."""
     threads: Parallel | None = None
-    """CPU threads of an engine that runs on CPUs; unset: the cores are divided."""
+    """CPU threads of an engine that runs on CPUs (vllm, llama.cpp); unset: as many as it takes."""
     port: Port = "auto"
     """The port on which it listens; auto: a free one."""
     executable: FilePath | None = None
@@ -87,15 +88,9 @@ class StartedSpec(RoleSpec):
 class StartedGenerator(GeneratorRole, StartedSpec):
     """An LLM that writes steps, on a server that is started for it."""
 
-    max_num_tokens: Count = 2048
-    """Upper bound of tokens per engine step: it bounds how long a prompt holds up the others."""
-
 
 class StartedVerifier(VerifierRole, StartedSpec):
     """A verifier on a server that is started for it; with `same_as` that is the generator's."""
-
-    max_num_tokens: Count = 8192
-    """Upper bound of tokens per engine step: prompts fill it."""
 
     @model_validator(mode="before")
     @classmethod

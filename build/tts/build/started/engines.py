@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -18,15 +18,14 @@ ENGINES: Mapping[StartedTarget, Engine] = {
 
 def unknown_options(target: StartedTarget, words: Sequence[str]) -> list[str]:
     """Words of a command line that look like options and are none of the engine's version."""
-    known = _options()[target]
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
-    # a field of an option that takes JSON may be an option of its own: --compilation-config.mode
-    return [
-        name
-        for name in names
-        if name.partition(".")[0] not in known
-        and name.partition(".")[0].replace("_", "-") not in known
-    ]
+    return [name for name in names if not _options()[target] & set(_spellings(name))]
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """The name as a parser's record may have it: vLLM reads --no-X, fields of JSON and _ for -."""
+    option = name.partition(".")[0]  # --compilation-config.mode
+    yield from (option, option.replace("_", "-"), option.replace("--no-", "--", 1))
 
 
 def option_names(target: StartedTarget) -> Sequence[str]:

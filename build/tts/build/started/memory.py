@@ -58,6 +58,8 @@ INVARIANT_WORKSPACE = 2 * GIB
 SAMPLER_ROWS = 6
 PROMPT_ROW = 2 + 4 + 4
 """Bytes per vocabulary entry of a prompt's token whose log-probabilities are read."""
+STEP_TOKENS: Mapping[Role, int] = {"generator": 2048, "verifier": 8192}
+"""Tokens of a step: short ones let new requests in soon, long ones read prompts fast."""
 PREFILL_SEQUENCES = 64
 """Sequences of a verifier that only reads: its steps are filled by fewer."""
 CPU_POOL = 4 * GIB
@@ -114,7 +116,7 @@ def own_head(spec: StartedSpec) -> tuple[str, Head] | None:
 def tokens_of(deployment: Deployment, role: Role) -> int:
     """The upper bound of tokens of a step of a started engine."""
     spec = deployment.started()[role]
-    tokens = max(spec.max_num_tokens, sequences_of(deployment, role))
+    tokens = max(spec.max_num_tokens or STEP_TOKENS[role], sequences_of(deployment, role))
     whole = deployment.gpu is None and spec.target == "vllm"
     return max(tokens, spec.max_seq_len) if whole or scores_steps(spec) else tokens
 

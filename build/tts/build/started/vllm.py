@@ -13,7 +13,7 @@ def _options(start: Start) -> Options:
     # seeds with chunked prefill end the CPU server; a head that scores steps is pooled over whole
     # prompts, without prefix caching (`is_chunked_prefill_supported` of config/model.py)
     whole = not start.on_gpu or start.head == "steps"
-    return {
+    return {  # --no-enable-X is what 0.32, the newest build for CPUs, and 0.33 both read
         "--host": start.host,
         "--port": start.port,
         "--dtype": {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(spec.precision),
@@ -52,7 +52,7 @@ def _graphs(sequences: int) -> int:
     """
     most = min(2 * sequences, 512)
     sizes = {1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)}
-    return 2 * sum(size <= most for size in sizes)
+    return 2 * len([size for size in sizes if size <= most])
 
 
 ENGINE = Engine(

@@ -308,7 +308,7 @@ def _too_small(
 ) -> ConfigError:
     """The refusal of a plan whose pools would not hold one sequence each, or what is stated."""
     specs = deployment.engines()
-    least = {role: stated.get(role, _least(spec)) for role, spec in specs.items()}
+    least = {role: stated.get(role, _least(deployment, spec)) for role, spec in specs.items()}
 
     def lacking(here: _Placed) -> int:
         return sum(_kv(here, least).values()) - _capacity(gpu, here)
@@ -394,7 +394,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         decoded=int(decoded * scale),
         max_batch_size=spec.max_batch_size,
         max_num_tokens=spec.max_num_tokens,
-        minimum=_least(spec),
+        minimum=_least(deployment, spec),
         # every beam in flight at full length, and as many that wait for the other engine
         useful=2 * beams * _whole_blocks(spec),
     )
@@ -406,11 +406,12 @@ def _whole_blocks(spec: EngineSpec) -> int:
     return math.ceil(spec.max_seq_len / size) * size
 
 
-def _least(spec: EngineSpec) -> int:
-    """Tokens of the smallest pool: a sequence, and without reuse two steps, one computed while the
-    other's blocks are given back.
+def _least(deployment: Deployment, spec: EngineSpec) -> int:
+    """Tokens of the smallest pool: a sequence, and of an engine that is started and reuses nothing
+    two steps, one computed while the other's blocks are given back.
     """
-    steps = 0 if spec.kv_cache.reuse else 2 * spec.max_num_tokens
+    whole = deployment.target in STARTED and not spec.kv_cache.reuse
+    steps = 2 * spec.max_num_tokens if whole else 0
     size = spec.kv_cache.block_size
     return max(_whole_blocks(spec), math.ceil(steps / size) * size)
 
