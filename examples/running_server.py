@@ -5,7 +5,7 @@
     python examples/running_server.py http://127.0.0.1:8000 Qwen/Qwen2.5-1.5B-Instruct
 
 Nothing is compiled and no Triton is started. Here a rule in Python scores the steps; put your PRM
-in its place (examples/own_prm.py), or a second server (engines/deployments/vllm-openai.yaml).
+in its place (examples/own_prm.py), or a second server (docs/start/your-own-models.md).
 """
 
 from __future__ import annotations

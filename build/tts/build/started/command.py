@@ -21,7 +21,7 @@ class Command:
     env: Mapping[str, str]
 
     def __str__(self) -> str:
-        """The command as it is typed, without a key."""
+        """The command as it is typed, with the key if it was made with one."""
         words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
         return " ".join([*words, shlex.join(self.argv)])
 

@@ -23,11 +23,11 @@ def _options(start: Start) -> Options:
 
 ENGINE = Engine(
     target="trtllm-serve",
-    version="1.2.1",
-    facts="tensorrt_llm/commands/serve.py of the 1.2 line (NVIDIA/TensorRT-LLM 00209af1)",
+    version="1.3.0rc25",  # a verifier's labels are read exactly from rc22 on
+    facts="tensorrt_llm/commands/serve.py: what is used is in the 1.2 line (00209af1) and in 1.3",
     program=("trtllm-serve", "serve"),
-    image="nvcr.io/nvidia/tensorrt-llm/release:1.2.1",
-    install="docker pull nvcr.io/nvidia/tensorrt-llm/release:1.2.1, and container: in the file",
+    image="nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25",
+    install="docker pull nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25, and container: in the file",
     positional=lambda start: (str(start.spec.checkpoint),),
     options=_options,
     # both names of the switch of its reports of use (usage/config.py of later versions)

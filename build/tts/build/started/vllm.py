@@ -23,6 +23,8 @@ def _options(start: Start) -> Options:
         "--max-num-seqs": start.sequences,
         "--max-num-batched-tokens": start.tokens,
         "--no-enable-chunked-prefill": whole,
+        # on CPUs compiling takes minutes at each start, and a C++ compiler
+        "--enforce-eager": not start.on_gpu,
         "--enable-prefix-caching": start.head != "steps",
         "--no-enable-prefix-caching": start.head == "steps",
         "--kv-cache-memory-bytes": start.kv_bytes,
@@ -40,8 +42,9 @@ def _environment(start: Start) -> dict[str, str]:
     variables = {"VLLM_NO_USAGE_STATS": "1"}
     if start.deterministic:
         variables["VLLM_BATCH_INVARIANT"] = "1"
-    if threads := start.spec.threads:
-        variables |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
+    if not start.on_gpu:  # by itself it binds its threads to the first cores, as does a second one
+        variables["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        variables |= {"OMP_NUM_THREADS": str(start.spec.threads)} if start.spec.threads else {}
     return variables
 
 

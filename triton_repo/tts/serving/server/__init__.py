@@ -1,6 +1,6 @@
 """The processes of servers: start, find, watch and stop them, and say why one did not start.
 
-All have one life. What differs, the command line and the meaning of log and answers, is a service's.
+All have one life. What differs is a service's: the command line, and what log and answers mean.
 
 | module | job |
 |---|---|
