@@ -22,7 +22,6 @@ from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.model_shape import shape_of
 
 from .findings import not_checked, refused
-from .placement import MOST_GPUS
 
 _PACKAGES = {"vllm": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt_llm"}
 """Beginnings of the names of the Python packages that hold an engine."""
@@ -70,15 +69,6 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
                 "the engine refuses to start, or answers with noise beyond its last position",
                 f"Set {role}.max_seq_len to at most {positions}.",
             )
-        kind = inputs.deployment.gpu
-        if kind and max(spec.devices) >= MOST_GPUS[kind]:
-            yield Finding(
-                f"names GPU {max(spec.devices)}, but machines with {kind} have at most "
-                f"{MOST_GPUS[kind]}",
-                f"{role}.gpus",
-                "an engine that does not see its GPU does not start",
-                "Name GPUs that `nvidia-smi` lists there.",
-            )
 
 
 def programs(inputs: Inputs) -> Iterator[Finding]:
@@ -94,7 +84,7 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
                 "warning",  # another version may know it
             )
         if spec.container:
-            found: str | None = spec.container.rpartition(":")[2].removeprefix("v")
+            version: str | None = spec.container.rpartition(":")[2].removeprefix("v")
         else:
             program = _program(spec, engine)
             if program is None:
@@ -105,10 +95,10 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
                     f"Where it is to run: {engine.install}",
                 )
                 continue
-            found = _version(program, engine)
-        if found and re.match(r"\d", found) and not found.startswith(engine.version):
+            version = _version(program, engine)
+        if version and re.match(r"\d", version) and not version.startswith(engine.version):
             yield Finding(
-                f"is {spec.target} {found}; its options and memory were read from {engine.version}",
+                f"is {spec.target} {version}; options and memory were read from {engine.version}",
                 f"{role}.{'container' if spec.container else 'executable'}",
                 "an option may be missing or mean something else",
                 f"Compare the line of `tts plan` with its --help, or use {engine.version}.",
@@ -136,8 +126,8 @@ def ports(inputs: Inputs) -> Iterator[Finding]:
 
 
 def _program(spec: StartedSpec, engine: Engine) -> Path | None:
-    found = shutil.which(str(spec.executable or engine.program[0]))
-    return Path(found) if found else None
+    path = shutil.which(str(spec.executable or engine.program[0]))
+    return Path(path) if path else None
 
 
 def _version(program: Path, engine: Engine) -> str | None:
