@@ -3,8 +3,8 @@
     scripts/run check_commands vllm=PYTHON sglang=PYTHON trtllm-serve=PYTHON llama.cpp=llama-server
 
 PYTHON is an interpreter in whose environment the engine's package can be imported; llama.cpp's
-program is asked for its help. Every started deployment is rendered for each engine that is named,
-also where its file names another. With `--record` the names of the options are written to
+program itself is run. Every started deployment is rendered for each of these engines, also where
+its file names another. With `--record` the names of the options are written to
 build/tts/build/started/options.json, which `tts lint` and the tests read.
 """
 
@@ -61,7 +61,7 @@ PARSERS: dict[StartedTarget, str] = {"vllm": _VLLM, "sglang": _SGLANG, "trtllm-s
 
 def rendered(target: StartedTarget) -> list[tuple[str, tuple[str, ...]]]:
     """The arguments of every bundled engine as this kind starts it, with the deployment's name."""
-    found = []
+    lines = []
     for name in bundled_deployments():
         deployment = load_deployment(name)
         for role, spec in deployment.started().items():
@@ -73,32 +73,32 @@ def rendered(target: StartedTarget) -> list[tuple[str, tuple[str, ...]]]:
                 except TtsError as error:  # a head that this engine does not have
                     print(f"{name}, {role} by {target}: {error.message}")
                     continue
-                found.append((f"{name}, {role}", words[len(ENGINES[target].program) :]))
-    return found
+                lines.append((f"{name}, {role}", words[len(ENGINES[target].program) :]))
+    return lines
 
 
 def read(target: StartedTarget, program: str) -> tuple[str, list[str]]:
     """The version and options of an engine, once it has read all lines; exits where it has not."""
     lines = rendered(target)
     if target == "llama.cpp":
-        shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-        heads = re.findall(r"^(?:--?[\w-]+(?:, *| |$) *)+", shown.stdout, re.MULTILINE)
+        answer = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+        heads = re.findall(r"^(?:--?[\w-]+(?:, *| |$) *)+", answer.stdout, re.MULTILINE)
         names = sorted({name for head in heads for name in re.findall(r"--?[\w-]+", head)})
         for _, words in lines:  # read in order, up to the last, which prints and ends
-            done = subprocess.run([program, *words, "--version"], capture_output=True, text=True)
-            version = done.stderr.partition("\n")[0]
-            if done.returncode:
+            answer = subprocess.run([program, *words, "--version"], capture_output=True, text=True)
+            version = answer.stderr.partition("\n")[0]
+            if answer.returncode:
                 sys.exit(f"{program} {shlex.join(words)}: {version}")
     else:
         code = _READ.format(parser=PARSERS[target])
-        done = subprocess.run(
+        answer = subprocess.run(
             [program, "-c", code],
             input=json.dumps([words for _, words in lines]),
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
-        version, names = json.loads(done.stdout.splitlines()[-1])
+        version, names = json.loads(answer.stdout.splitlines()[-1])
     print(f"{target} {version}: {len(lines)} command lines read")
     return version, names
 
@@ -110,13 +110,13 @@ def main() -> None:
     )
     parser.add_argument("engines", nargs="+", metavar="ENGINE=PROGRAM")
     parser.add_argument("--record", action="store_true", help="write the names of the options")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     options = json.loads(RECORD.read_text())
-    for each in asked.engines:
+    for each in arguments.engines:
         target, _, program = each.partition("=")
         _, names = read(target, program)
         options[target] = " ".join(name for name in names if name.startswith("--"))
-    if asked.record:
+    if arguments.record:
         rows = [f" {json.dumps(name)}: {json.dumps(words)}" for name, words in options.items()]
         RECORD.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 

@@ -29,17 +29,23 @@ MOST_HOST_GIB = 4096
 
 def gpu_numbers(inputs: Inputs) -> Iterator[Finding]:
     """Every GPU that a replica is placed on is one that a machine with such GPUs can have."""
-    if inputs.deployment.tensorrt is None:
+    deployment = inputs.deployment
+    kind = deployment.tensorrt.gpu if deployment.tensorrt else deployment.gpu
+    if kind is None:
         return
-    kind = inputs.deployment.tensorrt.gpu
     most = MOST_GPUS[kind]
-    for role, spec in inputs.deployment.engines().items():
-        beyond = sorted({gpu for gpu in _devices(spec) if gpu >= most})
+    devices = {
+        role: (_devices(spec), "tensorrt.gpus")
+        for role, spec in inputs.deployment.engines().items()
+    }
+    devices |= {role: (list(spec.devices), "gpus") for role, spec in deployment.started().items()}
+    for role, (gpus, field) in devices.items():
+        beyond = sorted({gpu for gpu in gpus if gpu >= most})
         if beyond:
             yield Finding(
                 f"names GPU {' and '.join(map(str, beyond))}, but machines with {kind} have at "
                 f"most {most}, numbered 0 to {most - 1}",
-                f"{role}.tensorrt.gpus",
+                f"{role}.{field}",
                 "one server runs on one machine, and stops where a GPU is not there",
                 f"Name GPUs that `nvidia-smi` lists there, from 0 to {most - 1}.",
             )

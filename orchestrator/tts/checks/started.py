@@ -19,7 +19,6 @@ from tts.build.tensorrt.model_shape import shape_of
 from tts.serving.command.engine_command import find_program, installed_version
 
 from .findings import not_checked, refused
-from .placement import MOST_GPUS
 
 
 def plan(inputs: Inputs) -> Iterator[Finding]:
@@ -64,15 +63,6 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
                 "the engine refuses to start, or answers with noise beyond its last position",
                 f"Set {role}.max_seq_len to at most {positions}.",
             )
-        kind = inputs.deployment.gpu
-        if kind and max(spec.devices) >= MOST_GPUS[kind]:
-            yield Finding(
-                f"names GPU {max(spec.devices)}, but machines with {kind} have at most "
-                f"{MOST_GPUS[kind]}",
-                f"{role}.gpus",
-                "an engine that does not see its GPU does not start",
-                "Name GPUs that `nvidia-smi` lists there.",
-            )
 
 
 def programs(inputs: Inputs) -> Iterator[Finding]:
@@ -88,10 +78,10 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
                 "warning",  # another version may know it
             )
         if spec.container:
-            found: str | None = spec.container.rpartition(":")[2].removeprefix("v")
+            version: str | None = spec.container.rpartition(":")[2].removeprefix("v")
         else:
             try:
-                found = installed_version(find_program(role, spec), spec.target)
+                version = installed_version(find_program(role, spec), spec.target)
             except ServerError as error:
                 yield not_checked(
                     error.message.rstrip("."),
@@ -100,9 +90,9 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
                     error.hint or "",
                 )
                 continue
-        if found and re.match(r"\d", found) and not found.startswith(engine.version):
+        if version and re.match(r"\d", version) and not version.startswith(engine.version):
             yield Finding(
-                f"is {spec.target} {found}; its options and memory were read from {engine.version}",
+                f"is {spec.target} {version}; options and memory were read from {engine.version}",
                 f"{role}.{'container' if spec.container else 'executable'}",
                 "an option may be missing or mean something else",
                 f"Compare the line of `tts plan` with its --help, or use {engine.version}.",

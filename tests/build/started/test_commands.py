@@ -58,8 +58,8 @@ def test_the_pair_on_one_gpu_has_absolute_caches_and_shares():
         engine = plan.engines[role]
         cache = engine.tokens * engine.ranks[0].kv_bytes_per_token
         assert int(each["--kv-cache-memory-bytes"]) == cache
-        taken = (engine.ranks[0].fixed + cache) / plan.gpu.memory
-        assert 0 <= float(each["--gpu-memory-utilization"]) - taken < 0.001
+        share = (engine.ranks[0].fixed + cache) / plan.gpu.memory
+        assert 0 <= float(each["--gpu-memory-utilization"]) - share < 0.001
     assert sum(float(each["--gpu-memory-utilization"]) for each in (writes, judges)) < 0.96
     # a head that scores steps is pooled over whole prompts
     assert judges["--runner"] == "pooling"
@@ -121,8 +121,8 @@ def test_a_key_is_in_the_environment_alone():
         assert "secret" not in command.argv
         variable = ENGINES[target].key_variable
         assert command.env.get(variable) == ("secret" if variable else None)
-    shown = str(command_of(H100, "generator", 8000))
-    assert shlex.split(shown)[:3] == ["VLLM_NO_USAGE_STATS=1", "CUDA_VISIBLE_DEVICES=0", "vllm"]
+    line = str(command_of(H100, "generator", 8000))
+    assert shlex.split(line)[:3] == ["VLLM_NO_USAGE_STATS=1", "CUDA_VISIBLE_DEVICES=0", "vllm"]
 
 
 def test_on_cpus_prompts_are_computed_whole_and_the_cache_is_what_requests_fill():
@@ -155,7 +155,7 @@ def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():
 
 
 @pytest.mark.parametrize(
-    ("deployment", "told"),
+    ("deployment", "message"),
     [
         (changed("verifier", target="sglang"), "whose scores sglang 0.5.23 does not give"),
         (H100.model_copy(update={"gpu": "rtx4090"}), "do not fit GPU 0"),
@@ -168,10 +168,10 @@ def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():
         (changed(checkpoint=H100.verifier.checkpoint), "which cannot generate"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_starts(deployment, told):
+def test_what_cannot_be_is_refused_before_anything_starts(deployment, message):
     with pytest.raises(TtsError) as caught:
         print([command_of(deployment, role, 1) for role in deployment.started()])
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_model_of_unknown_shape_is_started_with_what_is_stated(tmp_path):
@@ -200,10 +200,10 @@ LOGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "told"), LOGS)
-def test_known_failures_have_one_line_and_a_remedy(line, told):
+@pytest.mark.parametrize(("line", "message"), LOGS)
+def test_known_failures_have_one_line_and_a_remedy(line, message):
     cause = cause_of_end(["INFO loading", line, "INFO ending"], 1)
-    assert told in cause.sentence
+    assert message in cause.sentence
     assert cause.line == line
     assert cause.hint
 

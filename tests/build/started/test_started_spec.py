@@ -71,6 +71,7 @@ def read(tmp_path, **changes):
             {"generator": "sglang"},
         ),
         ({"verifier": SAME}, (StartedGenerator, StartedVerifier), {"generator": "vllm"}),
+        ({"verifier": SAME, "gpu": None}, (StartedGenerator, StartedVerifier), {"generator": "vllm"}),
         ({"generator": REMOTE}, (RemoteGenerator, StartedVerifier), {"verifier": "vllm"}),
     ],
 )  # fmt: skip
@@ -79,8 +80,8 @@ def test_each_role_has_an_engine_of_its_own(tmp_path, changes, kinds, started):
     assert (type(deployment.generator), type(deployment.verifier)) == kinds
     assert {role: spec.target for role, spec in deployment.started().items()} == started
     assert deployment.target == ("openvino" if kinds[1] is VerifierSpec else "vllm")
-    written = deployment.model_dump(mode="json")
-    assert Deployment.model_validate(written).model_dump(mode="json") == written
+    dumped = deployment.model_dump(mode="json")
+    assert Deployment.model_validate(dumped).model_dump(mode="json") == dumped
 
 
 def test_a_verifier_that_is_the_generators_engine_has_its_model(tmp_path):
@@ -97,7 +98,7 @@ def test_names_of_the_hub_stay_and_paths_start_at_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"generator__checkpoint": "a.gguf"}, "a GGUF file, which target vllm does not load"),
         (
@@ -122,7 +123,7 @@ def test_names_of_the_hub_stay_and_paths_start_at_the_file(tmp_path):
         ({"generator": REMOTE, "verifier": {"function": "a.py:f"}}, "target must be openai, not"),
     ],
 )
-def test_mistakes_are_explained(tmp_path, changes, told):
+def test_mistakes_are_explained(tmp_path, changes, message):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, **changes)
-    assert told in caught.value.message
+    assert message in caught.value.message

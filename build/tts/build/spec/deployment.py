@@ -306,15 +306,11 @@ class Deployment(Section):
                     f"deterministic is true, but {role}'s target {spec.target} has no such mode; "
                     f"those that have: {', '.join(DETERMINISTIC)}"
                 )
-            on_gpus = [
-                name
-                for name, value in (("gpus", ()), ("tensor_parallel", 1))
-                if getattr(spec, name) != value
-            ]
-            if self.gpu is None and on_gpus:
+            field = "tensor_parallel" if spec.tensor_parallel > 1 else "gpus"
+            if self.gpu is None and (spec.gpus or spec.tensor_parallel > 1):
                 raise ValueError(
-                    f"{role}.{on_gpus[0]} is given, but the deployment names no gpu: add one, such "
-                    "as gpu: h100, or remove it"
+                    f"{role}.{field} is given, but the deployment names no gpu: add one, such as "
+                    "gpu: h100, or remove it"
                 )
         ports = [spec.port for spec in started.values() if spec.port != "auto"]
         if len(set(ports)) < len(ports):

@@ -99,11 +99,11 @@ class StartedVerifier(VerifierRole, StartedSpec):
             return data
         engine = StartedSpec.model_fields.keys() - RoleSpec.model_fields.keys() - {*SHARED_FIELDS}
         defaults = {name: StartedVerifier.model_fields[name].default for name in engine}
-        if given := [
+        if stated := [
             name for name in engine if (data.get(name) or defaults[name]) != defaults[name]
         ]:
             raise ValueError(
-                f"same_as is {data['same_as']!r:.50}, so {', '.join(sorted(given))} of the engine "
+                f"same_as is {data['same_as']!r:.50}, so {', '.join(sorted(stated))} of the engine "
                 "stand in section generator; remove them here"
             )
         return data

@@ -87,10 +87,10 @@ def require_head(deployment: Deployment, role: Role) -> Scores | None:
     Raises ConfigError for a head that the engine does not have, or that cannot write.
     """
     spec = deployment.started()[role]
-    engine, found = ENGINES[spec.target], own_head(spec)
-    if found is None:
+    engine, headed = ENGINES[spec.target], own_head(spec)
+    if headed is None:
         return None
-    architecture, head = found
+    architecture, head = headed
     if role == "generator":
         raise ConfigError(
             f"Deployment {deployment.name!r}: generator.checkpoint is a verifier with {head.text}, "

@@ -109,8 +109,8 @@ def own_head(spec: StartedSpec) -> tuple[str, Head] | None:
         data = config_of(config_folder(spec))
     except CheckpointError:
         return None  # and for one that is not known
-    found = head_of(data)
-    return (data["architectures"][0], found[1]) if found else None
+    headed = head_of(data)
+    return (data["architectures"][0], headed[1]) if headed else None
 
 
 def tokens_of(deployment: Deployment, role: Role) -> int:
@@ -123,8 +123,8 @@ def tokens_of(deployment: Deployment, role: Role) -> int:
 
 def scores_steps(spec: StartedSpec) -> bool:
     """Whether a head of its own scores steps: vLLM computes such prompts whole, and each anew."""
-    found = own_head(spec) if ENGINES[spec.target].heads else None
-    return found is not None and found[1].scores == "steps"
+    headed = own_head(spec) if ENGINES[spec.target].heads else None
+    return headed is not None and headed[1].scores == "steps"
 
 
 def judge_of(deployment: Deployment, role: Role) -> VerifierRole | None:
@@ -232,14 +232,14 @@ def budgets(deployment: Deployment) -> dict[Role, Budget]:
 
 
 def _on_gpus(deployment: Deployment, plan: MemoryPlan) -> dict[Role, Budget]:
-    found: dict[Role, Budget] = {}
-    taken: dict[int, int] = {}
+    shares_of: dict[Role, Budget] = {}
+    before: dict[int, int] = {}  # bytes on each GPU of what starts earlier
     for role, spec in deployment.started().items():
         engine, rank = plan.engines[role], plan.engines[role].ranks[0]
         cache = engine.tokens * rank.kv_bytes_per_token
-        before = max(taken.get(device, 0) for device in spec.devices)
-        free = plan.gpu.memory - before - rank.fixed
-        found[role] = Budget(
+        others = max(before.get(device, 0) for device in spec.devices)
+        free = plan.gpu.memory - others - rank.fixed
+        shares_of[role] = Budget(
             kv_bytes=cache,
             kv_tokens=engine.tokens,
             weights=rank.weights,
@@ -247,8 +247,8 @@ def _on_gpus(deployment: Deployment, plan: MemoryPlan) -> dict[Role, Budget]:
             free_share=math.floor(10_000 * cache / free) / 10_000,
         )
         for device in spec.devices:
-            taken[device] = taken.get(device, 0) + rank.fixed + cache
-    return found
+            before[device] = before.get(device, 0) + rank.fixed + cache
+    return shares_of
 
 
 def _on_cpu(deployment: Deployment, role: Role) -> Budget:

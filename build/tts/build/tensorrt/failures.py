@@ -139,10 +139,10 @@ def mpi_did_not_start(lines: Sequence[str]) -> bool:
 
 
 def known_cause(
-    lines: Sequence[str], known: Sequence[tuple[str, str, str]] = KNOWN
+    lines: Sequence[str], causes: Sequence[tuple[str, str, str]] = KNOWN
 ) -> Cause | None:
     """The first of the known causes that a log has a line of, by its last one; None without any."""
-    for pattern, sentence, hint in known:
+    for pattern, sentence, hint in causes:
         for line in reversed(lines):
             if found := re.search(pattern, line):
                 words = found.groupdict()
@@ -151,7 +151,7 @@ def known_cause(
 
 
 def find_cause(
-    lines: Sequence[str], status: int, known: Sequence[tuple[str, str, str]] = KNOWN
+    lines: Sequence[str], status: int, causes: Sequence[tuple[str, str, str]] = KNOWN
 ) -> Cause:
     """The cause of a failure, from the lines of the log of a step or server and its exit status."""
     told = [line for line in map(str.strip, lines) if line]
@@ -159,7 +159,7 @@ def find_cause(
         if line.startswith(_OURS):
             reason = line.removeprefix(_OURS)
             return Cause(f"{reason[0].upper()}{reason[1:]}.", line)
-    if cause := known_cause(told, known):
+    if cause := known_cause(told, causes):
         return cause
     last = next((line for line in reversed(told) if _ERROR_LINE.search(line)), "")
     last = last or (told[-1] if told else "it said nothing")
