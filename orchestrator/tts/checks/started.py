@@ -13,7 +13,7 @@ from tts.build.errors import CheckpointError, ConfigError, did_you_mean
 from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.machine_limits import memory_limit
-from tts.build.spec import StartedSpec
+from tts.build.spec import GGUF, StartedSpec
 from tts.build.started.command import command_of
 from tts.build.started.engine import Engine
 from tts.build.started.engines import ENGINES, option_names, unknown_options
@@ -57,7 +57,12 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.started().items():
         path, where = spec.checkpoint, f"{role}.checkpoint"
         if path.is_absolute() and not path.exists():
-            yield not_checked(f"there is no {path}", where, "the engine loads it", how_to_get(path))
+            yield not_checked(
+                f"there is no {path}",
+                where,
+                "the engine loads it",
+                how_to_get(path.parent if path.suffix == GGUF else path),
+            )
         try:
             positions = shape_of(config_folder(spec), spec.target).max_position_embeddings
         except CheckpointError:
