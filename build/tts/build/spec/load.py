@@ -135,8 +135,8 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         placed = {}
         for what in ("tokenizer", "checkpoint", "executable"):
             path = getattr(spec, what, None)
-            on_hub = what != "executable" and names_repository(str(path))
-            if path is not None and not (on_hub and not is_there(base / path)):
+            by_name = names_repository(str(path)) if what != "executable" else "/" not in str(path)
+            if path is not None and not (by_name and not is_there(base / path)):
                 placed[what] = absolute(path, what)
         update[role] = spec.model_copy(update=placed)
     return deployment.model_copy(update=update)
