@@ -42,22 +42,22 @@ def extract_code(text: str, names: Collection[str] = ()) -> str | None:
         return None
     answer = answer.replace("\r\n", "\n").replace("\r", "\n")
     blocks = list(_fenced(answer)) or [match[1] for match in _TAGGED.finditer(answer)]
-    outermost = blocks[-1] if blocks else answer
+    last = blocks[-1] if blocks else answer
     blocks = [_dedented(block, names) for block in blocks or _programs(answer)]
     for enough in (all, any):
         for block in reversed(blocks):
             if names and enough(defines(block, name) for name in names):
                 return block.rstrip().strip("\n")
-    return outermost.rstrip().strip("\n") or None
+    return last.rstrip().strip("\n") or None
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """The fenced blocks of a text, and before each the blocks in it."""
+    """The fenced blocks of a text, and behind each the blocks in it."""
     for indent, _, content in _FENCED.findall(text):
         lines = [line.removeprefix(indent) for line in content.splitlines()]
         block = "\n".join(lines)
-        yield from _fenced(block)
         yield block
+        yield from _fenced(block)
 
 
 def _programs(text: str) -> Iterator[str]:
