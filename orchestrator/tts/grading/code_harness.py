@@ -152,6 +152,9 @@ def _built_in(names: list[str]) -> type[BaseException]:
 class Remote:
     """An object of the answer's process that has no built-in type."""
 
+    _remote_number: int
+    _remote_channel: Channel
+
     def __init__(self, number: int, channel: Channel) -> None:
         self.__dict__.update(_remote_number=number, _remote_channel=channel)
 
@@ -199,7 +202,7 @@ class Answer:
         self._replies = replies
         self._objects: list[Any] = []
         self._module = sys.modules["candidate"] = types.ModuleType("candidate")
-        self._operations = {
+        self._operations: dict[str, Callable[..., Any]] = {
             **_OPERATIONS,
             "__eq__": lambda one, other: bool(one == other),
             "run": lambda texts: _run(texts, self._module.__dict__),

@@ -67,7 +67,7 @@ def _leave_rights(limits: dict[str, Any]) -> None:
     libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # the program cannot trace this process
     if limits["filter"]:
         lines = bytes.fromhex(limits["filter"])
-        address = ctypes.cast(lines, ctypes.c_void_p).value
+        address = ctypes.cast(ctypes.c_char_p(lines), ctypes.c_void_p).value
         program = struct.pack("HP", len(lines) // 8, address)
         if libc.prctl(_SECCOMP, _FILTER_MODE, program, 0, 0):
             sys.exit("system calls cannot be filtered")
