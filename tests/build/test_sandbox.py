@@ -1,6 +1,7 @@
 """Programs in the sandbox: what they may use, how they end, and that nothing of them is left."""
 
 import asyncio
+import dataclasses
 import os
 import platform
 import subprocess
@@ -13,10 +14,9 @@ import pytest
 from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
 
 from tts.build.errors import ConfigError
-from tts.build.sandbox import Failure
+from tts.build.sandbox import NO_LIMIT, Failure, find_bubblewrap
 from tts.build.sandbox import sandbox as module
-from tts.build.sandbox.system_calls import _CLONE as CLONE
-from tts.build.sandbox.system_calls import _REFUSED as REFUSED
+from tts.build.sandbox.system_calls import CLONE, REFUSED
 
 COLUMN = int(platform.machine() == "aarch64")
 
@@ -205,8 +205,8 @@ except OSError: pass
 print(threads, descriptors, flush=True)
 os._exit(0)
 """
-    ended = run(sandbox(kind, processes=16, memory_mb=4096), python(code))
-    threads, descriptors = map(int, ended.output.split())
+    output = run(sandbox(kind, processes=16, memory_mb=4096), python(code)).output
+    threads, descriptors = map(int, output.split())
     assert threads == 2 * 16 - 2  # its parent's and its own are two more
     assert descriptors < 256
 
@@ -224,9 +224,9 @@ print(allowed)
 threading.Thread(target=print, args=("a thread",)).start()
 if os.fork() == 0: print("a process", flush=True)
 """
-    ended = run(sandbox(kind), python(code))
-    assert ended.output.splitlines()[0] == b"[]"
-    assert {b"a thread", b"a process"} <= set(ended.output.splitlines())
+    allowed, *others = run(sandbox(kind), python(code)).output.splitlines()
+    assert allowed == b"[]"
+    assert {b"a thread", b"a process"} <= set(others)
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])
@@ -238,32 +238,30 @@ libc = ctypes.CDLL(None)
 libc.syscall({REFUSED["keyctl"][COLUMN]}, 1, None)
 libc.syscall({REFUSED["add_key"][COLUMN]}, b"user", b"secret-key", b"1234", 4, -3)
 listed = open("/proc/keys").read()
-ended = asyncio.run(sandbox({kind!r}).run(["/bin/cat", "/proc/keys"], b""))
-print("secret-key" in listed, b"secret-key" in ended.output)
+inside = asyncio.run(sandbox({kind!r}).run(["/bin/cat", "/proc/keys"], b"")).output
+print("secret-key" in listed, b"secret-key" in inside)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    if ended.stdout.startswith("False"):
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if output.startswith("False"):
         pytest.skip("no keyring here")
-    assert ended.stdout == "True False\n"
+    assert output == "True False\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are those of an ordinary user")
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])
 def test_all_of_this_holds_for_an_ordinary_user(kind):
     """Root's own folder is closed to others: bubblewrap shows nobody this Python."""
-    seen = [word for path in ("/root", "/home") for word in ("--tmpfs", path)]
+    binds = [word for path in ("/root", "/home") for word in ("--tmpfs", path)]
     for path in map(Path, (sys.base_prefix, sys.prefix, Path.cwd())):
         for above in list(path.parents)[-2::-1]:
-            seen += ["--perms", "0755", "--dir", str(above)]
-        seen += ["--ro-bind", str(path), str(path)]
+            binds += ["--perms", "0755", "--dir", str(above)]
+        binds += ["--ro-bind", str(path), str(path)]
     user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", kind, __file__]
-    ended = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", *seen, *user, sys.executable, *tests],
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    command = ["bwrap", "--dev-bind", "/", "/", *binds, *user, sys.executable, *tests]
+    session = subprocess.run(command, capture_output=True, text=True)
+    assert session.returncode == 0, session.stdout[-3000:] + session.stderr[-1000:]
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])
@@ -293,6 +291,11 @@ def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
     sandbox(kind, [script]).require(["python", str(script)])
     with pytest.raises(ConfigError, match=r"check\.py"):
         sandbox(kind).require(["python", str(script)])
+    if find_bubblewrap().changes_user:
+        script.chmod(0o600)
+        with pytest.raises(ConfigError, match=r"check\.py") as refused:
+            sandbox(kind, [script]).require(["python", str(script)])
+        assert "Others must be able to read" in refused.value.hint
     with pytest.raises(ConfigError, match="no_such_program"):
         sandbox(kind).require(["no_such_program"])
     with pytest.raises(ConfigError, match=r"not_there\.py"):
@@ -303,6 +306,17 @@ def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
     for covered in ("/", "/proc", "/dev/shm", "/proc/self", "/tmp", "/tmp/work", tmp_path / "link"):
         with pytest.raises(ConfigError, match=f"reads: {covered} "):
             sandbox(kind, reads=[covered]).require()
+
+
+def test_where_the_kernel_limits_no_processes_the_start_says_so(monkeypatch, caplog):
+    unlimited = dataclasses.replace(find_bubblewrap(), limits_processes=False)
+    monkeypatch.setattr(module, "find_bubblewrap", lambda: unlimited)
+    module._warn_once.cache_clear()
+    box = sandbox("bubblewrap")
+    if unlimited.path:
+        box.require()
+        assert NO_LIMIT in caplog.text
+    assert NO_LIMIT in str(box)
 
 
 def test_it_can_be_required_while_an_event_loop_runs():

@@ -56,15 +56,14 @@ class CodeGrader:
             "program": tests.program(code),
             "imports": tests.imports,
             "tests": tests.tests,
-            "names": [*dict.fromkeys([*tests.names, *tests.taken])],
+            "names": [*dict.fromkeys([*tests.names, *tests.free_names])],
             "together": together,
         }
-        ended = await self._sandbox.run(
-            [sys.executable, "-I", "-c", _HARNESS], json.dumps(job).encode()
-        )
-        if ended.failure is Failure.NOT_STARTED:
+        command = [sys.executable, "-I", "-c", _HARNESS]
+        failure = (await self._sandbox.run(command, json.dumps(job).encode())).failure
+        if failure is Failure.NOT_STARTED:
             return Verdict(Outcome.UNDECIDED, Reason.CRASHED)
-        return Verdict(Outcome.DIFFERENT if ended.failure else Outcome.EQUAL, Reason.TESTS)
+        return Verdict(Outcome.DIFFERENT if failure else Outcome.EQUAL, Reason.TESTS)
 
 
 class ProblemTests:
@@ -89,7 +88,7 @@ class ProblemTests:
         When one has failed the published solution is tried, once: tests that it fails say nothing
         of an answer, and those that it passes in their own process alone are run so.
         """
-        if not self._is_tried or self._runs_together is False:
+        if self._runs_together is False:
             verdict = await self._grader.passes(self._tests, code)
             if verdict.outcome is not Outcome.DIFFERENT:
                 return verdict

@@ -51,13 +51,14 @@ def extract_code(text: str, names: Collection[str] = ()) -> str | None:
     return last.rstrip().strip("\n") or None
 
 
-def _fenced(text: str) -> Iterator[str]:
+def _fenced(text: str, *, nested: bool = True) -> Iterator[str]:
     """The fenced blocks of a text, and behind each the blocks in it."""
     for indent, _, content in _FENCED.findall(text):
         lines = [line.removeprefix(indent) for line in content.splitlines()]
         block = "\n".join(lines)
         yield block
-        yield from _fenced(block)
+        if nested:
+            yield from _fenced(block, nested=False)
 
 
 def _programs(text: str) -> Iterator[str]:

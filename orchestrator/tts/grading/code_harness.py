@@ -44,7 +44,7 @@ _KINDS: tuple[tuple[type, type], ...] = (
 )
 """Other kinds of values, and the type that they cross as."""
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "__call__": lambda function, *words, **named: function(*words, **named),
+    "__call__": lambda function, *words, **options: function(*words, **options),
     "__getattr__": getattr,
     "__setattr__": setattr,
     "__getitem__": operator.getitem,
@@ -115,11 +115,11 @@ class Channel:
         self._requests = requests
         self._replies = replies
 
-    def ask(self, verb: str, *words: Any, **named: Any) -> Any:
+    def ask(self, verb: str, *words: Any, **options: Any) -> Any:
         """What comes of a request; raises what it raised there, as a built-in exception."""
         request = io.BytesIO()
         try:
-            _RequestPickler(request).dump((verb, words, named))
+            _RequestPickler(request).dump((verb, words, options))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise CannotCrossError from error
         self._requests.write(request.getvalue())
@@ -127,7 +127,7 @@ class Channel:
         raised, content, *after = _ReplyUnpickler(self._replies, self).load()
         if raised:
             raise _built_in(raised)(content)
-        for mine, theirs in zip((*words, *named.values()), after, strict=False):
+        for mine, theirs in zip((*words, *options.values()), after, strict=False):
             if isinstance(mine, list | bytearray | collections.deque):  # it may have been changed
                 mine.clear()
                 mine.extend(theirs)
@@ -167,7 +167,7 @@ class Remote:
 
 
 def _from_afar(name: str) -> Callable[..., Any]:
-    return lambda self, *words, **named: self._remote_channel.ask(name, self, *words, **named)
+    return lambda self, *words, **options: self._remote_channel.ask(name, self, *words, **options)
 
 
 for _name in _OPERATIONS:
@@ -213,12 +213,12 @@ class Answer:
         """Answer requests until there are no more."""
         while True:
             try:
-                verb, words, named = _RequestUnpickler(self._requests, self._objects).load()
+                verb, words, options = _RequestUnpickler(self._requests, self._objects).load()
             except EOFError:
                 return
             try:
-                content = self._operations[verb](*words, **named)
-                reply = self._packed(("", content, *words, *named.values()))
+                content = self._operations[verb](*words, **options)
+                reply = self._packed(("", content, *words, *options.values()))
             except BaseException as error:
                 kinds = [kind.__name__ for kind in type(error).__mro__]
                 reply = self._packed((kinds, f"{error}"))

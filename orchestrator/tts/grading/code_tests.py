@@ -45,11 +45,11 @@ class CodeTests:
         """
         if self.entry_point:
             return (self.entry_point,)
-        named = [name for name in self.taken if name not in _bound([self.setup])]
-        return tuple(named) or tuple(name for name in _called(self.tests) if name in vars(builtins))
+        own = [name for name in self.free_names if name not in _bound([self.setup])]
+        return tuple(own) or tuple(name for name in _called(self.tests) if name in vars(builtins))
 
     @cached_property
-    def taken(self) -> tuple[str, ...]:
+    def free_names(self) -> tuple[str, ...]:
         """What the tests take from the program, besides what is built in."""
         bound = _bound([*self.imports, *self.tests]) | vars(builtins).keys()
         loaded = (node.id for node in _nodes(self.tests) if isinstance(node, ast.Name))

@@ -4,10 +4,9 @@ Run as `python -I -S -c SOURCE LIMITS COMMAND...`, with nothing but the standard
 LIMITS is JSON: cpu_s, memory_bytes, file_bytes, processes and tasks (processes with their threads,
 null where the kernel would count others of the user), user (to become, if any), filter (of system
 calls, in hexadecimal digits), and the lifeline: a pipe whose other end is closed when the program
-is not wanted any more. It ends with the program's exit status, 128 and the signal that
-ended it, or one of the statuses below; all that the program started ends with it. In bubblewrap it
-is process 1 of a namespace, which no signal from within stops or ends. pathlib would take a third
-of its start.
+is not wanted any more. It ends with the program's exit status, 128 and the signal that ended it, or
+one of the statuses below; all that the program started ends with it. In bubblewrap it is process 1
+of a namespace, which no signal from within stops or ends. pathlib would take a third of its start.
 """
 # ruff: noqa: PTH123, PTH208
 
@@ -109,8 +108,8 @@ def _watch(child: int, limits: dict[str, Any]) -> int:
                 if waited[0] == child:
                     status = _status(waited[1], waited[2], limits["cpu_s"])
         processes, memory = 0, _in_files()
-        for _, used in _started():
-            processes, memory = processes + 1, memory + used
+        for _, resident in _started():
+            processes, memory = processes + 1, memory + resident
             if processes > limits["processes"]:  # they may be more at every look
                 return PROCESSES
         if memory > limits["memory_bytes"]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -42,10 +43,11 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternativ
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _TEMPORARY = "/tmp"
 _WORK = f"{_TEMPORARY}/work"
-_OF_ITS_OWN = ("/proc", "/dev", _WORK)
+_OF_ITS_OWN = (Path("/proc"), Path("/dev"), Path(_WORK))
 """Folders that a program has in place of the machine's."""
 _TASKS_PER_PROCESS = 2  # the kernel counts threads; the parent inside sees the excess first
 HOW_TO_INSTALL = "Install it: apt-get install bubblewrap (0.7 or later), or your system's package."
+_AS_ROOT = " Others must be able to read them: for root it runs as a user without rights."
 NO_LIMIT = (
     "the kernel does not limit the number of processes here, so that a fork bomb can take the "
     "machine: use an ordinary user, or for root a Python that others may read"
@@ -60,6 +62,9 @@ program, *files = sys.argv[1:]
 if not os.access(program, os.X_OK): sys.exit(program)
 sys.exit(next((each for each in files if not os.access(each, os.R_OK)), 0))
 """
+
+
+logger = logging.getLogger(__name__)
 
 
 class Failure(Enum):
@@ -121,7 +126,7 @@ _PRIVILEGED = (
 """Of root, who leaves these rights inside, with the user."""
 _FIRST_USER, _USERS = 0x70000000, 1 << 27
 """User ids that systems leave alone (systemd's UIDS-GIDS.md), one drawn for each program."""
-_PROBE_TASKS = 4  # the parent inside, the probe, and two of its children
+_PROBE_TASKS = 4  # the parent inside, the probe, and two of four that it tries to start
 _PROBE = """
 import os, time
 for started in range(4):
@@ -148,16 +153,16 @@ def find_bubblewrap() -> Bubblewrap:
     try:
         version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.split()
         for way in ways:
-            done = _probed(way)
-            if done.returncode in range(100, 105):
+            probe = _probed(way)
+            if probe.returncode in range(100, 105):
                 return replace(
                     way,
                     description=f"bubblewrap {version[-1] if version else 'of unknown version'}",
-                    limits_processes=done.returncode == 100 + _PROBE_TASKS - 2,
+                    limits_processes=probe.returncode in range(101, 104),
                 )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Bubblewrap(None, f"{path} does not run: {error}")
-    return Bubblewrap(None, f"{path} cannot be used here: {done.stderr.strip():.200}")
+    return Bubblewrap(None, f"{path} cannot be used here: {probe.stderr.strip():.200}")
 
 
 def _probed(way: Bubblewrap) -> subprocess.CompletedProcess[str]:
@@ -209,6 +214,11 @@ def _seen(reads: Iterable[Path], folder_mb: int) -> Iterator[str]:
         yield from ("--remount-ro", path)
 
 
+@cache
+def _warn_once() -> None:
+    logger.warning("sandbox: %s", NO_LIMIT)
+
+
 class Sandbox:
     """Runs programs one way; `at_a_time` of them at most, the others wait for their turn."""
 
@@ -241,15 +251,17 @@ class Sandbox:
 
     def require(self, command: Sequence[str] = ("python",)) -> None:
         """Raise ConfigError if no program can be run so, or not this one."""
-        if self._isolated and (bubblewrap := find_bubblewrap()).path is None:
+        bubblewrap = find_bubblewrap() if self._isolated else None
+        if bubblewrap and bubblewrap.path is None:
             raise ConfigError(
                 f"What a model writes is executed in a sandbox only, and {bubblewrap.description}.",
                 hint=f"{HOW_TO_INSTALL}\n{WITHOUT}",
             )
+        if bubblewrap and not bubblewrap.limits_processes:
+            _warn_once()
         for path in self._spec.reads if self._isolated else ():
             real = path.resolve()
-            covered = [*map(Path, _OF_ITS_OWN)]
-            if any(real in (each, *each.parents) or each in real.parents for each in covered):
+            if any(real in (each, *each.parents) or each in real.parents for each in _OF_ITS_OWN):
                 raise ConfigError(
                     f"execution.reads: {path} cannot be read in the sandbox, which has /proc, "
                     "/dev and /tmp of its own.",
@@ -277,8 +289,7 @@ class Sandbox:
                 f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
                 "in the sandbox.",
                 hint="Name the folders that it needs in execution.reads."
-                + (" As root runs it as a user without rights, others must be able to read them.")
-                * (self._isolated and find_bubblewrap().changes_user),
+                + _AS_ROOT * bool(bubblewrap and bubblewrap.changes_user),
             )
 
     def resolved(self, command: Sequence[str]) -> list[str]:
@@ -354,7 +365,7 @@ class Sandbox:
         return {"PATH": _path(), **usual, **temporary, **kept}
 
     def _line(self, command: Sequence[str], lifeline: int) -> list[str]:
-        spec, bubblewrap = self._spec, find_bubblewrap()
+        spec = self._spec
         limits = {
             "cpu_s": spec.cpu_s,
             "memory_bytes": spec.memory_mb << 20,
@@ -365,6 +376,7 @@ class Sandbox:
         }
         if not self._isolated:
             return [*_inner({**limits, "user": None, "filter": ""}), *command]
+        bubblewrap = find_bubblewrap()
         if bubblewrap.limits_processes:
             limits["tasks"] = _TASKS_PER_PROCESS * spec.processes
         return [*_wrapped(bubblewrap, limits, self._reads, spec.files_mb), *command]

@@ -14,7 +14,7 @@ import struct
 from typing import Final
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
-_REFUSED: Final = {  # numbers on x86-64 and arm64, asm/unistd_64.h and asm-generic/unistd.h
+REFUSED: Final = {  # numbers on x86-64 and arm64, asm/unistd_64.h and asm-generic/unistd.h
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -35,7 +35,7 @@ _REFUSED: Final = {  # numbers on x86-64 and arm64, asm/unistd_64.h and asm-gene
     "setns": (308, 268),
     "clone3": (435, 435),
 }
-_CLONE: Final = (56, 220)
+CLONE: Final = (56, 220)
 _NEW_USER = 0x10000000  # CLONE_NEWUSER
 _X32 = 0x40000000  # the bit of x86-64's second set of numbers
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
@@ -57,10 +57,10 @@ def system_call_filter() -> bytes:
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _REFUSE),
     ]
-    for numbers in _REFUSED.values():
+    for numbers in REFUSED.values():
         lines += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _REFUSE)]
     lines += [
-        (_EQUAL, 0, 3, _CLONE[column]),
+        (_EQUAL, 0, 3, CLONE[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_ANY_BIT, 0, 1, _NEW_USER),
         (_RETURN, 0, 0, _REFUSE),
