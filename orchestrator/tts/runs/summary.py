@@ -163,6 +163,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accuracy_by_level: dict[str, LevelResults]
     undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
+    introspective_answers: LoggedCount = 0
+    """Different answers in code that name `_getframe`, `__eq__`, `gc` or the like, as code that
+    deceives its tests does; missing where none does."""
     sessions: LoggedCount
     tree_digest: str
     """One hash over every problem's tree and answers."""
@@ -268,6 +271,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
                 (problem.level, problem.right(rule)) for problem in judged
             ),
             "undecided": sum(problem.undecided for problem in judged),
+            "introspective_answers": sum(problem.introspective for problem in judged),
             "sessions": measures.run.sessions,
             "tree_digest": _digest(
                 f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Vote)]}"
