@@ -278,12 +278,14 @@ class _SearchAnswer:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": self._exchange.record.gateway_ms(),
-            "warnings": self._warnings(chosen.judged),
+            "warnings": self._warnings(chosen),
         }
 
-    def _warnings(self, score: float | None) -> list[str]:
+    def _warnings(self, chosen: CompletionRecord) -> list[str]:
         problem, models = self._asked.problem, self._service.session.models
-        found = doubts(self._service.deployment, problem.question, score)
+        found = doubts(
+            self._service.deployment, problem.question, chosen.judged, chosen.probability
+        )
         system = any(turn.role == "system" for turn in problem.history)
         if system and not takes_system(models.generator):
             found.append(
