@@ -9,7 +9,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.worker_process import Loss, WorkerLost
 from tts.problem import Problem, Turn
 from tts.prompting import Models
-from tts.prompting.chat import chat_prompt, generator_prompt, in_known_roles, takes_system
+from tts.prompting.chat import chat_prompt, generator_chat, in_known_roles, takes_system
 from tts.runs.config import prompting_of
 
 TURN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>"
@@ -79,7 +79,7 @@ def test_a_template_with_the_role_is_given_it(with_template):
 def test_the_system_prompt_of_a_deployment_or_a_conversation(with_template, history):
     tokenizer = with_template(RAISES + TURN)
     spec = GeneratorSpec.model_construct(system_prompt=None if history else "Be brief.")
-    ids = generator_prompt(tokenizer, spec, "1?", history)
+    ids = chat_prompt(tokenizer, generator_chat(spec, "1?", history))
     assert ids.tolist() == tokenizer.encode("<|user|>Be brief.\n\n1?<|assistant|>")
 
 

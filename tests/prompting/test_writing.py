@@ -11,7 +11,8 @@ from tokenizers import Tokenizer as Rust
 
 from tts.build.errors import CheckpointError
 from tts.build.spec.thinking import ThinkingSpec
-from tts.build.thinking import FAMILIES, answer_part, thinking_of
+from tts.build.thinking import thinking_of
+from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer
 from tts.problem import Problem
 from tts.prompting import Context, Models

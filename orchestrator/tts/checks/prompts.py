@@ -12,7 +12,7 @@ from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role, VerifierRole
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
-from tts.prompting.chat import generator_prompt
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.stop_words import count_stop_words
 
 from .findings import not_checked, refused
@@ -81,8 +81,8 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
     if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
     try:
-        generator_prompt(tokenizer, spec, PROBE)
-        used = len(generator_prompt(tokenizer, spec, ""))
+        chat_prompt(tokenizer, generator_chat(spec, PROBE))
+        used = len(chat_prompt(tokenizer, generator_chat(spec, "")))
     except CheckpointError as error:
         where = f"generator.{spec.tokenizer_field}"
         fix = "Take a checkpoint whose chat template can."
