@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, models
 
 MARK = "\ufdd0"
 """Stands in front of a character that is text; no text should hold this noncharacter."""
@@ -26,16 +25,9 @@ _MARKED = f"(?:{MARK}.)+"
 _IN_BRACKETS = re.compile(r"[^\w\s].*[^\W\d_].*[^\w\s]", re.DOTALL)
 
 
-def added_controls(added: Iterable[dict[str, Any]]) -> dict[str, bool]:
-    """The added tokens of a tokenizer.json that may control a model: whether each is special.
-
-    Others are ordinary text: white space, words.
-    """
-    return {
-        each["content"]: each["special"]
-        for each in added
-        if each["special"] or _IN_BRACKETS.fullmatch(each["content"])
-    }
+def is_control(token: AddedToken) -> bool:
+    """Whether an added token may control a model; others are ordinary text: white space, words."""
+    return token.special or bool(_IN_BRACKETS.fullmatch(token.content))
 
 
 def longest_first(texts: Collection[str]) -> str:
@@ -62,36 +54,95 @@ def plain(text: str) -> str:
 
 
 class MarkedTexts:
-    """Encodes texts with marks."""
+    """Encodes texts with marks: a tokenizer whose control tokens have other names."""
 
-    def __init__(self, specification: dict[str, Any]) -> None:
-        """`specification`: the content of a tokenizer.json, of which a copy is changed.
-
-        Raises Exception, as the library does, where it cannot be changed.
-        """
-        specification = json.loads(json.dumps(specification))
-        controls = added_controls(specification["added_tokens"])
-        self._names = {
-            text: f"{_NAME}{chr(_FIRST_NAME + number)}" for number, text in enumerate(controls)
-        }
-        for each in specification["added_tokens"]:
-            each["content"] = self._named(each["content"])
-        model = specification["model"]
-        if isinstance(model["vocab"], dict):
-            model["vocab"] = {self._named(text): token for text, token in model["vocab"].items()}
-        else:
-            model["vocab"] = [[self._named(text), score] for text, score in model["vocab"]]
-        if model.get("unk_token"):
-            model["unk_token"] = self._named(model["unk_token"])
-        specification["post_processor"] = None  # it adds special tokens, which is never asked for
-        self.tokenizer = Tokenizer.from_str(json.dumps(specification))
-        self._parts = re.compile(f"{_MARKED}|{longest_first(controls)}", re.DOTALL)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Share the model of `tokenizer`, whose size would make a copy slow."""
+        added = sorted(tokenizer.get_added_tokens_decoder().items())
+        controls = {token.content: number for number, token in added if is_control(token)}
+        self._names = {text: f"{_NAME}{chr(_FIRST_NAME + n)}" for n, text in enumerate(controls)}
+        tokens = [token for _, token in added]
+        self._tokenizer = self._with(tokenizer, tokenizer.model, tokens)
+        if any(n in self._tokenizer.encode(text).ids for text, n in controls.items()):
+            # the model itself, as Unigram does, takes the spelling for the token
+            self._tokenizer = self._with(tokenizer, self._renamed_model(tokenizer), tokens)
+        to_id = self._tokenizer.token_to_id
+        self._ids = {to_id(self._named(token.content)): number for number, token in added}
+        """Ids as they were, by those of the renamed tokens and of ordinary added ones."""
+        self._controls = frozenset(map(to_id, self._names.values()))
+        parts = filter(None, (_MARKED, longest_first(controls)))
+        self._parts = re.compile("|".join(parts), re.DOTALL)
 
     def _named(self, text: str) -> str:
         return self._names.get(text, text)
 
-    def named(self, text: str) -> str:
-        """A text with marks as `tokenizer` reads it."""
-        return self._parts.sub(
-            lambda part: part[0][1::2] if part[0][0] == MARK else self._names[part[0]], text
+    def _with(self, like: Tokenizer, model: models.Model, tokens: list[AddedToken]) -> Tokenizer:
+        renamed = Tokenizer(model)
+        if like.normalizer:
+            renamed.normalizer = like.normalizer
+        if like.pre_tokenizer:
+            renamed.pre_tokenizer = like.pre_tokenizer
+        renamed.add_tokens(
+            [
+                AddedToken(
+                    self._named(token.content),
+                    single_word=token.single_word,
+                    lstrip=token.lstrip,
+                    rstrip=token.rstrip,
+                    normalized=token.normalized,
+                )
+                for token in tokens
+            ]
         )
+        return renamed
+
+    def _renamed_model(self, tokenizer: Tokenizer) -> models.Model:
+        """The model with the names of control tokens in its vocabulary."""
+        specification = json.loads(tokenizer.to_str())
+        model, vocabulary = specification["model"], specification["model"]["vocab"]
+        if isinstance(vocabulary, dict):
+            model["vocab"] = {self._named(text): number for text, number in vocabulary.items()}
+        else:
+            model["vocab"] = [[self._named(text), score] for text, score in vocabulary]
+        specification["added_tokens"] = []
+        return Tokenizer.from_str(json.dumps(specification)).model
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, without the marks in it.
+
+        A tokenizer may not take a spelling for the token everywhere: one that normalizes texts
+        looks for some tokens behind a space alone. Where it does not, the spelling is text.
+        """
+        read_as_text = set[int]()
+        while True:
+            whole, names = self._with_names(text, read_as_text)
+            (encoding,) = self._tokenizer.encode_batch_fast([whole], add_special_tokens=False)
+            ids: list[int] = [self._ids.get(token, token) for token in encoding.ids]
+            count = sum(token in self._controls for token in encoding.ids)
+            if count == len(names):
+                return ids
+            encoding = self._tokenizer.encode(whole, add_special_tokens=False)
+            read = {
+                place
+                for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
+                for place in range(start, end)
+                if token in self._controls
+            }
+            if read >= names.keys():
+                return ids
+            read_as_text |= {names[at] for at in names.keys() - read}
+
+    def _with_names(self, text: str, read_as_text: set[int]) -> tuple[str, dict[int, int]]:
+        """A text as it is encoded; where control tokens' names stand in it, and stood in `text`."""
+        whole, end, names = "", 0, dict[int, int]()
+        for part in self._parts.finditer(text):
+            whole += text[end : part.start()]
+            end = part.end()
+            if part[0][0] == MARK:
+                whole += part[0][1::2]
+            elif part.start() in read_as_text:
+                whole += part[0]
+            else:
+                names[len(whole)] = part.start()
+                whole += self._names[part[0]]
+        return whole + text[end:], names

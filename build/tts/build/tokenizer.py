@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from tokenizers import Tokenizer as _Tokenizer
 
 from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object
-from .control_tokens import MARK, MarkedTexts, added_controls, inert, longest_first
+from .control_tokens import MARK, MarkedTexts, inert, is_control, longest_first
 from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
@@ -66,6 +66,7 @@ class Tokenizer:
             self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
         self._controls = lru_cache(maxsize=16)(self._find_controls)
+        self._marked_texts = cache(partial(MarkedTexts, self._tokenizer))
 
     def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
         """The same with further variables for its chat template; raises CheckpointError."""
@@ -85,13 +86,12 @@ class Tokenizer:
         What `inert` has marked is text.
         """
         try:
-            tokenizer = self._tokenizer
             if MARK in text:
-                tokenizer, text = self._marked_texts.tokenizer, self._marked_texts.named(text)
+                return self._marked_texts().encode(text)
             if len(text) > LONG:
-                (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+                (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
             else:
-                encoding = tokenizer.encode(text, add_special_tokens=False)
+                encoding = self._tokenizer.encode(text, add_special_tokens=False)
             ids: list[int] = encoding.ids
             return ids
         except (KeyboardInterrupt, SystemExit):
@@ -128,18 +128,14 @@ class Tokenizer:
         written = around
         with suppress(CheckpointError):
             written += self.chat_template
-        added = self.specification["added_tokens"]
-        controls = {
-            text for text, special in added_controls(added).items() if special or text in written
-        }
-        folded = bool(self._tokenizer.normalizer) and any(
-            each["normalized"] for each in added if each["content"] in controls
-        )
-        return re.compile(longest_first({MARK, *controls, *keep})), folded
-
-    @cached_property
-    def _marked_texts(self) -> MarkedTexts:
-        return MarkedTexts(self.specification)
+        tokens = [
+            token
+            for token in self._tokenizer.get_added_tokens_decoder().values()
+            if token.special or (is_control(token) and token.content in written)
+        ]
+        folded = bool(self._tokenizer.normalizer) and any(token.normalized for token in tokens)
+        texts = {MARK, *keep, *(token.content for token in tokens)}
+        return re.compile(longest_first(texts)), folded
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""
