@@ -170,6 +170,13 @@ def require_budget(name: str, tokens: int, closing: int) -> None:
         )
 
 
+def unknown_thinking(tokenizer: Tokenizer, spec: ThinkingSpec) -> list[str]:
+    """What in a chat template looks as if its model thought, where no marks of that are known."""
+    if not spec.enabled or _marks(tokenizer, spec):
+        return []
+    return hints_of(tokenizer.chat_template, tokenizer.chat_variables)
+
+
 def own_marks(tokenizer: Tokenizer) -> frozenset[str]:
     """The marks of thinking that a chat template looks for in what the assistant has said."""
     if (family := _family(tokenizer)) is None:

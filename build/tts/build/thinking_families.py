@@ -87,6 +87,7 @@ FAMILIES = (
 SWITCHES = frozenset({"enable_thinking", "thinking"})
 """Variables of templates that switch thinking on and off."""
 _HINTS = SWITCHES | {"reasoning_effort", "thinking_effort", "thinking_mode", "thinking_budget"}
+_FIELD = "reasoning_content"
 _TEXT_SWITCH = re.compile(r"(?<!\S)/(?:no_think|nothink|think)(?!\S)")
 _LOOKS_LIKE_A_MARK = re.compile(
     r"[<\[◁][^\s/<>\[\]◁▷'\"]{0,20}(?:think|reason)[^\s<>\[\]◁▷'\"]{0,20}[>\]▷]", re.I
@@ -112,8 +113,9 @@ def spelled_by(template: str) -> frozenset[str]:
 
 def hints_of(template: str, variables: Collection[str]) -> list[str]:
     """What in a template, which reads these variables, looks as if its model thought."""
-    marks = {match[0] for match in _LOOKS_LIKE_A_MARK.finditer(template)}
-    return sorted(_HINTS & set(variables)) + sorted(marks)
+    written = {match[0] for match in _LOOKS_LIKE_A_MARK.finditer(template)}
+    written |= {_FIELD} if _FIELD in template else set()
+    return sorted(_HINTS & set(variables)) + sorted(written)
 
 
 def without_switches(text: str, template: str) -> str:

@@ -10,6 +10,7 @@ from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role, VerifierRole
+from tts.build.thinking import unknown_thinking
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
 from tts.prompting.chat import chat_prompt, generator_chat
@@ -91,6 +92,22 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
     yield from _room("generator", used, what, spec.max_seq_len, fix)
+
+
+def thinking(inputs: Inputs) -> Iterator[Finding]:
+    """The marks around the generator's thinking are known, if it seems to think."""
+    spec = inputs.deployment.generator
+    with suppress(CheckpointError):  # `prompt` reports a template that fails
+        tokenizer = tokenizer_of(inputs.roles["generator"])
+        if tokenizer and (hints := unknown_thinking(tokenizer, spec.thinking)):
+            yield Finding(
+                f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
+                f"generator.{spec.tokenizer_field}: chat template",
+                "if this model thinks, its thinking is taken for its answer, and votes",
+                "State its marks in generator.thinking: opens and closes; or "
+                "generator.thinking: {enabled: false} if it does not think.",
+                "warning",
+            )
 
 
 def end_tokens(inputs: Inputs) -> Iterator[Finding]:
