@@ -76,7 +76,8 @@ CASES = {
         *(ON, OFF, "", (None, "", None, None)),
     ),
     "Hy3": (
-        "{% set begin, end = '<think{}>'.format(':opensource'), '</think{}>'.format(':opensource') %}"
+        "{% set name = ':opensource' %}"
+        "{% set begin, end = '<think{}>'.format(name), '</think{}>'.format(name) %}"
         "{% set on = reasoning_effort is defined and reasoning_effort in ['low', 'high'] %}"
         + unless("on", "{{ begin }}", "{{ begin }}{{ end }}"),
         *(HIGH, {"reasoning_effort": "no_think"}, ""),
