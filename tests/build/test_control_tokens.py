@@ -1,6 +1,7 @@
 """Texts that spell control tokens: as prompts hold them, they are text."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Rust
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from tts.build.control_tokens import MARK, plain
+from tts.build.control_tokens import MARK, any_of, plain
 from tts.build.tokenizer import Tokenizer
 
 SPECIAL = {"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<extra_0>"}
@@ -106,6 +107,17 @@ def test_marks_that_are_kept_and_marks_that_are_around(tokenizer):
     assert tokenizer.inert("<table>") == "<table>"
     assert plain(tokenizer.inert("<table>", "<table>{question}")) == "<table>"
     assert tokenizer.inert("<table>", "<table>{question}") != "<table>"
+
+
+@given(st.sets(st.text("ab<", max_size=40), min_size=1), st.text("ab<", max_size=20))
+def test_the_longest_of_several_texts_is_found(texts, text):
+    match = re.match(any_of(texts), text)
+    longest = max((each for each in texts if text.startswith(each)), key=len, default="")
+    assert (match[0] if match else "") == longest
+
+
+def test_an_expression_of_many_nested_texts_compiles():
+    assert re.fullmatch(any_of({"<" * n for n in range(1, 2000)}), "<" * 1999)
 
 
 def test_what_the_normalizer_makes_a_control_token_is_text_too(tmp_path):

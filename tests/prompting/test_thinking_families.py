@@ -189,7 +189,7 @@ def test_published_templates_are_known_and_render_as_in_transformers(tokenizer_f
     folder = os.environ.get("TTS_TEMPLATES")
     if not folder:
         pytest.skip("TTS_TEMPLATES names no folder of published templates")
-    known, unlike = 0, []
+    thinking_chats, unlike = 0, []
     for file in sorted(Path(folder).glob("*.jinja")):
         tokenizer = Tokenizer(tokenizer_folder, chat_template=file.read_text())
         if hints := unknown_thinking(tokenizer, ThinkingSpec()):
@@ -214,7 +214,7 @@ def test_published_templates_are_known_and_render_as_in_transformers(tokenizer_f
                 unlike += [] if same else [(file.name, variables, system)]
                 thinking = thinking_of(asked, ThinkingSpec(), chat, may_be_off=True)
                 if thinking:
-                    known += 1
+                    thinking_chats += 1
                     assert thinking.marks.state(thinking.prompt(text)) == "open"
-    assert known
+    assert thinking_chats
     assert not unlike

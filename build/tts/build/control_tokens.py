@@ -3,24 +3,27 @@
 A tokenizer takes `<|im_end|>` for the token wherever it stands. So a text that holds such a
 spelling is marked before it is put into a prompt (`inert`): a noncharacter in front of each
 character of the spelling, which no template can take for its own mark. A prompt with marks is
-encoded by a second tokenizer, whose control tokens have names that no text holds; those that the
-template wrote are given that name, the marked ones lose their marks. So the ids are exactly what
-the tokenizer would give if it knew the template's control tokens from the text's; a prompt without
-marks, which almost every one is, is encoded as ever.
+encoded by a second tokenizer, whose control tokens have random names; those that the template wrote
+are given their names, the marked ones lose their marks. So the ids are exactly what the tokenizer
+would give if it could tell the template's control tokens from the text's; a prompt without marks,
+which almost every one is, is encoded as ever.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Collection
+from itertools import groupby
+from operator import itemgetter
+from os.path import commonprefix
 
 from tokenizers import AddedToken, Tokenizer, models
 
 MARK = "\ufdd0"
 """Stands in front of a character that is text; no text should hold this noncharacter."""
-_NAME = "\ufdd2"
-_FIRST_NAME = 0xF0000
+_MOST_DEPTH = 20
 _MARKED = f"(?:{MARK}.)+"
 _IN_BRACKETS = re.compile(r"[^\w\s].*[^\W\d_].*[^\w\s]", re.DOTALL)
 
@@ -30,20 +33,32 @@ def is_control(token: AddedToken) -> bool:
     return token.special or bool(_IN_BRACKETS.fullmatch(token.content))
 
 
-def longest_first(texts: Collection[str]) -> str:
-    """A regular expression of any of these texts, the longest where several fit."""
-    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+def any_of(texts: Collection[str], depth: int = 0) -> str:
+    """A regular expression of any of these texts, the longest where several fit.
+
+    Their common beginnings stand in it once: a text of nothing but `<` takes as long as any.
+    """
+    if depth == _MOST_DEPTH:
+        return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+    branches = []
+    for _, group in groupby(sorted(filter(None, texts)), key=itemgetter(0)):
+        same = [*group]
+        begin = commonprefix(same)  # noqa: RUF071 (of texts, no paths)
+        rests = {text.removeprefix(begin) for text in same}
+        rest = any_of(rests, depth + 1)
+        branches.append(re.escape(begin) + (f"(?:{rest})" + "?" * ("" in rests) if rest else ""))
+    return "|".join(branches)
 
 
 def inert(text: str, controls: re.Pattern[str], keep: Collection[str]) -> str:
     """A text whose spellings of controls are marked, unless they are to be kept."""
 
-    def marked(spelling: re.Match[str]) -> str:
+    def mark(spelling: re.Match[str]) -> str:
         if spelling[0] in keep:
             return spelling[0]
         return "".join(MARK + character for character in spelling[0])
 
-    return controls.sub(marked, text)
+    return controls.sub(mark, text)
 
 
 def plain(text: str) -> str:
@@ -60,20 +75,21 @@ class MarkedTexts:
         """Share the model of `tokenizer`, whose size would make a copy slow."""
         added = sorted(tokenizer.get_added_tokens_decoder().items())
         controls = {token.content: number for number, token in added if is_control(token)}
-        self._names = {text: f"{_NAME}{chr(_FIRST_NAME + n)}" for n, text in enumerate(controls)}
+        key = secrets.token_hex(8)  # or a text might hold a name
+        self._names = {text: f"\ufdd2{key}{n:06}" for n, text in enumerate(controls)}
         tokens = [token for _, token in added]
         self._tokenizer = self._with(tokenizer, tokenizer.model, tokens)
         if any(n in self._tokenizer.encode(text).ids for text, n in controls.items()):
             # the model itself, as Unigram does, takes the spelling for the token
             self._tokenizer = self._with(tokenizer, self._renamed_model(tokenizer), tokens)
         to_id = self._tokenizer.token_to_id
-        self._ids = {to_id(self._named(token.content)): number for number, token in added}
+        self._ids = {to_id(self._renamed(token.content)): number for number, token in added}
         """Ids as they were, by those of the renamed tokens and of ordinary added ones."""
         self._controls = frozenset(map(to_id, self._names.values()))
-        parts = filter(None, (_MARKED, longest_first(controls)))
+        parts = filter(None, (_MARKED, any_of(controls)))
         self._parts = re.compile("|".join(parts), re.DOTALL)
 
-    def _named(self, text: str) -> str:
+    def _renamed(self, text: str) -> str:
         return self._names.get(text, text)
 
     def _with(self, like: Tokenizer, model: models.Model, tokens: list[AddedToken]) -> Tokenizer:
@@ -85,7 +101,7 @@ class MarkedTexts:
         renamed.add_tokens(
             [
                 AddedToken(
-                    self._named(token.content),
+                    self._renamed(token.content),
                     single_word=token.single_word,
                     lstrip=token.lstrip,
                     rstrip=token.rstrip,
@@ -101,11 +117,12 @@ class MarkedTexts:
         specification = json.loads(tokenizer.to_str())
         model, vocabulary = specification["model"], specification["model"]["vocab"]
         if isinstance(vocabulary, dict):
-            model["vocab"] = {self._named(text): number for text, number in vocabulary.items()}
+            model["vocab"] = {self._renamed(text): number for text, number in vocabulary.items()}
         else:
-            model["vocab"] = [[self._named(text), score] for text, score in vocabulary]
+            model["vocab"] = [[self._renamed(text), score] for text, score in vocabulary]
         specification["added_tokens"] = []
-        return Tokenizer.from_str(json.dumps(specification)).model
+        renamed: models.Model = Tokenizer.from_str(json.dumps(specification)).model
+        return renamed
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without the marks in it.
@@ -122,15 +139,15 @@ class MarkedTexts:
             if count == len(names):
                 return ids
             encoding = self._tokenizer.encode(whole, add_special_tokens=False)
-            read = {
+            places = {
                 place
                 for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
                 for place in range(start, end)
                 if token in self._controls
             }
-            if read >= names.keys():
+            if places >= names.keys():
                 return ids
-            read_as_text |= {names[at] for at in names.keys() - read}
+            read_as_text |= {names[at] for at in names.keys() - places}
 
     def _with_names(self, text: str, read_as_text: set[int]) -> tuple[str, dict[int, int]]:
         """A text as it is encoded; where control tokens' names stand in it, and stood in `text`."""

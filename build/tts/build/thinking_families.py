@@ -113,9 +113,9 @@ def spelled_by(template: str) -> frozenset[str]:
 
 def hints_of(template: str, variables: Collection[str]) -> list[str]:
     """What in a template, which reads these variables, looks as if its model thought."""
-    written = {match[0] for match in _LOOKS_LIKE_A_MARK.finditer(template)}
-    written |= {_FIELD} if _FIELD in template else set()
-    return sorted(_HINTS & set(variables)) + sorted(written)
+    marks = {match[0] for match in _LOOKS_LIKE_A_MARK.finditer(template)}
+    field = {_FIELD} if _FIELD in template else set()
+    return sorted(_HINTS & set(variables)) + sorted(marks | field)
 
 
 def without_switches(text: str, template: str) -> str:

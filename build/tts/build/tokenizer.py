@@ -23,7 +23,7 @@ from tokenizers import Tokenizer as _Tokenizer
 
 from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object
-from .control_tokens import MARK, MarkedTexts, inert, is_control, longest_first
+from .control_tokens import MARK, MarkedTexts, any_of, inert, is_control
 from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
@@ -66,7 +66,7 @@ class Tokenizer:
             self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
         self._controls = lru_cache(maxsize=16)(self._find_controls)
-        self._marked_texts = cache(partial(MarkedTexts, self._tokenizer))
+        self._marked_encoder = cache(partial(MarkedTexts, self._tokenizer))
 
     def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
         """The same with further variables for its chat template; raises CheckpointError."""
@@ -87,7 +87,7 @@ class Tokenizer:
         """
         try:
             if MARK in text:
-                return self._marked_texts().encode(text)
+                return self._marked_encoder().encode(text)
             if len(text) > LONG:
                 (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
             else:
@@ -125,17 +125,17 @@ class Tokenizer:
 
     def _find_controls(self, around: str, keep: frozenset[str]) -> tuple[re.Pattern[str], bool]:
         """What `inert` marks, and whether the normalizer may make it of other texts."""
-        written = around
+        template = around
         with suppress(CheckpointError):
-            written += self.chat_template
+            template += self.chat_template
         tokens = [
             token
             for token in self._tokenizer.get_added_tokens_decoder().values()
-            if token.special or (is_control(token) and token.content in written)
+            if token.special or (is_control(token) and token.content in template)
         ]
         folded = bool(self._tokenizer.normalizer) and any(token.normalized for token in tokens)
         texts = {MARK, *keep, *(token.content for token in tokens)}
-        return re.compile(longest_first(texts)), folded
+        return re.compile(any_of(texts)), folded
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""

@@ -150,9 +150,9 @@ def _lost(messages: Sequence[Message], text: str, template: str) -> int | None:
         if message["role"] == "assistant":  # of earlier answers Qwen's drops the reasoning
             content = content.rpartition(_REASONED)[2].strip()
         in_order = message["role"] != "system"  # Mistral's is in front of the last question
-        for said in (content, without_switches(content, template).strip()):
-            if (begin := text.find(said, place * in_order)) >= 0:
-                place = begin + len(said) if in_order else place
+        for form in (content, without_switches(content, template).strip()):
+            if (begin := text.find(form, place * in_order)) >= 0:
+                place = begin + len(form) if in_order else place
                 break
         else:
             return number

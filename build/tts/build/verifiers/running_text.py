@@ -67,8 +67,8 @@ class RunningText:
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
 
     def _inert(self, text: str) -> str:
-        written = self.head + self.join + self.answer + self.label + self.turn
-        return self.tokenizer.inert(text, written)
+        around = self.head + self.join + self.answer + self.label + self.turn
+        return self.tokenizer.inert(text, around)
 
     def _encode(self, before: str | None, text: str, step: str) -> list[int]:
         """A text, a step and `answer`, behind a text or at the beginning."""

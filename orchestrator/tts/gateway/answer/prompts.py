@@ -26,6 +26,7 @@ from tts.prompting.chat import (
     inert_chat,
     inert_texts,
     require_messages,
+    shown_chat,
 )
 from tts.session.questions import as_problem
 
@@ -183,13 +184,13 @@ def tool_chat_text(
     """
     tokenizer = models.generator
     check_turns(messages)
-    plain = for_template(messages) if form.in_template else in_text(messages, tools)
-    shown = [tool.plain() for tool in tools] if form.in_template else []
-    shown = inert_texts(tokenizer, shown)
+    chat = for_template(messages) if form.in_template else in_text(messages, tools)
+    listed = [tool.plain() for tool in tools] if form.in_template else []
+    listed = inert_texts(tokenizer, listed)
     try:
-        chat = in_known_roles(tokenizer, inert_chat(tokenizer, plain))
-        text = tokenizer.chat(chat, generation_prompt=True, tools=shown)
-        thinking = models.thinking_in(chat, shown)
+        turns = shown_chat(tokenizer, chat)
+        text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
+        thinking = models.thinking_in(turns, listed)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
     if (lost := lost_of(messages, tools, unmarked(text))) is not None:
