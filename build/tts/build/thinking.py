@@ -12,6 +12,7 @@ behind the prompt, so that every chain begins inside its thinking.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -52,8 +53,8 @@ class Thinking:
     @cached_property
     def closes_by_token(self) -> bool:
         """Whether the closing mark is a token of its own, which no other text spells."""
-        (first, *_), *others = self.stop_words
-        return not others and first in self.tokenizer.added_ids and len(self.stop_words[0]) == 1
+        word, *others = self.stop_words
+        return not others and len(word) == 1 and word[0] in self.tokenizer.added_ids
 
     def end(self, ids: Sequence[int]) -> int | None:
         """The number of ids up to the end of the closing mark; None where it is missing."""
@@ -179,9 +180,11 @@ def unknown_thinking(tokenizer: Tokenizer, spec: ThinkingSpec) -> list[str]:
 
 def own_marks(tokenizer: Tokenizer) -> frozenset[str]:
     """The marks of thinking that a chat template looks for in what the assistant has said."""
-    if (family := _family(tokenizer)) is None:
-        return frozenset()
-    return spelled_by(tokenizer.chat_template) | {family.opens, *family.closings}
+    family = _family(tokenizer)
+    marks = {family.opens, *family.closings} if family else set()
+    with suppress(CheckpointError):  # of one that is missing, which is said where it is rendered
+        marks |= spelled_by(tokenizer.chat_template)
+    return frozenset(marks)
 
 
 def thinks_first(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> bool:
