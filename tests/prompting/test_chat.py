@@ -114,11 +114,12 @@ def test_what_messages_spell_opens_no_turn(with_template):
 
 def test_marks_of_thinking_are_the_templates_in_what_the_assistant_said(tmp_path, tokenizer_folder):
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, THINKS, added=True)
-    source = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}<think>"
+    source = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
+    source += opens
     tokenizer = Tokenizer(folder, chat_template=source)
     (mark,) = tokenizer.encode("</think>")
     thought = "<think>1</think>2"
     for role, text in (("assistant", "2"), ("user", thought)):
         ids = chat_prompt(tokenizer, [said(role, thought)]).tolist()
-        assert tokenizer.spelled(ids) == f"{text}<think>"
+        assert tokenizer.spelled(ids) == text + opens
         assert mark not in ids

@@ -95,19 +95,25 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
 
 
 def thinking(inputs: Inputs) -> Iterator[Finding]:
-    """The marks around the generator's thinking are known, if it seems to think."""
-    spec = inputs.deployment.generator
-    with suppress(CheckpointError):  # `prompt` reports a template that fails
-        tokenizer = tokenizer_of(inputs.roles["generator"])
-        if tokenizer and (hints := unknown_thinking(tokenizer, spec.thinking)):
-            yield Finding(
-                f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
-                f"generator.{spec.tokenizer_field}: chat template",
-                "if this model thinks, its thinking is taken for its answer, and votes",
-                "State its marks in generator.thinking: opens and closes; or "
-                "generator.thinking: {enabled: false} if it does not think.",
-                "warning",
-            )
+    """The marks of thinking are known of what seems to think: the generator, and a critic."""
+    for role, model in inputs.roles.items():
+        spec = model.role_spec
+        section, asked = f"{role}.thinking", inputs.deployment.generator.thinking
+        if isinstance(spec, VerifierRole):
+            if not spec.facts.writes:
+                continue
+            section, asked = f"{role}.critique.thinking", spec.critique.thinking
+        with suppress(CheckpointError):  # `prompt` reports a template that fails
+            tokenizer = tokenizer_of(model)
+            if tokenizer and (hints := unknown_thinking(tokenizer, asked)):
+                yield Finding(
+                    f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
+                    f"{role}.{spec.tokenizer_field}: chat template",
+                    "if this model thinks, its thinking is taken for what it answers",
+                    f"State its marks in {section}: opens and closes; or {section}: "
+                    "{enabled: false} if it does not think.",
+                    "warning",
+                )
 
 
 def end_tokens(inputs: Inputs) -> Iterator[Finding]:
