@@ -112,7 +112,10 @@ def test_what_messages_spell_opens_no_turn(with_template):
     assert (ids.count(end), text.count(end)) == (3, 1)
 
 
-def test_marks_of_thinking_are_the_templates_in_what_the_assistant_said(tmp_path, tokenizer_folder):
+@pytest.mark.parametrize("opens", ["<think>", ""])
+def test_marks_of_thinking_are_the_templates_in_what_the_assistant_said(
+    tmp_path, tokenizer_folder, opens
+):
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, THINKS, added=True)
     source = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
     source += opens
