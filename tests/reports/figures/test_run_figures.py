@@ -117,7 +117,7 @@ def test_the_calibration_says_how_many_bins_are_off():
     figure = calibration_of(
         (0.01, 10, 990), (0.25, 30, 10), (0.45, 3, 2), (0.65, 6, 24), (0.99, 990, 10)
     )
-    assert "The score is 1.7% [1.2, 2.3] away" in figure.reading
+    assert "The score is 1.7% [1.1, 2.5] away" in figure.reading
     assert "2 of 5 bins are off beyond the noise." in figure.reading
     assert [(row["completions"], row["within the noise"]) for row in figure.rows] == [
         (1000, True),
