@@ -166,7 +166,7 @@ def test_a_guide_that_does_not_compile_is_refused_alone(guided):
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(node=nodes("ab{}[]^-\\\"é '0"), start=st.sampled_from(["text", "escape", "box"]))
 def test_every_form_compiles(guided, node, start):
-    (request,) = requests(step_grammar(node, start), 1, n=8)
+    (request,) = requests(step_grammar({"answer": node}, start), 1, n=8)
     assert guided.run(request)[0].error is None
 
 

@@ -16,11 +16,11 @@ from jsonschema.exceptions import SchemaError
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, parse_json
 from tts.engines.generate_request import MAX_GUIDE_BYTES
-from tts.engines.guide_grammar import check_grammar
 
+from .deterministic import is_plain, rules_of
 from .regex import parse_regex
 from .schema import refuse
-from .step_grammar import ebnf
+from .step_grammar import whole_grammar
 
 MAX_DEPTH = 64
 """Schemas inside each other; 300 take an engine seven seconds."""
@@ -28,6 +28,10 @@ MAX_SCHEMAS = 1000
 """Schemas inside of one."""
 MAX_COUNT = 100_000
 """Most characters, items or properties that a schema may ask for."""
+MAX_TEXTS, MAX_ENGINE_TEXTS = 32, 4
+"""Most texts of bounded length that may begin at one place, such as in `anyOf`: an engine reads all
+of them at once. With 100 of 1,000 characters a token takes 70 ms; with 20 in an engine's own grammar
+0.7 s."""
 _COUNTS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
 _SCHEMAS = ("items", "additionalProperties", "unevaluatedProperties", "contains", "not")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -45,26 +49,78 @@ def checked_schema(text: str, *, strict: bool = True) -> dict[str, Any]:
         raise ConfigError(f"The schema has {len(text):,} characters; at most {MAX_GUIDE_BYTES:,}.")
     try:
         schema = parse_json(text, strict=True)
-        schema = {} if schema is True else schema
-        Draft202012Validator.check_schema(schema)
     except Unreadable as error:
         raise ConfigError(f"The schema is not JSON: {error}.") from None
+    schema = {} if schema is True else schema
+    rows = _counted(schema)  # before anything that takes longer reads them
+    try:
+        Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         refuse(error.json_path, f"{error.message:.300}")
     except RecursionError:
         refuse("$", "schemas are nested too deep")
     if not isinstance(schema, dict):
         refuse("$", "it must be an object")
-    rows = [("$", schema, 0)]
-    for seen, (at, here, depth) in enumerate(rows, start=1):
-        if depth > MAX_DEPTH:
-            refuse(at, f"schemas are nested more than {MAX_DEPTH} levels deep")
-        if seen > MAX_SCHEMAS:
-            refuse(at, f"there are more than {MAX_SCHEMAS:,} schemas up to here")
+    for at, here in rows:
         if isinstance(here, dict):
             _check(schema, here, at, strict=strict)
-            rows += [(place, inner, depth + 1) for place, inner in _inside(here, at)]
+    _require_few_texts(schema, MAX_TEXTS)
     return schema
+
+
+def require_light(schema: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a checked schema that takes an engine's own grammar too long."""
+    _require_few_texts(schema, MAX_ENGINE_TEXTS)
+    for at, here in _counted(schema):
+        if isinstance(here, dict) and not is_plain(parse_regex(here.get("pattern", ""))):
+            refuse(f"{at}.pattern", "beside the other keywords of this schema it is too complex")
+
+
+def _counted(schema: Any) -> list[tuple[str, Any]]:
+    """All schemas inside of one, and itself, with their places; raises ConfigError for many."""
+    rows = [("$", schema, 0)]
+    for place, (at, here, depth) in enumerate(rows, start=1):
+        if depth > MAX_DEPTH:
+            refuse(at, f"schemas are nested more than {MAX_DEPTH} levels deep")
+        if place > MAX_SCHEMAS:
+            refuse(at, f"there are more than {MAX_SCHEMAS:,} schemas up to here")
+        if isinstance(here, dict):
+            rows += [(where, inner, depth + 1) for where, inner in _inside(here, at)]
+    return [(at, here) for at, here, _ in rows]
+
+
+def _require_few_texts(root: Mapping[str, Any], most: int) -> None:
+    counts: dict[int, int] = {}
+
+    def count(schema: Any) -> int:
+        """How many texts of bounded length may begin at one place of a schema."""
+        if not isinstance(schema, dict):
+            return 0
+        if id(schema) in counts:
+            return counts[id(schema)]
+        counts[id(schema)] = 0  # also where it refers to itself
+        if "$ref" in schema:
+            inner = [count(_referred(root, schema["$ref"]))]
+        else:
+            inner = [count(each) for _, each in _inside(schema, "")]
+        options = sum(count(each) for name in _LISTS[:3] for each in schema.get(name, ()))
+        itself = int(not schema.keys().isdisjoint(("maxLength", "pattern", "format")))
+        counts[id(schema)] = max(itself + options, *inner, 0)
+        if counts[id(schema)] > most:
+            raise ConfigError(
+                f"Of the schema's texts with maxLength, pattern or format more than {most} may "
+                "begin at one place, by anyOf, oneOf or allOf.",
+                hint="Leave out maxLength where several schemas may hold.",
+            )
+        return counts[id(schema)]
+
+    count(root)
+
+
+def _referred(root: Any, ref: str) -> Any:
+    for part in ref.split("/")[1:]:
+        root = root[part]
+    return root
 
 
 def _inside(schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
@@ -72,11 +128,11 @@ def _inside(schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
         if name in schema:
             yield f"{at}.{name}", schema[name]
     for name in _LISTS:
-        for place, inner in enumerate(schema.get(name, ())):
-            yield f"{at}.{name}[{place}]", inner
+        if isinstance(schemas := schema.get(name), list):
+            yield from ((f"{at}.{name}[{place}]", inner) for place, inner in enumerate(schemas))
     for name in _MAPS:
-        for key, inner in schema.get(name, {}).items():
-            yield f"{at}.{name}.{key:.100}", inner
+        if isinstance(schemas := schema.get(name), dict):
+            yield from ((f"{at}.{name}.{key:.100}", inner) for key, inner in schemas.items())
 
 
 def _check(root: Any, schema: dict[str, Any], at: str, *, strict: bool) -> None:
@@ -94,8 +150,8 @@ def _check(root: Any, schema: dict[str, Any], at: str, *, strict: bool) -> None:
     _check_bounds(schema, at)
     if "pattern" in schema:
         try:
-            check_grammar(f"root ::= {ebnf(parse_regex(schema['pattern']))}")
-        except (ConfigError, ValueError) as error:
+            whole_grammar(rules_of(parse_regex(schema["pattern"]), "root"))
+        except ConfigError as error:
             if strict:
                 refuse(f"{at}.pattern", str(error))
             del schema["pattern"]
