@@ -1,13 +1,14 @@
 """Regular languages as deterministic automata, and these as rules of a grammar. Pure.
 
-Engines read a text in all ways at once that a grammar allows. Repetitions inside each other, or many
-in a row, can be read in so many that one token takes them seconds, for all of their requests
+Engines read a text at once in all ways that a grammar allows. Repetitions inside each other, or
+many in a row, can be read in so many that one token takes seconds, for all requests of the engine
 (`(?:[a-z]{1,40}){1,40}`: 0.6 s a token after thirty). A deterministic automaton reads in one way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from tts.build.errors import ConfigError
 
@@ -87,7 +88,7 @@ def _moves(automaton: Automaton, here: Iterable[int]) -> dict[frozenset[int], Ra
     found: dict[frozenset[int], list[tuple[int, int]]] = {}
     counts: dict[int, int] = {}
     closures: dict[frozenset[int], frozenset[int]] = {}
-    for low, end in zip(cuts, cuts[1:], strict=False):
+    for low, end in pairwise(cuts):
         for change, there in events[low]:
             counts[there] = counts.get(there, 0) + change
         targets = frozenset(there for there, count in counts.items() if count)

@@ -35,7 +35,7 @@ MAX_DEPTH = 50
 MAX_REPEATS = 1000
 """Most repetitions that can be asked for."""
 MAX_EXPANDED = 10_000
-"""Most characters of an expression with all repetitions written out: those inside others multiply."""
+"""Most characters of an expression with its repetitions written out; those in others multiply."""
 
 _DIGITS = chars((ord("0"), ord("9")))
 _WORD = chars((ord("0"), ord("9")), (ord("A"), ord("Z")), (ord("a"), ord("z")), (95, 95))

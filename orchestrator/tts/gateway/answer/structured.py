@@ -152,8 +152,8 @@ def schema_guide(text: str) -> Guide:
     """How an engine is held to a schema that passed its check.
 
     Engines compile schemas themselves, with any white space, of which a small model may write
-    without end. So what we can read is the grammar of JSON on one line; the rest is left to them, or
-    ConfigError where that takes them too long.
+    without end. So what we can read is the grammar of JSON on one line; the rest is left to them.
+    Raises ConfigError where that takes them too long.
     """
     schema = json.loads(text)
     try:
