@@ -115,8 +115,9 @@ async def answer_by_candidates(
     if budget := asked.config.limits.budget_tokens:
         room = max(1, min(room, budget // asked.n))
     record = exchange.record
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(turn.prompt)
+    record.strategy = asked.config.strategy
     admit(service, exchange, len(turn.prompt) + asked.n * room, search=True)
+    record.prompt_tokens = len(turn.prompt)
 
     def start() -> _Draw:
         return _Draw(service, record.id, turn, asked, config, room)

@@ -14,7 +14,7 @@ from tts.session.strategy import choose
 from ..exchange import Exchange
 from ..openai.errors import bad_request
 from ..openai.requests import Request, SearchOptions
-from ..service import Service
+from ..service import Service, require_allowed
 from .thinking import with_budget
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -85,6 +85,7 @@ def read_search_request(
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, deadline_s - closing_s),
     )
+    require_allowed(exchange, f"{service.deployment.name}:{config.strategy}", param="tts.strategy")
     chosen = choose(config.strategy, service.deployment, config.parameters)
     n = chosen.config.n if chosen.config else 1
     if n > service.settings.max_n:

@@ -67,7 +67,7 @@ async def answer_by_search(
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
     thinking = models.thinking_about(asked.problem)
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
+    record.strategy = asked.config.strategy
     room = service.generator.room(prompt.tolist(), request.limit)
     if thinking and request.limit:  # which bounds the answer; the thinking has its budget
         budget = asked.config.parameters.get("thinking_budget") or thinking.budget
@@ -75,6 +75,7 @@ async def answer_by_search(
         room = min(whole, room + (budget or room))
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
+    record.prompt_tokens = len(prompt)
     # 3. The search, which others may have asked for, too, and the response.
     closing = None
     if wanted:
