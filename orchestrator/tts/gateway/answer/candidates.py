@@ -182,6 +182,8 @@ class _Draw(RunningSearch[_Ballot]):
             seed=self._asked.config.seed,
             temperature=config.temperature if config else request.temperature,
             top_p=config.top_p if config else request.top_p,
+            top_k=config.top_k if config else request.top_k,
+            min_p=config.min_p if config else request.min_p,
         )
         calls = generator.calls(
             [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True

@@ -13,7 +13,7 @@ from tts.session.strategy import choose
 
 from ..exchange import Exchange
 from ..openai.errors import bad_request
-from ..openai.requests import Request, SearchOptions
+from ..openai.requests import PLAIN, Request, SearchOptions
 from ..service import Service, require_allowed
 from .thinking import with_budget
 
@@ -128,6 +128,8 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
         "n": next(iter(counts), None),
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "top_k": max(request.top_k or 0, 0) or None,
+        "min_p": request.min_p or None,
         "max_tokens": limit and min(limit, context),  # as of plain generation
         "thinking_budget": getattr(request, "thinking_token_budget", None) or None,
     }
@@ -144,10 +146,9 @@ def _refuse_unsupported(request: Request) -> None:
     for name, given in (
         ("n", request.n > 1),
         ("stop_token_ids", bool(request.stop_token_ids)),
-        ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),
         ("echo", getattr(request, "echo", False)),
-        *((name, True) for name in (request.shaping.changes() if request.shaping else ())),
+        *((name, name != "min_p") for name in (request.shaping or PLAIN).changes()),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("top_logprobs", getattr(request, "top_logprobs", 0)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),

@@ -140,23 +140,14 @@ class KeyStore:
 def read_keys(connection: sqlite3.Connection) -> list[tuple[bytes, ApiKey]]:
     """Every key with its hash, the oldest first."""
     rows = connection.execute(f"SELECT {_COLUMNS}, sha256 FROM keys ORDER BY created, id")
-    return [
-        (
-            digest,
-            ApiKey(
-                key,
-                name,
-                KeyLimits(*limits),
-                created,
-                revoked,
-                expires,
-                tuple(json.loads(models or "[]")),
-                created_by,
-                revoked_by,
-            ),
+    found = []
+    for key, name, created, revoked, expires, models, *by, digest in rows:
+        users, limits = by[:2], KeyLimits(*by[2:])
+        may_use = tuple(json.loads(models or "[]"))
+        found.append(
+            (digest, ApiKey(key, name, limits, created, revoked, expires, may_use, *users))
         )
-        for key, name, created, revoked, expires, models, created_by, revoked_by, *limits, digest in rows
-    ]
+    return found
 
 
 class Keyring:
