@@ -7,7 +7,7 @@ xgrammar fails at, or takes too long for, is refused here by its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -28,10 +28,12 @@ MAX_SCHEMAS = 1000
 """Schemas inside of one."""
 MAX_COUNT = 100_000
 """Most characters, items or properties that a schema may ask for."""
-MAX_TEXTS, MAX_ENGINE_TEXTS = 32, 4
-"""Most texts of bounded length that may begin at one place, such as in `anyOf`: an engine reads all
-of them at once. With 100 of 1,000 characters a token takes 70 ms; in the grammar that an engine
-makes of a schema itself, 0.7 s with 20."""
+BOUNDED = 16
+"""Weight of a text with a length or a pattern, beside one of any length."""
+MAX_TEXTS, MAX_ENGINE_TEXTS = 32 * BOUNDED, BOUNDED
+"""Most texts that may begin at one place, such as in `anyOf`: an engine reads all of them at once.
+With 100 of 1,000 characters a token takes 70 ms; in the grammar that an engine makes of a schema
+itself, 50 ms for one beside another text, and 0.7 s for 20."""
 _COUNTS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
 _SCHEMAS = ("items", "additionalProperties", "unevaluatedProperties", "contains", "not")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -93,34 +95,53 @@ def _require_few_texts(root: Mapping[str, Any], most: int) -> None:
     counts: dict[int, int] = {}
 
     def count(schema: Any) -> int:
-        """How many texts of bounded length may begin at one place of a schema."""
+        """The weight of the texts that may begin at one place of a schema."""
+        schema = _resolved(root, schema)
         if not isinstance(schema, dict):
             return 0
         if id(schema) in counts:
             return counts[id(schema)]
         counts[id(schema)] = 0  # also where it refers to itself
-        if "$ref" in schema:
-            inner = [count(_referred(root, schema["$ref"]))]
-        else:
-            inner = [count(each) for _, each in _inside(schema, "")]
-        options = sum(count(each) for name in _LISTS[:3] for each in schema.get(name, ()))
-        itself = int(not schema.keys().isdisjoint(("maxLength", "pattern")))
-        counts[id(schema)] = max(itself + options, *inner, 0)
+        bounded = not schema.keys().isdisjoint(("maxLength", "minLength", "pattern"))
+        weight = BOUNDED if bounded else int(schema.get("type") == "string")
+        for name in ("anyOf", "oneOf", "allOf"):
+            options = schema.get(name, ())
+            weights = [count(option) for option in options]
+            weight += max(weights) if _are_told_apart(root, options) else sum(weights)
+        counts[id(schema)] = max([weight, *(count(each) for _, each in _inside(schema, ""))])
         if counts[id(schema)] > most:
             raise ConfigError(
-                f"Of the schema's texts with maxLength or pattern more than {most} may "
-                "begin at one place, by anyOf, oneOf or allOf.",
-                hint="Leave out maxLength where several schemas may hold.",
+                f"Too many texts of the schema may begin at one place, by anyOf, oneOf or allOf: "
+                f"{counts[id(schema)] // BOUNDED} with maxLength, minLength or pattern.",
+                hint="Leave those out where several texts may stand.",
             )
         return counts[id(schema)]
 
     count(root)
 
 
-def _referred(root: Any, ref: str) -> Any:
-    for part in ref.split("/")[1:]:
-        root = root[part]
-    return root
+def _are_told_apart(root: Any, options: Sequence[Any]) -> bool:
+    """Whether schemas are of objects whose first members differ, and tell which of them it is."""
+    values = []
+    for option in options:
+        match _resolved(root, option):
+            case {"properties": {**members}} if members:
+                first = _resolved(root, next(iter(members.values())))
+            case _:
+                return False
+        if not isinstance(first, dict) or not first.keys() & {"const", "enum"}:
+            return False
+        values += [first["const"]] if "const" in first else first["enum"]
+    return 0 < len(values) == len({repr(value) for value in values})
+
+
+def _resolved(root: Any, schema: Any) -> Any:
+    """The schema that a reference leads to."""
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema, path = root, schema["$ref"].split("/")[1:]
+        for part in path:
+            schema = schema[part]
+    return schema
 
 
 def _inside(schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
