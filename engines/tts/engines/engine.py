@@ -50,8 +50,8 @@ EngineCommand = Callable[[], None]
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
 MAX_READ = 1 << 14
-"""Most characters of guides with which requests start in one step, but for a single one: the step
-reads each, at about 1 MB/s, also those that are compiled."""
+"""Most characters of guides with which requests start in a step, on average: the step reads each,
+at about 1 MB/s, also those that are compiled."""
 _LOOK_S = 0.005
 """Between two looks at grammars that are being compiled, of an engine that does nothing else."""
 
@@ -118,7 +118,7 @@ class Engine:
         )
         self._forget_prefixes()
         self._read = 0
-        """Characters of guides with which requests start in the next step."""
+        """Characters of guides that steps have read ahead of `MAX_READ` for each."""
         self._waiting: dict[int, _Job] = {}
         self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
@@ -254,7 +254,7 @@ class Engine:
 
     def _admit(self) -> None:
         self._let_compiled_in()
-        self._read = 0
+        self._read = max(0, self._read - MAX_READ)
         for ticket in self._admission.admit(self._may_enter):
             job = self._active[ticket] = self._taken(ticket)
             try:

@@ -47,8 +47,7 @@ class GrammarCompiler:
         self._pool = ThreadPoolExecutor(THREADS, "grammars", initializer=self._open)
         self._opening = threading.Lock()
         self._own = threading.local()
-        self._folder = tempfile.TemporaryDirectory()
-        ov.save_model(_model(vocab_size), Path(self._folder.name, "openvino_model.xml"))
+        self._vocab_size = vocab_size
 
     def compiled(self, guide: Guide) -> Future[None]:
         """The compiling of a guide, begun now unless it was; its exception is why it cannot be."""
@@ -73,9 +72,11 @@ class GrammarCompiler:
         scheduler.enable_prefix_caching = False
         properties = {"INFERENCE_NUM_THREADS": 1}
         with self._opening:  # the first grammar makes what all of them share
-            self._own.pipeline = ov_genai.ContinuousBatchingPipeline(
-                self._folder.name, self._tokenizer, scheduler, "CPU", **properties
-            )
+            with tempfile.TemporaryDirectory() as folder:
+                ov.save_model(_model(self._vocab_size), Path(folder, "openvino_model.xml"))
+                self._own.pipeline = ov_genai.ContinuousBatchingPipeline(
+                    folder, self._tokenizer, scheduler, "CPU", **properties
+                )
             self._compile(Guide(EBNF, 'root ::= "1"'))
 
     def _compile(self, guide: Guide) -> None:
