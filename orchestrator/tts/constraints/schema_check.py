@@ -122,7 +122,7 @@ def _require_few_texts(root: Mapping[str, Any], most: int) -> None:
 
 def _are_told_apart(root: Any, options: Sequence[Any]) -> bool:
     """Whether schemas are of objects whose first members differ, and tell which of them it is."""
-    values = []
+    values: list[Any] = []
     for option in options:
         match _resolved(root, option):
             case {"properties": {**members}} if members:
