@@ -56,6 +56,14 @@ class OutputForm:
         return {} if self.regex is None else {"answer_regex": self.regex}
 
 
+_FIELDS = ("response_format", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
+
+
+def asks_form(request: Request) -> bool:
+    """Whether a request has a field that says a form."""
+    return any(getattr(request, name) is not None for name in _FIELDS)
+
+
 def output_form(request: Request) -> OutputForm | None:
     """The form that a request asks for; None: any. Raises ApiError."""
     asked: list[tuple[str, str, Any]] = []
