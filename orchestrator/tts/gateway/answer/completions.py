@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tts.build.thinking import Thinking
 from tts.prompting import Models
 
@@ -218,7 +220,9 @@ async def _with_tools(
             "continue_final_message",
         )
     tokenizer, context = models.generator, service.generator.context
-    turn = await form_read(lambda: tool_turn(service, request, form))
+    turn_of = partial(tool_turn, service, request, form)
+    must_call = request.tool_choice not in (None, "none", "auto")
+    turn = await form_read(turn_of) if must_call else turn_of()
     tools = request.tools if turn else []
     texts = [message.text for message in request.messages]
     texts += [call.function.arguments for m in request.messages for call in m.tool_calls or ()]
