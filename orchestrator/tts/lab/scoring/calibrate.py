@@ -121,8 +121,8 @@ def calibrate(final: Observations | None, inner: Observations | None = None) -> 
 def calibration_fields(measurement: Measurement, maps: VerifierMaps) -> dict[str, Any]:
     """The fields of a deployment's `verifier.calibration`, but for `measured`; empty without maps.
 
-    Where a map is no better than the scores, they stay as they are. The areas are those within problems where enough problems have both kinds: a search compares
-    chains of one problem.
+    Where a map is no better than the scores, they stay as they are. The areas are those within
+    problems where enough problems have both kinds: a search compares chains of one problem.
     """
     if maps.final is None:
         return {}
