@@ -17,6 +17,7 @@ from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.prompting.context import score_calls
+from tts.prompting.step_ends import steps_of
 from tts.search import significant
 from tts.session.doubts import doubts
 from tts.strategies.parameters import scores_answers
@@ -27,7 +28,6 @@ from .openai.errors import bad_request
 from .openai.requests import PoolingRequest
 from .service import Service, admit, read, strategy_of
 
-QWEN_MARK = "<extra_0>"
 MAX_STEPS = 1024
 """Steps of one request at most: each is a request to the verifier."""
 
@@ -61,12 +61,6 @@ async def pooling(service: Service, exchange: Exchange) -> None:
         "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1])},
     }
     await exchange.respond(msgspec.json.encode(body))
-
-
-def steps_of(answer: str, delimiter: str) -> list[str]:
-    """The steps of an answer, without those that say nothing."""
-    parts = answer.split(QWEN_MARK if QWEN_MARK in answer else delimiter)
-    return [part for part in parts if part.strip()]
 
 
 async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, list[ScoreCall]]:
