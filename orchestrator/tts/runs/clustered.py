@@ -28,6 +28,8 @@ Flags = npt.NDArray[np.bool_]
 LEAST_PROBABILITY = 1e-4
 """A score of 0 or 1 counts as this far from it where its logarithm is taken: scores are quantised
 to 1e-4."""
+FOLDS = 5
+"""Parts of problems, each of which is judged by what the others teach."""
 _FEW = 100
 """Problems up to which an interval is one of Student's t."""
 
@@ -145,13 +147,28 @@ class ScoreBin:
 
 
 def ratio(parts: Floats, wholes: Floats, *, bounded: bool = True) -> Estimate | None:
-    """The sum of parts over the sum of wholes, both by problem; None if there is nothing."""
+    """The sum of parts over the sum of wholes, both by problem; None if there is nothing.
+
+    Its influence values are those of the jackknife, which leaves one problem out: they are larger
+    where few problems are most of the whole.
+    """
     total = float(wholes.sum())
     if not total:
         return None
     value = float(parts.sum()) / total
     having = int(np.count_nonzero(wholes))
-    return Estimate(value, (parts - value * wholes) / total, having, total, bounded)
+    others = np.maximum(total - wholes, 1e-9 * total)
+    influences = (parts - value * wholes) / others * (1 - 1 / having)
+    return Estimate(value, influences, having, total, bounded)
+
+
+def folds_of(count: int) -> Numbers:
+    """The fold of each of so many problems: of equal sizes, and without regard to their order.
+
+    Levels often come in turn, and the place in the file would make each fold one level.
+    """
+    folds: Numbers = np.random.default_rng(0).permutation(count) % FOLDS
+    return folds
 
 
 def auroc(these: Observations) -> Estimate | None:

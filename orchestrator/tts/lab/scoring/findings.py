@@ -1,0 +1,316 @@
+"""What a measurement says of its verifier, in sentences. Pure.
+
+Every sentence rests on a 95% interval, not on an estimate: a verifier is called worthless where the
+labels show that it is hardly better than chance, never since there are too few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tts.runs.clustered import Estimate
+from tts.runs.statistics import interval
+from tts.search.thought import Aggregation
+
+from .measurement import Discrimination, Measurement, compare_aggregations
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the 95% interval of an area under the ROC curve says of scores."""
+
+    name: str
+    rule: str
+    """When it holds, in words."""
+    holds: Callable[[float, float], bool]
+    """Whether it holds of an interval from low to high."""
+    advice: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the figure that shows what it rests on."""
+
+    name: str
+    text: str
+    figure: str = "discrimination"
+
+
+VERDICTS: Final = (
+    Verdict(
+        "inverted",
+        "the interval ends below 0.5",
+        lambda low, high: high < 0.5,
+        "It scores wrong ones higher: whatever follows its scores loses to a majority vote. See "
+        "whether the deployment names its labels in the wrong order.",
+    ),
+    Verdict(
+        "usable",
+        "the interval begins at 0.7 or above",
+        lambda low, high: low >= 0.7,
+        "A search may follow it.",
+    ),
+    Verdict(
+        "worthless",
+        "the interval holds 0.5 and ends below 0.6",
+        lambda low, high: low <= 0.5 and high < 0.6,
+        "Do without it: a majority vote is as good as any search that follows it.",
+    ),
+    Verdict(
+        "weak",
+        "the interval begins above 0.5 and ends below 0.7",
+        lambda low, high: low > 0.5 and high < 0.7,
+        "Let it weigh votes over many chains; a deep search would follow its mistakes.",
+    ),
+    Verdict(
+        "unclear",
+        "none of the others: the interval is too wide",
+        lambda low, high: True,
+        "Measure it on more problems.",
+    ),
+)
+"""The first that holds is the verdict. Judged is the area within problems, where enough problems
+have right and wrong chains: a search compares chains of one problem. In simulated searches a
+verifier of 0.65 lost to a majority vote, and those above 0.8 won: between them lies 0.7."""
+
+BIASED: Final = 0.2
+"""A score depends on length or depth where the interval of their rank correlation, among equally
+labelled ones, lies beyond this: of two of them the longer one scores higher in 56% of pairs."""
+UNCALIBRATED: Final = 0.05
+"""Expected calibration error that the interval must lie above."""
+PARTIAL_TO_PROBLEMS: Final = 0.05
+"""How much the area over all pairs must exceed that within problems, by its interval."""
+COARSE: Final = 10
+"""Different scores, at most, that are called coarse."""
+AGGREGATION_NAMES: Final[dict[Aggregation, str]] = {
+    "last": "the last score",
+    "min": "the lowest score",
+    "prod": "the product of scores",
+    "mean": "the mean score",
+}
+
+
+def verdict_of(area: Estimate | None) -> Verdict:
+    """What an area under the ROC curve says; `unclear` without one."""
+    low, high = area.interval if area else (0.0, 1.0)
+    return next(verdict for verdict in VERDICTS if verdict.holds(low, high))
+
+
+def findings_of(measurement: Measurement) -> list[Finding]:
+    """All that a measurement says, the verdict first."""
+    return [
+        *_verdict(measurement),
+        *_scale(measurement),
+        *_aggregation(measurement),
+        *_picks(measurement),
+        *_problems(measurement),
+        *_biases(measurement),
+        *_calibration(measurement),
+        *_first_error(measurement),
+        *_left_out(measurement),
+    ]
+
+
+def cost_of(steps: int, seconds: float, tokens: int | None = None) -> Finding:
+    """What scoring took, for a thousand steps."""
+    thousands = max(steps, 1) / 1000
+    prompt = "" if tokens is None else f" and {tokens / thousands:,.0f} tokens"
+    text = f"1,000 steps take {seconds / thousands:,.1f} s{prompt} here ({steps:,} were scored)."
+    return Finding("cost", text)
+
+
+def in_percent(estimate: Estimate) -> str:
+    """`86.2% [82.9, 89.0]`."""
+    low, high = estimate.interval
+    return f"{estimate.value:.1%} {interval(100 * low, 100 * high)}"
+
+
+def _verdict(measurement: Measurement) -> Iterator[Finding]:
+    main = measurement.main
+    if main is None:
+        yield Finding(
+            "no labels", "Nothing is labelled, so that nothing can be said of the scores."
+        )
+        return
+    what = "answer" if main is measurement.final else "step"
+    count = f"{main.right:,} right and {main.wrong:,} wrong {what}s"
+    area = main.ranking
+    if area is None:
+        kind = "right" if main.right else "wrong"
+        yield Finding(
+            "no ROC",
+            f"All {main.right + main.wrong:,} labelled {what}s are {kind}: how well scores tell "
+            "right from wrong cannot be measured on them.",
+        )
+        return
+    verdict = verdict_of(area)
+    of_one = " of the same problem" if area is main.within else ""
+    yield Finding(
+        verdict.name,
+        f"{verdict.name.capitalize()}: a right {what} is scored above a wrong one{of_one} in "
+        f"{in_percent(area)} of pairs (AUROC; {count} of {area.problems:,} problems). "
+        f"{verdict.advice}",
+        "roc",
+    )
+
+
+def _scale(measurement: Measurement) -> Iterator[Finding]:
+    share, distinct = measurement.share_commonest, measurement.distinct
+    if share is None or measurement.scores < 2:
+        return
+    if distinct == 1:
+        text = f"Constant: all {measurement.scores:,} scores are {measurement.commonest:g}."
+        yield Finding("constant", text, "scores")
+    elif share.interval[0] > 0.5:
+        yield Finding(
+            "saturated",
+            f"Saturated: {in_percent(share)} of all scores are {measurement.commonest:g}, of "
+            f"{distinct:,} different ones. Nothing tells the steps apart that share it.",
+            "scores",
+        )
+    elif distinct <= COARSE < measurement.scores // 10:
+        text = f"Coarse: there are {distinct:,} different scores; ties are many."
+        yield Finding("coarse", text, "scores")
+
+
+def _aggregation(measurement: Measurement) -> Iterator[Finding]:
+    compared = compare_aggregations(measurement.answers)
+    if compared is None:
+        return
+    best, differences = compared
+    kind = measurement.answers[best]
+    area, depth = kind.ranking, kind.alone.get("depth")
+    if area is None or area.interval[0] <= 0.5:
+        return
+    beyond = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low > 0]
+    alike = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low <= 0]
+    told = [f"better than {_list(beyond)} beyond noise"] if beyond else []
+    told += [f"not told apart from {_list(alike)}"] if alike else []
+    short = ""
+    if best == "prod" and depth is not None and not _exceeds(kind, depth):
+        short = (
+            " It falls with each step, and is no better than the number of steps alone, beyond "
+            f"noise ({in_percent(_folded(depth))})."
+        )
+    yield Finding(
+        "best aggregation",
+        f"Answers are told apart best by {AGGREGATION_NAMES[best]} of their steps: AUROC "
+        f"{in_percent(area)}, {' and '.join(told)}.{short}",
+    )
+
+
+def _picks(measurement: Measurement) -> Iterator[Finding]:
+    final = measurement.final
+    if final is None or final.picks is None:
+        return
+    picks = final.picks
+    low, high = (picks.best - picks.random).interval
+    gain = "better" if low > 0 else "worse" if high < 0 else "no better, beyond noise,"
+    yield Finding(
+        "picks",
+        f"Picked by the last step's score, {in_percent(picks.best)} of the answers are right: "
+        f"{gain} than {in_percent(picks.random)} of random picks; {in_percent(picks.any)} of the "
+        f"problems have a right one.",
+    )
+
+
+def _problems(measurement: Measurement) -> Iterator[Finding]:
+    final = measurement.final
+    if final is None or final.auroc is None or final.ranking is not final.within:
+        return
+    assert final.within is not None
+    if (final.auroc - final.within).interval[0] > PARTIAL_TO_PROBLEMS:
+        yield Finding(
+            "tells problems apart",
+            f"Over pairs of different problems, too, AUROC is {in_percent(final.auroc)}, but "
+            f"{in_percent(final.within)} within a problem: part of what scores tell is which "
+            "problem is easy, which helps no search.",
+        )
+
+
+def _biases(measurement: Measurement) -> Iterator[Finding]:
+    stepwise = measurement.steps or measurement.inner
+    for what, kind in (("step", stepwise), ("answer", measurement.final)):
+        for by, correlation in (kind.correlations if kind else {}).items():
+            low, high = correlation.interval
+            if low <= BIASED and high >= -BIASED:
+                continue
+            longer = "longer" if by == "length" else "later" if what == "step" else "deeper"
+            yield Finding(
+                f"depends on {by}",
+                f"Depends on {by}: of equally labelled {what}s the {longer} ones score "
+                f"{'higher' if low > BIASED else 'lower'} (rank correlation "
+                f"{correlation.value:+.2f} {interval(low, high, '+.2f')}).",
+                "groups",
+            )
+        if kind is not None and (text := _no_better_than_length(kind, what)):
+            yield Finding("no better than length", text, "groups")
+
+
+def _no_better_than_length(kind: Discrimination, what: str) -> str:
+    """A sentence if the length alone tells as much as the score; else empty."""
+    length, area = kind.alone.get("length"), kind.auroc
+    if length is None or area is None or area.interval[1] < 0.5 or _exceeds(kind, length):
+        return ""
+    return (
+        f"The length of {what}s alone tells right from wrong in {in_percent(_folded(length))} of "
+        f"pairs, the score in {in_percent(area)}: no better, beyond noise."
+    )
+
+
+def _exceeds(kind: Discrimination, alone: Estimate) -> bool:
+    """Whether scores tell more than something else alone, or that tells nothing."""
+    folded = _folded(alone)
+    assert kind.auroc is not None
+    return folded.interval[0] <= 0.5 or (kind.auroc - folded).interval[0] > 0
+
+
+def _folded(area: Estimate) -> Estimate:
+    """An area, or that of the opposite order, whichever is above 0.5."""
+    if area.value >= 0.5:
+        return area
+    return replace(area, value=1 - area.value, influences=-area.influences)
+
+
+def _calibration(measurement: Measurement) -> Iterator[Finding]:
+    main = measurement.main
+    if main is not None and main.expected_error.interval[0] > UNCALIBRATED:
+        yield Finding(
+            "uncalibrated",
+            "A score is no probability of being right: it is off by "
+            f"{in_percent(main.expected_error)} (expected calibration error over 10 bins).",
+            "calibration",
+        )
+
+
+def _first_error(measurement: Measurement) -> Iterator[Finding]:
+    first = measurement.first_error
+    if first is None:
+        return
+    chosen = {
+        "given": "as given",
+        "gsm8k": "the best on GSM8K, as ProcessBench has it",
+    }.get(first.chosen_on, "the best on other problems")
+    yield Finding(
+        "first errors",
+        f"First errors are found with an F1 of {in_percent(first.f1)} (ProcessBench): the right "
+        f"step in {in_percent(first.erroneous)} of chains with one, none in "
+        f"{in_percent(first.correct)} of the others. A right step scores above "
+        f"{first.threshold:.4g}, {chosen}.",
+        "first-errors",
+    )
+
+
+def _left_out(measurement: Measurement) -> Iterator[Finding]:
+    if bad := measurement.not_numbers:
+        text = f"{len(bad):,} scores are no numbers and were left out, the first: {bad[0]}."
+        yield Finding("no numbers", text)
+    if measurement.unscored:
+        text = f"{measurement.unscored:,} chains have steps without a score and were left out."
+        yield Finding("unscored", text)
+
+
+def _list(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

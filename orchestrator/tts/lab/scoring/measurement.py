@@ -1,0 +1,341 @@
+"""What scores and labels of the same chains tell of their verifier.
+
+    ScoredChain ─┬─ steps that have labels ──────────────┐
+                 ├─ answers: last, min, product, mean ───┼─► Discrimination
+                 ├─ inner: the steps before the last ────┘
+                 └─ chains whose first error is known ───► FirstError
+
+Everything is the verifier's own scores, as given, and pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, get_args
+
+import numpy as np
+
+from tts.runs.clustered import (
+    Estimate,
+    Flags,
+    Floats,
+    Observations,
+    auroc,
+    auroc_within,
+    brier,
+    expected_error,
+    rank_correlation,
+    ratio,
+)
+from tts.search.thought import Aggregation, aggregate
+
+from .chains import ScoredChain
+from .first_error import FirstError, find_first_errors
+from .labelled_files import first_wrong
+
+AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
+ENOUGH_WITHIN: Final = 20
+"""Problems with right and wrong chains that it takes to judge a verifier within problems."""
+MOST_LEVELS: Final = 12
+"""More different levels are none: names, perhaps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Observations that share a depth, a length or a level."""
+
+    by: str
+    """`depth`, `length` or `level`."""
+    name: str
+    right: int
+    wrong: int
+    auroc: Estimate | None
+    expected_error: Estimate | None
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """What the highest score of each problem with several chains picks."""
+
+    best: Estimate
+    """Share of problems whose highest-scored chain is right; ties count as their mean."""
+    random: Estimate
+    """The mean share of right chains: a pick without a verifier."""
+    any: Estimate
+    """Share of problems with a right chain: a perfect pick."""
+
+
+@dataclass(frozen=True, eq=False)
+class Discrimination:
+    """How well scores tell right from wrong."""
+
+    these: Observations
+    auroc: Estimate | None
+    """None unless some are right and some are wrong."""
+    within: Estimate | None
+    """The same over pairs of one problem."""
+    expected_error: Estimate
+    """Expected calibration error over 10 bins."""
+    brier: Estimate
+    alone: Mapping[str, Estimate]
+    """AUROC of the depth, and of the length, in place of the score."""
+    correlations: Mapping[str, Estimate]
+    """Rank correlation of the score with depth and length among equally labelled observations."""
+    groups: Sequence[Group]
+    picks: Picks | None = None
+    """Of answers."""
+
+    @property
+    def right(self) -> int:
+        """Right observations."""
+        return int(self.these.right.sum())
+
+    @property
+    def wrong(self) -> int:
+        """Wrong observations."""
+        return len(self.these) - self.right
+
+    @property
+    def ranking(self) -> Estimate | None:
+        """The AUROC that counts: within problems where enough of them have both kinds."""
+        enough = self.within is not None and self.within.problems >= ENOUGH_WITHIN
+        return self.within if enough else self.auroc
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A verifier, measured."""
+
+    chains: int
+    problems: int
+    scores: int
+    """Step scores."""
+    length_unit: str
+    distinct: int
+    """Different scores."""
+    commonest: float | None
+    """The score that most steps have."""
+    share_commonest: Estimate | None
+    unscored: int
+    """Chains that were left out, since a step has no score."""
+    not_numbers: Sequence[str]
+    """Where scores are NaN or infinite: these count as none."""
+    steps: Discrimination | None
+    """Steps that have labels."""
+    inner: Discrimination | None
+    """Steps before the last, by their labels, or else by whether their chain's answer is right."""
+    answers: Mapping[Aggregation, Discrimination]
+    """Chains whose answers have labels, by how their step scores become one."""
+    first_error: FirstError | None
+
+    @property
+    def final(self) -> Discrimination | None:
+        """Last steps, by whether the answer is right."""
+        return self.answers.get("last")
+
+    @property
+    def main(self) -> Discrimination | None:
+        """What a verifier is judged by: answers, else steps."""
+        judged = [each for each in (self.final, self.steps) if each is not None]
+        return next((each for each in judged if each.auroc), judged[0] if judged else None)
+
+
+@dataclass
+class _Rows:
+    """Observations that are being collected."""
+
+    scores: list[float] = field(default_factory=list)
+    right: list[bool] = field(default_factory=list)
+    problems: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    levels: list[str | None] = field(default_factory=list)
+
+    def add(
+        self, score: float, right: bool, problem: int, depth: int, length: int, level: str | None
+    ) -> None:
+        self.scores.append(score)
+        self.right.append(right)
+        self.problems.append(problem)
+        self.depths.append(depth)
+        self.lengths.append(length)
+        self.levels.append(level)
+
+    def discrimination(self, count: int, *, answers: bool = False) -> Discrimination | None:
+        """What the rows tell; None without any."""
+        these = Observations.of(self.scores, self.right, self.problems, count)
+        error, squares = expected_error(these), brier(these)
+        if error is None or squares is None:
+            return None
+        values = {
+            "depth": np.array(self.depths, np.float64),
+            "length": np.array(self.lengths, np.float64),
+        }
+        return Discrimination(
+            these,
+            auroc(these),
+            auroc_within(these),
+            error,
+            squares,
+            _present((name, auroc(these.scored(value))) for name, value in values.items()),
+            _present((name, rank_correlation(these, value)) for name, value in values.items()),
+            [*_groups(these, values, self.levels)],
+            _picks(these) if answers else None,
+        )
+
+
+def measure(
+    chains: Sequence[ScoredChain], *, length_unit: str = "tokens", threshold: float | None = None
+) -> Measurement:
+    """All that the chains tell.
+
+    `threshold` is what the score of a right step is above, for first errors; without one it is
+    chosen as `first_error` says.
+    """
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(c.chain.problem for c in chains))}
+    count = len(numbers)
+    steps, inner = _Rows(), _Rows()
+    answers = {how: _Rows() for how in AGGREGATIONS}
+    every = _Rows()
+    erring: list[tuple[list[float], int, int, str | None]] = []
+    not_numbers: list[str] = []
+    unscored, stepwise = 0, False
+    for scored in chains:
+        chain, problem = scored.chain, numbers[scored.chain.problem]
+        scores = [_number(score) for score in scored.scores]
+        for place, (score, plain) in enumerate(zip(scores, scored.scores, strict=True), 1):
+            if score is None and plain is not None:
+                not_numbers.append(f"{chain.place or chain.name}, step {place}: {plain}")
+        labels = chain.right_steps or (None,) * len(scores)
+        right = answer_label(scored)
+        for place, (score, label) in enumerate(zip(scores, labels, strict=True)):
+            if score is None:
+                continue
+            row = problem, place + 1, scored.lengths[place], chain.level
+            every.add(score, True, *row)
+            if label is not None:
+                steps.add(score, label, *row)
+            beneath = right if label is None else label
+            if place < len(scores) - 1 and beneath is not None:
+                inner.add(score, beneath, *row)
+        numeric = [score for score in scores if score is not None]
+        last_alone = len(numeric) == 1 and scores[-1] is not None
+        if len(numeric) < len(scores) and not last_alone:
+            unscored += 1
+            continue
+        stepwise = stepwise or len(numeric) > 1
+        if right is not None:
+            row = problem, len(scores), sum(scored.lengths), chain.level
+            for how, rows in answers.items():
+                rows.add(aggregate(numeric, how), right, *row)
+        first = first_wrong(chain.right_steps)
+        if first is not None and len(numeric) == len(scores):
+            erring.append((numeric, first, problem, chain.level))
+    kinds = {how: rows.discrimination(count, answers=True) for how, rows in answers.items()}
+    values, sizes = np.unique(np.array(every.scores), return_counts=True)
+    commonest = float(values[np.argmax(sizes)]) if len(values) else None
+    all_scores = Observations.of(every.scores, every.right, every.problems, count)
+    common = (all_scores.scores == commonest).astype(np.float64)
+    return Measurement(
+        len(chains),
+        count,
+        len(all_scores),
+        length_unit,
+        len(values),
+        commonest,
+        ratio(all_scores.sums(common), all_scores.sums()),
+        unscored,
+        not_numbers,
+        steps.discrimination(count),
+        inner.discrimination(count),
+        {how: kind for how, kind in kinds.items() if kind and (stepwise or how == "last")},
+        find_first_errors(
+            [each[0] for each in erring],
+            [each[1] for each in erring],
+            np.array([each[2] for each in erring], np.int64),
+            count,
+            [each[3] for each in erring],
+            threshold,
+        ),
+    )
+
+
+def answer_label(scored: ScoredChain) -> bool | None:
+    """Whether a chain's answer is right; where nobody says so, whether all its steps are."""
+    if scored.chain.right is not None:
+        return scored.chain.right
+    first = first_wrong(scored.chain.right_steps)
+    return None if first is None else first < 0
+
+
+def compare_aggregations(
+    answers: Mapping[Aggregation, Discrimination],
+) -> tuple[Aggregation, dict[Aggregation, tuple[float, float]]] | None:
+    """The aggregation that tells answers apart best, and by how much from each other one.
+
+    The intervals of the differences of AUROC are paired, and hold together in 95% of cases over all
+    six pairs, since the best is chosen by what is compared. None with fewer than two.
+    """
+    areas = {how: area for how, each in answers.items() if (area := each.ranking)}
+    if len(areas) < 2:
+        return None
+    best = max(areas, key=lambda how: areas[how].value)
+    pairs = math.comb(len(areas), 2)
+    differences = {
+        how: (areas[best] - area).joint_interval(pairs)
+        for how, area in areas.items()
+        if how != best
+    }
+    return best, differences
+
+
+def _number(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None
+
+
+def _present(pairs: Iterable[tuple[str, Estimate | None]]) -> dict[str, Estimate]:
+    return {name: estimate for name, estimate in pairs if estimate is not None}
+
+
+def _groups(
+    these: Observations, values: Mapping[str, Floats], levels: Sequence[str | None]
+) -> Iterator[Group]:
+    """Terciles of each value, and the levels; what would be one group alone is none."""
+    parts: dict[str, dict[str, Flags]] = {}
+    for by, value in values.items():
+        ends = np.unique(np.quantile(value, [1 / 3, 2 / 3, 1], method="inverted_cdf"))
+        places = np.searchsorted(ends, value)
+        masks = [places == place for place in range(len(ends))]
+        parts[by] = {
+            f"{value[mask].min():,.0f} to {value[mask].max():,.0f}": mask for mask in masks
+        }
+    names = sorted({level for level in levels if level is not None}, key=lambda n: (len(n), n))
+    if len(names) <= MOST_LEVELS:
+        parts["level"] = {name: np.array([each == name for each in levels]) for name in names}
+    for by, masks_by_name in parts.items():
+        for name, mask in masks_by_name.items() if len(masks_by_name) > 1 else ():
+            part = these.where(mask)
+            right = int(part.right.sum())
+            yield Group(by, name, right, len(part) - right, auroc(part), expected_error(part))
+
+
+def _picks(these: Observations) -> Picks | None:
+    """What the highest score picks; None unless problems have several chains."""
+    sizes = these.sums()
+    several = sizes > 1
+    best = np.full(these.count, -np.inf)
+    np.maximum.at(best, these.problems, these.scores)
+    top = (these.scores == best[these.problems]).astype(np.float64)
+    rights, tops = these.sums(these.right.astype(np.float64)), these.sums(top)
+    wins = these.sums(top * these.right)
+    one = several.astype(np.float64)
+    shares = [
+        ratio(np.divide(part, whole, out=np.zeros(these.count), where=several), one)
+        for part, whole in ((wins, tops), (rights, sizes), (np.minimum(rights, 1), one))
+    ]
+    best_share, random, any_right = shares
+    if best_share is None or random is None or any_right is None:
+        return None
+    return Picks(best_share, random, any_right)
