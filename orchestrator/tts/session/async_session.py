@@ -304,9 +304,10 @@ class AsyncSession:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Requests that searches have in flight now: generator, verifier."""
+        """Requests that searches and `scorer` have in flight now: generator, verifier."""
         loads = [drivers.in_flight for drivers in self._drivers]
-        return sum(load[0] for load in loads), sum(load[1] for load in loads)
+        scoring = self._scorer.in_flight if self._scorer else 0
+        return sum(load[0] for load in loads), sum(load[1] for load in loads) + scoring
 
     def stop_searches(self) -> None:
         """End running searches, each with its results so far, as at its deadline.

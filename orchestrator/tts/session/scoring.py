@@ -79,8 +79,10 @@ class _Room:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
+        self.granted = 0
+        """How many have room now."""
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._granted = asyncio.Event()
+        self._nobody_waits = asyncio.Event()
 
     @asynccontextmanager
     async def taken(self, cost: int) -> AsyncIterator[None]:
@@ -94,20 +96,22 @@ class _Room:
         finally:
             if turn.done() and not turn.cancelled():
                 self._used -= cost
+                self.granted -= 1
             self._grant()
 
     async def nobody_waits(self) -> None:
         """Wait until all that has been asked for is granted."""
         await asyncio.sleep(0)  # what was created has its turn to ask, and so has everybody else
-        await self._granted.wait()
+        await self._nobody_waits.wait()
 
     def _grant(self) -> None:
         while self._waiting and (not self._used or self._used + self._waiting[0][0] <= self._limit):
             cost, turn = self._waiting.popleft()
             if not turn.done():  # or it was cancelled
                 self._used += cost
+                self.granted += 1
                 turn.set_result(None)
-        (self._granted.clear if self._waiting else self._granted.set)()
+        (self._nobody_waits.clear if self._waiting else self._nobody_waits.set)()
 
 
 class Scorer:
@@ -125,6 +129,11 @@ class Scorer:
         self._leads = policy.prefetch and dialogue is not None and not models.reads_whole
         """Whether a solution's longest dialogue goes ahead: all others are in the cache then of an
         engine that computes what requests side by side begin with once for each."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight now."""
+        return self._room.granted
 
     def calls(self, solution: Solution) -> list[ScoreCall]:
         """The request of each score; raises DatasetError for what the verifier cannot read."""
