@@ -249,6 +249,12 @@ def score_bins(these: Observations, count: int) -> list[ScoreBin]:
     ]
 
 
+def binned(these: Observations, count: int) -> list[Observations]:
+    """The observations in each of these bins."""
+    places = _bin_numbers(these, count)
+    return [these.where(places == place) for place in range(count)]
+
+
 def expected_error(these: Observations, count: int = 10) -> Estimate | None:
     """Expected calibration error: mean |mean score - share right| over bins, by observations.
 

@@ -35,7 +35,7 @@ class Finding:
 
     name: str
     text: str
-    figure: str = "discrimination"
+    figure: str = ""
 
 
 VERDICTS: Final = (
@@ -198,6 +198,7 @@ def _aggregation(measurement: Measurement) -> Iterator[Finding]:
         "best aggregation",
         f"Answers are told apart best by {AGGREGATION_NAMES[best]} of their steps: AUROC "
         f"{in_percent(area)}, {' and '.join(told)}.{short}",
+        "discrimination",
     )
 
 
@@ -213,6 +214,7 @@ def _picks(measurement: Measurement) -> Iterator[Finding]:
         f"Picked by the last step's score, {in_percent(picks.best)} of the answers are right: "
         f"{gain} than {in_percent(picks.random)} of random picks; {in_percent(picks.any)} of the "
         f"problems have a right one.",
+        "discrimination",
     )
 
 
@@ -227,6 +229,7 @@ def _problems(measurement: Measurement) -> Iterator[Finding]:
             f"Over pairs of different problems, too, AUROC is {in_percent(final.auroc)}, but "
             f"{in_percent(final.within)} within a problem: part of what scores tell is which "
             "problem is easy, which helps no search.",
+            "discrimination",
         )
 
 

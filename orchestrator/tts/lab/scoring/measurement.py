@@ -125,7 +125,7 @@ class Measurement:
     steps: Discrimination | None
     """Steps that have labels."""
     inner: Discrimination | None
-    """Steps before the last, by their labels, or else by whether their chain's answer is right."""
+    """Steps before the last, by their labels; in chains without any, by the answer's."""
     answers: Mapping[Aggregation, Discrimination]
     """Chains whose answers have labels, by how their step scores become one."""
     first_error: FirstError | None
@@ -217,9 +217,9 @@ def measure(
             every.add(score, True, *row)
             if label is not None:
                 steps.add(score, label, *row)
-            beneath = right if label is None else label
-            if place < len(scores) - 1 and beneath is not None:
-                inner.add(score, beneath, *row)
+            ending = right if chain.right_steps is None else label
+            if place < len(scores) - 1 and ending is not None:
+                inner.add(score, ending, *row)
         numeric = [score for score in scores if score is not None]
         last_alone = len(numeric) == 1 and scores[-1] is not None
         if len(numeric) < len(scores) and not last_alone:

@@ -180,7 +180,9 @@ class Report:
     figures: list[Figure]
     runs: list[Path]
     advice: Sequence[StudyAdvice] = ()
-    """Of a study."""
+    """Of a study, or what a measurement says."""
+    advised: tuple[str, str] = ADVISED
+    """The heading above it, and what it rests on."""
     progress: Progress | None = None
     """Of a run that has not finished."""
     configuration: Facts = field(default_factory=dict)
@@ -197,7 +199,8 @@ class Report:
             }
             for each in self.advice
         ]
-        return [*([Figure("advice", "Advice", ADVISED, rows)] if rows else []), *self.figures]
+        heading, hint = self.advised
+        return [*([Figure("advice", heading, hint, rows)] if rows else []), *self.figures]
 
     def title_of(self, figure: str) -> str:
         """The title of a figure by its name."""
@@ -217,6 +220,7 @@ class Report:
             self.runs,
             lead=self.lead,
             advice=self.advice,
+            advised=self.advised,
             progress=self.progress,
         )
 

@@ -28,11 +28,12 @@ from .packing import PackedTree, first_shown, pack
 FILE = "report.html"
 
 ADVISED = (
+    "Advice",
     "A change is advised only where its interval excludes that it makes no difference; each advice "
     "gives its interval and the figure that it rests on. The intervals of all cells hold together "
-    "in 95% of studies; that of a batch size is a 95% interval of its own."
+    "in 95% of studies; that of a batch size is a 95% interval of its own.",
 )
-"""The sentence above all advice."""
+"""The heading of a study's advice, and the sentence above all of it."""
 
 Facts = Mapping[str, Mapping[str, Cell]]
 """The facts of a page by heading: names and values."""
@@ -62,16 +63,18 @@ def write_page(
     *,
     lead: str = "",
     advice: Sequence[StudyAdvice] = (),
+    advised: tuple[str, str] = ADVISED,
     progress: Progress | None = None,
 ) -> Path:
     """Write a page of figures and of the search trees of `runs`, and return its file.
 
-    `lead` is a sentence below the title; `advice` stands there, too. With `progress` and without
+    `lead` is a sentence below the title; `advice` stands there, too, below the heading and the
+    sentence in `advised`. With `progress` and without
     figures it is loaded anew by itself. Raises RunError if a run cannot be read or nothing can be
     written.
     """
     packed = [_in_order(run) for run in runs]
-    page = _page(title, lead, advice, facts, figures, short_names(runs), packed, progress)
+    page = _page(title, lead, advice, advised, facts, figures, short_names(runs), packed, progress)
     try:
         write_whole(file, page.encode(errors="replace"))  # halves of surrogate pairs
     except OSError as error:
@@ -86,6 +89,7 @@ def _page(
     title: str,
     lead: str,
     advice: Sequence[StudyAdvice],
+    advised: tuple[str, str],
     facts: Facts,
     figures: Sequence[Figure],
     names: Sequence[str],
@@ -114,7 +118,7 @@ def _page(
         title=title,
         lead=lead,
         progress=progress,
-        advised=ADVISED,
+        advised=advised,
         advice=advice,
         titles={figure.name: figure.title for figure in figures},
         facts=facts,
