@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from .files import write_whole
 from .folder import ANSWERS, writing
@@ -46,13 +47,16 @@ def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
     return sorted(found, key=lambda answer: place.get(answer.id, len(place)))
 
 
-def as_table(answers: Sequence[Answer], kind: str) -> str:
-    """The table as text of a kind of ANSWERS: a JSON object a line, or CSV with a header."""
+def as_table(answers: Sequence[Any], kind: str, of: type = Answer) -> str:
+    """The table as text of a kind of ANSWERS: a JSON object a line, or CSV with a header.
+
+    Its rows are of one dataclass, `of`.
+    """
     if kind == "jsonl":
         return "".join(f"{json.dumps(asdict(each), ensure_ascii=False)}\n" for each in answers)
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    rows.writerow(field.name for field in fields(Answer))
+    rows.writerow(field.name for field in fields(of))
     rows.writerows(map(_cell, asdict(each).values()) for each in answers)
     return text.getvalue()
 
