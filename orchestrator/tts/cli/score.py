@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from .command import command_line
 from .completion import datasets
 from .json_output import print_json
-from .options import DeploymentArgument, JsonOption, ServerOption, VerifierOption, usable
-
-if TYPE_CHECKING:
-    from tts.lab.scoring.score_run import ScoreRequest
+from .options import (
+    DeploymentArgument,
+    JsonOption,
+    ServerOption,
+    VerifierOption,
+    given_options,
+    usable,
+)
+from .runs import given_sources
 
 
 def score(
@@ -84,19 +88,64 @@ def score(
     """
     from tts.build.deployment_edit import require_writable
     from tts.build.spec import deployment_file
+    from tts.lab.scoring.calibrate import calibrate
+    from tts.lab.scoring.findings import Finding, findings_of
+    from tts.lab.scoring.measurement import measure
     from tts.lab.scoring.score_run import ScoreRequest, score_chains
     from tts.lab.scoring.tables import write_tables
-    from tts.lab.scoring.verifier_report import measured
     from tts.reports.console import consoles, say
-    from tts.reports.measurement import measurement_report, print_measurement, print_rankings
+    from tts.reports.measurement import measurement_report, print_measurement
     from tts.reports.progress import Bars
+    from tts.reports.rankings import print_rankings
 
     if (file is None) == (dataset is None):
         raise typer.BadParameter(
             "give a file of chains, the folder of a run, or --dataset to sample them",
             param_hint="FILE",
         )
-    if sampled := given_options(context) & {"limit", "n", "seed"} and dataset is None:
-        raise typer.BadParameter("goes with --dataset", param_hint=f"--{min(sampled)}")
+    of_samples = given_options(context) & {"limit", "n", "seed"}
+    if of_samples and dataset is None:
+        raise typer.BadParameter("goes with --dataset", param_hint=f"--{min(of_samples)}")
     if write:
         require_writable(deployment_file(deployment))
+    request = ScoreRequest(
+        deployment=deployment,
+        input=file,
+        dataset=dataset,
+        limit=limit,
+        n=n,
+        seed=seed,
+        source=given_sources("", verifier, deployment).get("verifier"),
+        server=server,
+        endpoints=tuple(endpoints or ()),
+        command=tuple(command_line(context)),
+    )
+    with Bars() as observer:
+        scored = score_chains(request, out, observer)
+    measurement = measure(scored.chains, length_unit=scored.length_unit)
+    final, inner = measurement.final, measurement.inner
+    maps = calibrate(final and final.these, inner and inner.these)
+    findings = [*findings_of(measurement), Finding("cost", str(scored.cost))]
+    page = None
+    if measurement.main:
+        facts = {"Scoring": scored.facts}
+        title = f"The verifier of {scored.deployment.name}, on {scored.source}"
+        page = measurement_report(
+            scored.folder / "report.html", title, measurement, findings, maps, facts
+        ).write()
+    names = write_tables(scored, measurement)
+    if as_json:
+        from .documents.scores import ScoreDocument
+
+        print_json(ScoreDocument.of(scored, measurement, findings, maps, page))
+    else:
+        stdout, _ = consoles()
+        if scored.rankings:
+            print_rankings(stdout, scored.rankings)
+        if measurement.main or not scored.rankings:
+            print_measurement(stdout, measurement, findings, maps if final else None)
+        else:
+            stdout.print(str(scored.cost), markup=False, soft_wrap=True)
+    say(f"as JSONL, CSV and Parquet in {scored.folder}: {', '.join(names)}")
+    if page:
+        say(f"the page: {page}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +31,7 @@ from tts.session.function_files import load_all
 from tts.session.plan import load_checked
 from tts.session.run import unused_folder
 from tts.session.scoring import NoGenerator, Solution, SolutionScores, ranked
+from tts.strategies.parameters import scores_answers
 
 from ..bench.single_run import bench_in
 from ..campaign import TICK_S, carry_out
@@ -47,14 +49,19 @@ class ScoreRequest:
     deployment: str
     """A bundled name or a file."""
     input: Path | None
-    """A file of chains or the folder of a run; None: `sampling` makes the chains."""
-    sampling: RunConfig | None
+    """A file of chains or the folder of a run; None: they are sampled from a dataset."""
+    dataset: str | None
+    limit: int
+    """Problems of the dataset to sample."""
+    n: int
+    """Answers to each of them."""
+    seed: int
     source: FunctionSource | None
     """A function that scores in place of a model."""
     server: ServerKind | None
     endpoints: tuple[str, ...]
-    command: str
-    """The command line without --out, to go on with."""
+    command: tuple[str, ...]
+    """The command line, to go on with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +130,18 @@ class Scored:
     rankings: list[Result]
     """The candidates of each problem, best first, where they were made elsewhere."""
 
+    @property
+    def facts(self) -> dict[str, str | int | float]:
+        """What was scored, by what, and what that took: names and values."""
+        return {
+            "deployment": self.deployment.name,
+            "chains from": self.source,
+            **{f"verifier: {name}": value for name, value in asdict(self.verifier).items()},
+            "length": self.length_unit,
+            **{f"read ({number})": note for number, note in enumerate(self.notes, 1)},
+            **{name.replace("_", " "): value for name, value in asdict(self.cost).items()},
+        }
+
 
 def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> Scored:
     """Score everything that is not scored yet; raises a TtsError that says how to go on.
@@ -134,8 +153,8 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
     own = load_all({"verifier": source})["verifier"].value if source else None
     what = asked.input.stem if asked.input else "sampled"
     folder = (out or unused_folder(f"{spec.name}-score-{what}")).resolve()
-    if asked.sampling:
-        bench_in(asked.sampling, folder / RUN, observer, endpoints=asked.endpoints)
+    if asked.input is None:
+        bench_in(_sampling(asked, spec), folder / RUN, observer, endpoints=asked.endpoints)
     read = _read(asked.input or folder / RUN, spec, source)
     models = Models.load(spec, text_verifier=takes_text(spec, own))
     fitting, notes = _fitting(models, read.chains, read.notes)
@@ -154,7 +173,7 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
         job.lines = read_log(folder)
         left = [c for c in fitting if c.name not in job.lines and c.name not in read.known]
         if left:
-            way_on = f"{asked.command} --out {folder}"
+            way_on = shlex.join(asked.command if out else (*asked.command, "--out", str(folder)))
             carry_out(job.score(left, len(fitting)), observer, folder, job.state, way_on)
         elif job.lines:
             observer.say("Every chain is scored already")
@@ -175,6 +194,22 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
         notes=notes,
         cost=ScoringCost.of(list(job.lines.values())),
         rankings=rankings,
+    )
+
+
+def _sampling(asked: ScoreRequest, spec: Deployment) -> RunConfig:
+    """The run that samples chains, and has every step of them scored."""
+    how = "last" if asked.source is None and scores_answers(spec) else "mean"
+    return RunConfig(
+        deployment_source=asked.deployment,
+        dataset=str(asked.dataset),
+        limit=asked.limit,
+        seed=asked.seed,
+        strategy="best-of-n",
+        parameters={"n": asked.n, "agg_strategy": how},
+        server=asked.server,
+        sources={"verifier": asked.source} if asked.source else {},
+        command=list(asked.command),
     )
 
 
