@@ -25,11 +25,8 @@ from tts.strategies.parameters import scores_answers
 from .answer.prompts import filter_messages, problem_of, require_length, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
-from .openai.requests import PoolingRequest
+from .openai.requests import MAX_SCORES, PoolingRequest
 from .service import Service, admit, read, strategy_of
-
-MAX_STEPS = 1024
-"""Steps of one request at most: each is a request to the verifier."""
 
 
 async def pooling(service: Service, exchange: Exchange) -> None:
@@ -81,9 +78,9 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     await filter_messages(service.filters, request.messages)
     problem = problem_of(asked)
     steps = steps_of(said.text, service.deployment.generator.step_delimiter)
-    if not 1 <= len(steps) <= MAX_STEPS:
+    if not 1 <= len(steps) <= MAX_SCORES:
         raise bad_request(
-            f"The last message has {len(steps):,} steps; 1 to {MAX_STEPS:,} can be scored.",
+            f"The last message has {len(steps):,} steps; 1 to {MAX_SCORES:,} can be scored.",
             "messages",
         )
     question = problem.full_question

@@ -279,8 +279,7 @@ class AsyncSession:
 
     async def score_calls(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
         """Score requests that are made already (`tts.prompting.context`)."""
-        _, verifier = self.endpoints
-        return await self.watched(requests.score(verifier, calls))
+        return await self.watched(self.scorer.results(calls))
 
     @property
     def models(self) -> Models:

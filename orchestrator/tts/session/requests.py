@@ -1,23 +1,19 @@
-"""Requests outside a search: samples of the generator, scores of a given chain."""
+"""Samples of the generator, outside a search."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.endpoints.base import (
     GenerateCall,
     Generator,
-    ScoreCall,
-    Verifier,
-    VerifierResult,
     together,
 )
 from tts.prompting import Models
 from tts.prompting.chat import chat_prompt, generator_prompt
-from tts.search import node_seed, quantise
+from tts.search import node_seed
 
 from .questions import check_question, is_message
 
@@ -63,9 +59,3 @@ async def generate(
         "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))
         for sample in samples
     ]
-
-
-async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
-    """The result of each call; all are sent at once."""
-    results = await together(verifier.score(call) for call in calls)
-    return [replace(result, score=quantise(result.score)) for result in results]

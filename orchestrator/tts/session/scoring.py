@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from tts.build.errors import DatasetError, RequestRefused
 from tts.build.verifiers.prompted import Prompted
 from tts.driver.policy import policy_of
-from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult
+from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult, together
 from tts.grading import Equality
 from tts.grading.votes import judge
 from tts.problem import Problem
@@ -165,6 +165,11 @@ class Scorer:
         scored: dict[int, SolutionScores] = {}
         await self.score_all(solutions, scored.__setitem__)
         return [scored[place] for place in range(len(solutions))]
+
+    async def results(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
+        """The result of each request."""
+        results = await together(self._answer(call, None) for call in calls)
+        return [replace(result, score=quantise(result.score)) for result in results]
 
     async def _answer(
         self, call: ScoreCall, leader: asyncio.Task[VerifierResult] | None
