@@ -64,7 +64,7 @@ def test_problems_said_twice_do_not_move_an_estimate(rows, times):
 
 def world(generator, problems, chains=8):
     """Chains whose scores and labels share what is hard in their problem."""
-    ease = generator.normal(0, 1.5, problems).repeat(chains)
+    ease = generator.normal(1.5, 1.5, problems).repeat(chains)
     right = generator.random(len(ease)) < 1 / (1 + np.exp(-ease))
     noise = generator.normal(0, 1, len(ease))
     scores = 1 / (1 + np.exp(-(right * 1.0 + 0.5 * ease + noise)))

@@ -12,6 +12,7 @@
 | simulation | simulated schedules and placements side by side |
 | memory_plan | the memory of each GPU and both engines' pools, or of a pair on a CPU |
 | study_page | what `tts study` shows: advice, and its page |
+| measurement | a verifier measured on labels: the table, the sentences, its page |
 | page | `report.html`: figures and search trees on one page that opens offline |
 | findings | what `tts lint`, `tts doctor` and a first run have found |
 """

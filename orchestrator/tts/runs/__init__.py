@@ -21,7 +21,7 @@ The log is the single source: results, what a resumed run goes on from, measures
 | summary | summary.json, typed: made from the measures, and read back |
 | answers | the answers as a table: answers.jsonl, answers.csv |
 | sent_ahead | what became of expansions that were sent ahead |
-| calibration | how well scores tell right completions from wrong ones |
+| calibration, clustered | how well scores tell right completions from wrong ones; with intervals |
 | paged_cache | what a KV cache of any size makes of a run's requests |
 | compare, pairs, curves | runs side by side; problem by problem; accuracy over n |
 | statistics | quantiles, intervals, paired differences, pass@k, the Pareto front |

@@ -28,6 +28,8 @@ Flags = npt.NDArray[np.bool_]
 LEAST_PROBABILITY = 1e-4
 """A score of 0 or 1 counts as this far from it where its logarithm is taken: scores are quantised
 to 1e-4."""
+ENOUGH_WITHIN = 20
+"""Problems with right and wrong chains that it takes to judge a verifier within problems."""
 FOLDS = 5
 """Parts of problems, each of which is judged by what the others teach."""
 _FEW = 100
@@ -212,6 +214,23 @@ def auroc_within(these: Observations) -> Estimate | None:
         pairs[problem] = right.sum() * (~right).sum()
         wins[problem] = _share_below(scores[right], scores[~right]).mean() * pairs[problem]
     return ratio(wins, pairs)
+
+
+def ranking(these: Observations) -> Estimate | None:
+    """The AUROC that a verifier is judged by: within problems, where enough have both kinds."""
+    within = auroc_within(these)
+    return within if within and within.problems >= ENOUGH_WITHIN else auroc(these)
+
+
+def commonest(these: Observations) -> tuple[float, Estimate, int] | None:
+    """The score that most have, their share, and how many different scores there are."""
+    values, sizes = np.unique(these.scores, return_counts=True)
+    if not len(values):
+        return None
+    score = float(values[np.argmax(sizes)])
+    share = ratio(these.sums((these.scores == score).astype(np.float64)), these.sums())
+    assert share is not None
+    return score, share, len(values)
 
 
 def brier(these: Observations) -> Estimate | None:

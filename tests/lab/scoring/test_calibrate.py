@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.scoring.worlds import VERIFIERS, good, logistic, scored_chains
 
+from tts.lab.scoring import calibrate as calibrate_module
 from tts.lab.scoring.calibrate import apply, calibrate, calibration_fields, fit
 from tts.lab.scoring.measurement import measure
 from tts.runs.clustered import Observations
@@ -122,13 +123,22 @@ def test_too_little_gives_no_map():
     assert calibrate(None).final is None
 
 
-def test_probabilities_are_those_of_maps_that_have_not_seen_the_problem():
-    """Scores that name their problem predict nothing of others."""
+def test_probabilities_are_those_of_maps_that_have_not_seen_the_problem(monkeypatch):
+    """Each map gives a probability of its own: who has which shows whose map it was."""
+    taught = []
+
+    def fitted(these):
+        taught.append(set(these.problems.tolist()))
+        share = len(taught) / 100
+        return (0.0, share), (1.0, share)
+
+    monkeypatch.setattr(calibrate_module, "fit", fitted)
     generator = np.random.default_rng(3)
-    luck = generator.random(100) < 0.5
-    scores = np.repeat(np.arange(100) / 100, 8)
-    maps = calibrate(observed(scores, np.repeat(luck, 8)))
-    assert maps.final.mapped["log loss"].value > 0.69 - 0.02
+    these = observed(generator.random(800), generator.random(800) < 0.5)
+    mapped = calibrate_module._out_of_fold(these, these)
+    for probability, problem in zip(mapped, these.problems, strict=True):
+        assert problem not in taught[round(probability * 100) - 1]
+    assert min(map(len, taught)) == 80
 
 
 @pytest.mark.parametrize("labelled", ["steps", "both"])

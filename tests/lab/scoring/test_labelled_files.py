@@ -93,7 +93,7 @@ def test_prm800k_gives_the_labelled_path_and_each_alternative(read):
     ]
     assert {chain.problem for chain in result.chains} == {"set:0"}
     assert [chain.name for chain in result.chains] == ["set:0/1", "set:0/2", "set:0/3"]
-    assert result.notes == ["1 rows as PRM800K", "the step delimiter was replaced within 1 steps"]
+    assert result.notes == ["1 row as PRM800K", "steps in which the step delimiter was replaced: 1"]
 
 
 def test_math_shepherd_marks_become_labels(read):
@@ -188,7 +188,7 @@ def test_irregular_rows_of_published_files_are_left_out_and_counted(read):
     ]
     result = read(good, *bad)
     assert len(result.chains) == 1
-    assert "4 rows left out, the first: " in result.notes[1]
+    assert "rows left out: 4, the first: " in result.notes[1]
     assert "line 2: label has no + or - where input marks the end of step 2" in result.notes[1]
     with pytest.raises(DatasetError, match=r"no chains to score.*line 1"):
         read(*bad)

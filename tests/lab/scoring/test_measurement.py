@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 
 from tts.lab.scoring.chains import Chain, ScoredChain
-from tts.lab.scoring.findings import VERDICTS, cost_of, findings_of, verdict_of
+from tts.lab.scoring.findings import VERDICTS, cost_of, findings_of, judge, verdict_of
 from tts.lab.scoring.measurement import compare_aggregations, measure
 from tts.search.thought import aggregate
 
@@ -194,3 +194,23 @@ def test_real_traces_with_scores_of_a_published_verifier():
     assert (len(chains), measured.problems) == (300, 5)
     assert 0.85 < measured.final.auroc.value < 0.95
     assert "unclear" in names_of(measured)
+
+
+def test_the_guide_has_the_rules():
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guides" / "know-your-verifier.md"
+    text = guide.read_text(encoding="utf-8")
+    for verdict in VERDICTS:
+        assert f"| {verdict.name} | {verdict.rule} |" in text
+
+
+def test_scores_of_a_run_are_judged_alike():
+    measured = measure(scored_chains(VERIFIERS["saturated"], 150))
+    assert [finding.name for finding in judge(measured.final.these, "chain")] == [
+        "usable",
+        "saturated",
+    ]
+    worthless = measure(scored_chains(VERIFIERS["constant"], 150)).final.these
+    verdict, constant = judge(worthless, "completion")
+    assert verdict.text.startswith("Worthless: a right completion is scored above a wrong one")
+    assert constant.text == "Constant: all 1,200 scores are 0.5."
+    assert judge(worthless.where(worthless.scores > 1), "completion") == []

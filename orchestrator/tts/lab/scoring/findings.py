@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tts.runs.clustered import Estimate
+from tts.runs.clustered import ENOUGH_WITHIN, Estimate, Observations, auroc, commonest, ranking
 from tts.runs.statistics import interval
 from tts.search.thought import Aggregation
 
@@ -100,9 +100,13 @@ def verdict_of(area: Estimate | None) -> Verdict:
 
 def findings_of(measurement: Measurement) -> list[Finding]:
     """All that a measurement says, the verdict first."""
+    main = measurement.main
+    verdict = [Finding("no labels", "Nothing is labelled, so nothing can be said of the scores.")]
+    if main is not None:
+        verdict = _verdict(main.these, "answer" if main is measurement.final else "step")
     return [
-        *_verdict(measurement),
-        *_scale(measurement),
+        *verdict,
+        *_scale(measurement.scores),
         *_aggregation(measurement),
         *_picks(measurement),
         *_problems(measurement),
@@ -111,6 +115,11 @@ def findings_of(measurement: Measurement) -> list[Finding]:
         *_first_error(measurement),
         *_left_out(measurement),
     ]
+
+
+def judge(these: Observations, what: str) -> list[Finding]:
+    """The verdict on scores of right and wrong ones, and whether they are saturated."""
+    return [*_verdict(these, what), *_scale(these)] if len(these) else []
 
 
 def cost_of(steps: int, seconds: float, tokens: int | None = None) -> Finding:
@@ -127,50 +136,42 @@ def in_percent(estimate: Estimate) -> str:
     return f"{estimate.value:.1%} {interval(100 * low, 100 * high)}"
 
 
-def _verdict(measurement: Measurement) -> Iterator[Finding]:
-    main = measurement.main
-    if main is None:
-        yield Finding(
-            "no labels", "Nothing is labelled, so that nothing can be said of the scores."
-        )
-        return
-    what = "answer" if main is measurement.final else "step"
-    count = f"{main.right:,} right and {main.wrong:,} wrong {what}s"
-    area = main.ranking
+def _verdict(these: Observations, what: str) -> list[Finding]:
+    right, area = int(these.right.sum()), ranking(these)
+    wrong = len(these) - right
     if area is None:
-        kind = "right" if main.right else "wrong"
-        yield Finding(
-            "no ROC",
-            f"All {main.right + main.wrong:,} labelled {what}s are {kind}: how well scores tell "
-            "right from wrong cannot be measured on them.",
+        kind = "right" if right else "wrong"
+        text = (
+            f"All {len(these):,} labelled {what}s are {kind}: how well scores tell right from "
+            "wrong cannot be measured on them."
         )
-        return
+        return [Finding("no ROC", text)]
     verdict = verdict_of(area)
-    of_one = " of the same problem" if area is main.within else ""
-    yield Finding(
-        verdict.name,
+    whole = auroc(these)
+    of_one = " of the same problem" if whole and area.problems < whole.problems else ""
+    text = (
         f"{verdict.name.capitalize()}: a right {what} is scored above a wrong one{of_one} in "
-        f"{in_percent(area)} of pairs (AUROC; {count} of {area.problems:,} problems). "
-        f"{verdict.advice}",
-        "roc",
+        f"{in_percent(area)} of pairs (AUROC; {right:,} right and {wrong:,} wrong {what}s, "
+        f"{area.problems:,} problems). {verdict.advice}"
     )
+    return [Finding(verdict.name, text, "roc")]
 
 
-def _scale(measurement: Measurement) -> Iterator[Finding]:
-    share, distinct = measurement.share_commonest, measurement.distinct
-    if share is None or measurement.scores < 2:
+def _scale(these: Observations) -> Iterator[Finding]:
+    common = commonest(these)
+    if common is None or len(these) < 2:
         return
+    score, share, distinct = common
     if distinct == 1:
-        text = f"Constant: all {measurement.scores:,} scores are {measurement.commonest:g}."
-        yield Finding("constant", text, "scores")
+        yield Finding("constant", f"Constant: all {len(these):,} scores are {score:g}.", "scores")
     elif share.interval[0] > 0.5:
         yield Finding(
             "saturated",
-            f"Saturated: {in_percent(share)} of all scores are {measurement.commonest:g}, of "
-            f"{distinct:,} different ones. Nothing tells the steps apart that share it.",
+            f"Saturated: {in_percent(share)} of all scores are {score:g}, of {distinct:,} "
+            "different ones. Nothing tells those apart that share it.",
             "scores",
         )
-    elif distinct <= COARSE < measurement.scores // 10:
+    elif distinct <= COARSE < len(these) // 10:
         text = f"Coarse: there are {distinct:,} different scores; ties are many."
         yield Finding("coarse", text, "scores")
 
@@ -220,10 +221,12 @@ def _picks(measurement: Measurement) -> Iterator[Finding]:
 
 def _problems(measurement: Measurement) -> Iterator[Finding]:
     final = measurement.final
-    if final is None or final.auroc is None or final.ranking is not final.within:
+    if final is None or final.auroc is None or final.within is None:
         return
-    assert final.within is not None
-    if (final.auroc - final.within).interval[0] > PARTIAL_TO_PROBLEMS:
+    if (
+        final.within.problems >= ENOUGH_WITHIN
+        and (final.auroc - final.within).interval[0] > PARTIAL_TO_PROBLEMS
+    ):
         yield Finding(
             "tells problems apart",
             f"Over pairs of different problems, too, AUROC is {in_percent(final.auroc)}, but "

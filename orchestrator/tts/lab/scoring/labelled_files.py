@@ -139,11 +139,11 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
     if not chains:
         why = f" {left_out[0]}." if left_out else ""
         raise DatasetError(f"{', '.join(map(str, files))}: there are no chains to score.{why}")
-    notes = [f"{count:,} rows as {name}" for name, count in forms.items()]
+    notes = [f"{count:,} row{'s' * (count != 1)} as {name}" for name, count in forms.items()]
     if left_out:
-        notes.append(f"{len(left_out):,} rows left out, the first: {left_out[0]}")
+        notes.append(f"rows left out: {len(left_out):,}, the first: {left_out[0]}")
     if replaced:
-        notes.append(f"the step delimiter was replaced within {replaced:,} steps")
+        notes.append(f"steps in which the step delimiter was replaced: {replaced:,}")
     return LabelledFile(chains, notes)
 
 

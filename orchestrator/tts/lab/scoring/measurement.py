@@ -27,6 +27,7 @@ from tts.runs.clustered import (
     brier,
     expected_error,
     rank_correlation,
+    ranking,
     ratio,
 )
 from tts.search.thought import Aggregation, aggregate
@@ -36,8 +37,6 @@ from .first_error import FirstError, find_first_errors
 from .labelled_files import first_wrong
 
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
-ENOUGH_WITHIN: Final = 20
-"""Problems with right and wrong chains that it takes to judge a verifier within problems."""
 MOST_LEVELS: Final = 12
 """More different levels are none: names, perhaps."""
 
@@ -99,9 +98,8 @@ class Discrimination:
 
     @property
     def ranking(self) -> Estimate | None:
-        """The AUROC that counts: within problems where enough of them have both kinds."""
-        enough = self.within is not None and self.within.problems >= ENOUGH_WITHIN
-        return self.within if enough else self.auroc
+        """The AUROC that a verifier is judged by."""
+        return ranking(self.these)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +108,9 @@ class Measurement:
 
     chains: int
     problems: int
-    scores: int
-    """Step scores."""
+    scores: Observations
+    """All step scores; their labels are none."""
     length_unit: str
-    distinct: int
-    """Different scores."""
-    commonest: float | None
-    """The score that most steps have."""
-    share_commonest: Estimate | None
     unscored: int
     """Chains that were left out, since a step has no score."""
     not_numbers: Sequence[str]
@@ -234,18 +227,11 @@ def measure(
         if first is not None and len(numeric) == len(scores):
             erring.append((numeric, first, problem, chain.level))
     kinds = {how: rows.discrimination(count, answers=True) for how, rows in answers.items()}
-    values, sizes = np.unique(np.array(every.scores), return_counts=True)
-    commonest = float(values[np.argmax(sizes)]) if len(values) else None
-    all_scores = Observations.of(every.scores, every.right, every.problems, count)
-    common = (all_scores.scores == commonest).astype(np.float64)
     return Measurement(
         len(chains),
         count,
-        len(all_scores),
+        Observations.of(every.scores, every.right, every.problems, count),
         length_unit,
-        len(values),
-        commonest,
-        ratio(all_scores.sums(common), all_scores.sums()),
         unscored,
         not_numbers,
         steps.discrimination(count),

@@ -10,7 +10,7 @@ from typing import Any
 from tts.build.errors import ConfigError
 from tts.build.extras import how_to_install
 from tts.runs.answers import as_table
-from tts.runs.clustered import Estimate
+from tts.runs.clustered import Estimate, commonest
 
 from .chains import ScoredChain
 from .measurement import Discrimination, Measurement
@@ -104,8 +104,8 @@ def measure_rows(measurement: Measurement) -> Iterator[MeasureRow]:
             yield _row("first errors", measure, estimate)
         for level, estimate in first.by_level.items():
             yield _row("first errors", "f1", estimate, "level", level)
-    if measurement.share_commonest is not None:
-        yield _row("scores", "share_of_commonest", measurement.share_commonest)
+    if (common := commonest(measurement.scores)) is not None:
+        yield _row("scores", "share_of_commonest", common[1])
 
 
 def _rows(of: str, kind: Discrimination) -> Iterator[MeasureRow]:

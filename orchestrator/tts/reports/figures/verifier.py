@@ -105,7 +105,7 @@ def discrimination(measurement: Measurement) -> Figure:
     return Figure(
         "discrimination",
         "Right and wrong, told apart",
-        f"{measurement.scores:,} step scores of {measurement.chains:,} chains of "
+        f"{len(measurement.scores):,} step scores of {measurement.chains:,} chains of "
         f"{measurement.problems:,} problems. AUROC is the chance that a right one is scored above "
         f"a wrong one, 50% a coin's.{inner if measurement.inner else ''}",
         rows,
