@@ -104,8 +104,8 @@ def resampled(these, generator):
 def test_standard_errors_are_those_of_drawing_problems_anew(measure):
     generator = np.random.default_rng(1)
     these = world(generator, 120)
-    drawn = [measure(resampled(these, generator)).value for _ in range(200)]
-    assert measure(these).error == pytest.approx(np.std(drawn, ddof=1), rel=0.2)
+    resamples = [measure(resampled(these, generator)).value for _ in range(200)]
+    assert measure(these).error == pytest.approx(np.std(resamples, ddof=1), rel=0.2)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():

@@ -60,7 +60,7 @@ def measurement_report(
         file,
         title,
         f"{measurement.chains:,} chains of {measurement.problems:,} problems, "
-        f"{len(measurement.scores):,} step scores.",
+        f"{measurement.scores:,} step scores.",
         measurement_figures(measurement, maps),
         [],
         advice=[StudyAdvice(each.name.capitalize(), each.text, each.figure) for each in findings],

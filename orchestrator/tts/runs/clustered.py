@@ -42,7 +42,7 @@ class Estimate:
 
     value: float
     influences: Floats
-    """Of each problem; 0 for one without an observation."""
+    """Influence value of each problem; 0 for one without an observation."""
     problems: int
     """Problems with observations."""
     most: float = math.inf
@@ -115,11 +115,9 @@ class Observations:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def where(self, chosen: Flags) -> Observations:
-        """The observations that are chosen, of the same list of problems."""
-        return Observations(
-            self.scores[chosen], self.right[chosen], self.problems[chosen], self.count
-        )
+    def where(self, mask: Flags) -> Observations:
+        """The observations under a mask, of the same list of problems."""
+        return Observations(self.scores[mask], self.right[mask], self.problems[mask], self.count)
 
     def scored(self, scores: Floats) -> Observations:
         """The observations with other scores."""
@@ -200,7 +198,7 @@ def _share_below(scores: Floats, others: Floats) -> Floats:
 
 
 def auroc_within(these: Observations) -> Estimate | None:
-    """The same chance over pairs of one problem; None if no problem has both kinds.
+    """AUROC over pairs of one problem; None if no problem has both kinds.
 
     What a search or best-of-n needs: they never compare chains of two problems.
     """
@@ -292,9 +290,9 @@ def rank_correlation(these: Observations, values: Floats) -> Estimate | None:
     Spearman's, within the right and within the wrong ones; None if either is constant.
     """
     first, second = np.zeros(len(these)), np.zeros(len(these))
-    for chosen in (these.right, ~these.right):
-        first[chosen] = _standard_ranks(these.scores[chosen])
-        second[chosen] = _standard_ranks(values[chosen])
+    for mask in (these.right, ~these.right):
+        first[mask] = _standard_ranks(these.scores[mask])
+        second[mask] = _standard_ranks(values[mask])
     both = first.any() and second.any()
     if not both:
         return None

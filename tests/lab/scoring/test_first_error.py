@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.lab.scoring.first_error import best_threshold, find_first_errors, prediction
+from tts.lab.scoring.first_error import best_threshold, evaluate, find_first_errors, prediction
 
 BY_HAND = [
     # scores of the steps, label, the first step that is not above 0.5
@@ -30,22 +30,28 @@ BY_HAND = [
     ([0.0], 0, 0),
     ([1.0], 0, -1),
 ]
-"""Of 8 chains without an error 4 are found to have none: 4 of 8; of 12 with one 5 are found."""
+"""Right predictions: 4 of 8 chains without an error, 5 of 12 with one."""
 
 
-def evaluated(rows, **fields):
+def evaluated(rows, threshold):
+    """Both shares and F1 of the predictions with a threshold."""
+    predictions = [prediction(scores, threshold) for scores, _ in rows]
+    return evaluate(predictions, [label for _, label in rows], np.arange(len(rows)), len(rows))
+
+
+def first_errors(rows, levels=None):
     scores, labels = zip(*rows, strict=True)
-    levels = fields.pop("levels", [None] * len(rows))
-    return find_first_errors(scores, labels, np.arange(len(rows)), len(rows), levels, **fields)
+    levels = levels or [None] * len(rows)
+    return find_first_errors(scores, labels, np.arange(len(rows)), len(rows), levels)
 
 
 def published(predictions, labels):
     """As the published programs have it: matches apart by the label, then their harmonic mean."""
     error = [
-        found == label for found, label in zip(predictions, labels, strict=True) if label != -1
+        guess == label for guess, label in zip(predictions, labels, strict=True) if label != -1
     ]
     clean = [
-        found == label for found, label in zip(predictions, labels, strict=True) if label == -1
+        guess == label for guess, label in zip(predictions, labels, strict=True) if label == -1
     ]
     first, second = np.mean(error) * 100, np.mean(clean) * 100
     return first, second, 2 * first * second / (first + second) if first + second else 0.0
@@ -54,11 +60,12 @@ def published(predictions, labels):
 def test_twenty_cases_by_hand():
     for scores, _, expected in BY_HAND:
         assert prediction(scores, 0.5) == expected
-    result = evaluated([(scores, label) for scores, label, _ in BY_HAND], threshold=0.5)
-    assert result.correct.value == 4 / 8
-    assert result.erroneous.value == 5 / 12
-    assert result.f1.value == pytest.approx(2 * (4 / 8) * (5 / 12) / (4 / 8 + 5 / 12))
-    assert result.chosen_on == "given"
+    rows = [(scores, label) for scores, label, _ in BY_HAND]
+    erroneous, correct, f1 = evaluated(rows, 0.5)
+    assert correct.value == 4 / 8
+    assert erroneous.value == 5 / 12
+    assert f1.value == pytest.approx(2 * (4 / 8) * (5 / 12) / (4 / 8 + 5 / 12))
+    assert first_errors(rows).f1_at_half.value == f1.value
 
 
 CHAINS = st.lists(
@@ -73,12 +80,13 @@ CHAINS = st.lists(
 @given(CHAINS, st.integers(0, 10).map(lambda n: n / 10))
 def test_any_predictions_get_the_published_figures(rows, threshold):
     labels = [label for _, label in rows]
-    result = evaluated(rows, threshold=threshold)
+    result = evaluated(rows, threshold)
     assert (result is None) == (len({label < 0 for label in labels}) < 2)
     if result is not None:
         predictions = [prediction(scores, threshold) for scores, _ in rows]
-        figures = [100 * each.value for each in (result.erroneous, result.correct, result.f1)]
-        assert figures == pytest.approx(published(predictions, labels))
+        assert [100 * each.value for each in result] == pytest.approx(
+            published(predictions, labels)
+        )
 
 
 @given(CHAINS)
@@ -87,9 +95,9 @@ def test_no_threshold_has_a_higher_f1_than_the_best(rows):
     if len({label < 0 for label in labels}) < 2:
         assert best_threshold(scores, labels) == 0.5
         return
-    best = evaluated(rows, threshold=best_threshold(scores, labels)).f1.value
+    *_, best = evaluated(rows, best_threshold(scores, labels))
     for threshold in np.arange(-0.05, 1.1, 0.05):
-        assert evaluated(rows, threshold=threshold).f1.value <= best + 1e-12
+        assert evaluated(rows, threshold)[2].value <= best.value + 1e-12
 
 
 def drawn(count, shift=0.0, seed=0):
@@ -107,24 +115,26 @@ def drawn(count, shift=0.0, seed=0):
 
 def test_without_a_threshold_each_fold_is_judged_by_that_of_the_others():
     rows = drawn(200)
-    result = evaluated(rows)
+    result = first_errors(rows)
     assert result.chosen_on == "other problems"
     assert 0.3 < result.threshold < 0.7
-    assert result.f1.value <= evaluated(rows, threshold=result.threshold).f1.value
+    assert result.f1.value <= evaluated(rows, result.threshold)[2].value
     noise = [
         (np.random.default_rng(s).random(3).tolist(), label) for s, (_, label) in enumerate(rows)
     ]
     noise = [(scores, min(label, 2)) for scores, label in noise]
-    seen = evaluated(noise, threshold=best_threshold(*zip(*noise, strict=True))).f1.value
-    assert evaluated(noise).f1.value < seen, "a threshold is flattered by what it was chosen on"
+    flattered = evaluated(noise, best_threshold(*zip(*noise, strict=True)))[2].value
+    assert first_errors(noise).f1.value < flattered, (
+        "a threshold is flattered by what it was chosen on"
+    )
 
 
 def test_the_threshold_is_that_of_gsm8k_where_it_is_among_others():
     gsm8k, other = drawn(150), drawn(150, shift=0.2, seed=1)
-    result = evaluated(gsm8k + other, levels=["gsm8k"] * 150 + ["omnimath"] * 150)
+    result = first_errors(gsm8k + other, levels=["gsm8k"] * 150 + ["omnimath"] * 150)
     assert result.chosen_on == "gsm8k"
     assert result.threshold == best_threshold(*zip(*gsm8k, strict=True))
     assert list(result.by_level) == ["gsm8k", "omnimath"]
-    alone = evaluated(other, threshold=result.threshold)
-    assert result.by_level["omnimath"].value == pytest.approx(alone.f1.value)
-    assert evaluated(gsm8k, levels=["gsm8k"] * 150).chosen_on == "other problems"
+    *_, alone = evaluated(other, result.threshold)
+    assert result.by_level["omnimath"].value == pytest.approx(alone.value)
+    assert first_errors(gsm8k, levels=["gsm8k"] * 150).chosen_on == "other problems"

@@ -118,6 +118,8 @@ def test_math_shepherd_marks_become_labels(read):
 def test_plain_rows(read, labels, right_steps, right):
     (chain,) = read({"problem": "Q?", "steps": STEPS, "level": 3.0, **labels}).chains
     assert (chain.right_steps, chain.right, chain.level) == (right_steps, right, "3")
+    ending = {"problem": "Q?", "steps": [f"{step}\n\n" for step in STEPS], **labels}
+    assert read(ending).chains[0].steps == tuple(STEPS)
     trl = {"prompt": "Q?", "completions": STEPS, **labels}
     assert read(trl).chains[0].right_steps == right_steps
 

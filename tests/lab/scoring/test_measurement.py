@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 
 from tts.lab.scoring.chains import Chain, ScoredChain
-from tts.lab.scoring.findings import VERDICTS, cost_of, findings_of, judge, verdict_of
+from tts.lab.scoring.findings import VERDICTS, findings_of, judge, verdict_of
 from tts.lab.scoring.measurement import compare_aggregations, measure
 from tts.search.thought import aggregate
 
@@ -41,15 +41,15 @@ def relabelled(chains, change):
     ],
 )
 def test_a_fault_is_named(verifier, there, not_there):
-    named = names_of(measure(scored_chains(VERIFIERS[verifier], 150)))
-    assert there <= named
-    assert not not_there & named
+    names = names_of(measure(scored_chains(VERIFIERS[verifier], 150)))
+    assert there <= names
+    assert not not_there & names
 
 
 def test_few_labels_are_unclear_and_never_worthless():
     for verifier in VERIFIERS.values():
-        named = names_of(measure(scored_chains(verifier, 4, n=2, seed=3)))
-        assert not {"worthless", "weak", "usable", "inverted"} & named
+        names = names_of(measure(scored_chains(verifier, 4, n=2, seed=3)))
+        assert not {"worthless", "weak", "usable", "inverted"} & names
 
 
 def test_a_product_that_tells_the_number_of_steps_is_called_so():
@@ -170,12 +170,6 @@ def test_each_interval_has_its_verdict():
     assert {each: verdict_of(Area(*each)).name for each in ends} == ends
     assert verdict_of(None).name == "unclear"
     assert len({verdict.name for verdict in VERDICTS}) == len(VERDICTS)
-
-
-def test_the_cost_is_that_of_a_thousand_steps():
-    assert cost_of(2500, 10, 500_000).text == (
-        "1,000 steps take 4.0 s and 200,000 tokens here (2,500 were scored)."
-    )
 
 
 def test_real_traces_with_scores_of_a_published_verifier():

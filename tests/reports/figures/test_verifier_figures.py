@@ -9,7 +9,7 @@ from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 from tests.reports.figures.checks import check_all
 
 from tts.lab.scoring.calibrate import calibrate
-from tts.lab.scoring.findings import cost_of, findings_of
+from tts.lab.scoring.findings import Finding, findings_of
 from tts.lab.scoring.measurement import measure
 from tts.reports.figures.verifier import measurement_figures, reliability, roc
 from tts.reports.measurement import measurement_report, print_measurement
@@ -75,7 +75,7 @@ def test_reliability_has_the_share_right_of_each_bin_and_what_the_map_makes_of_i
 
 def test_the_page_and_the_terminal_say_all_findings(tmp_path):
     measurement, maps = measured(good, labelled="both")
-    findings = [*findings_of(measurement), cost_of(len(measurement.scores), 12.0)]
+    findings = [*findings_of(measurement), Finding("cost", "1,000 steps take 4.0 s.")]
     report = measurement_report(
         tmp_path / "report.html",
         "Verifier",

@@ -99,14 +99,14 @@ def verdict_of(area: Estimate | None) -> Verdict:
 
 
 def findings_of(measurement: Measurement) -> list[Finding]:
-    """All that a measurement says, the verdict first."""
+    """Sentences of a measurement, the verdict first."""
     main = measurement.main
     verdict = [Finding("no labels", "Nothing is labelled, so nothing can be said of the scores.")]
     if main is not None:
         verdict = _verdict(main.these, "answer" if main is measurement.final else "step")
     return [
         *verdict,
-        *_scale(measurement.scores),
+        *_scale(measurement.every),
         *_aggregation(measurement),
         *_picks(measurement),
         *_problems(measurement),
@@ -120,14 +120,6 @@ def findings_of(measurement: Measurement) -> list[Finding]:
 def judge(these: Observations, what: str) -> list[Finding]:
     """The verdict on scores of right and wrong ones, and whether they are saturated."""
     return [*_verdict(these, what), *_scale(these)] if len(these) else []
-
-
-def cost_of(steps: int, seconds: float, tokens: int | None = None) -> Finding:
-    """What scoring took, for a thousand steps."""
-    thousands = max(steps, 1) / 1000
-    prompt = "" if tokens is None else f" and {tokens / thousands:,.0f} tokens"
-    text = f"1,000 steps take {seconds / thousands:,.1f} s{prompt} here ({steps:,} were scored)."
-    return Finding("cost", text)
 
 
 def in_percent(estimate: Estimate) -> str:
@@ -187,8 +179,8 @@ def _aggregation(measurement: Measurement) -> Iterator[Finding]:
         return
     beyond = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low > 0]
     alike = [AGGREGATION_NAMES[how] for how, (low, _) in differences.items() if low <= 0]
-    told = [f"better than {_list(beyond)} beyond noise"] if beyond else []
-    told += [f"not told apart from {_list(alike)}"] if alike else []
+    comparisons = [f"better than {_list(beyond)} beyond noise"] if beyond else []
+    comparisons += [f"not told apart from {_list(alike)}"] if alike else []
     short = ""
     if best == "prod" and depth is not None and not _exceeds(kind, depth):
         short = (
@@ -198,7 +190,7 @@ def _aggregation(measurement: Measurement) -> Iterator[Finding]:
     yield Finding(
         "best aggregation",
         f"Answers are told apart best by {AGGREGATION_NAMES[best]} of their steps: AUROC "
-        f"{in_percent(area)}, {' and '.join(told)}.{short}",
+        f"{in_percent(area)}, {' and '.join(comparisons)}.{short}",
         "discrimination",
     )
 
@@ -295,16 +287,14 @@ def _first_error(measurement: Measurement) -> Iterator[Finding]:
     first = measurement.first_error
     if first is None:
         return
-    chosen = {
-        "given": "as given",
-        "gsm8k": "the best on GSM8K, as ProcessBench has it",
-    }.get(first.chosen_on, "the best on other problems")
+    reference = "GSM8K, as ProcessBench has it" if first.chosen_on == "gsm8k" else first.chosen_on
     yield Finding(
         "first errors",
         f"First errors are found with an F1 of {in_percent(first.f1)} (ProcessBench): the right "
         f"step in {in_percent(first.erroneous)} of chains with one, none in "
         f"{in_percent(first.correct)} of the others. A right step scores above "
-        f"{first.threshold:.4g}, {chosen}.",
+        f"{first.threshold:.4g}, the best on {reference}; above 0.5, as label models have it, "
+        f"F1 is {in_percent(first.f1_at_half)}.",
         "first-errors",
     )
 

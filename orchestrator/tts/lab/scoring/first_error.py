@@ -4,9 +4,10 @@ A step counts as right where its score is above a threshold, and a chain's predi
 step that does not, or -1. A prediction is right if it equals the label. Reported are the shares of
 right predictions among chains with an error and among those without, and their harmonic mean, F1.
 
-For verifiers with scores the authors take the threshold with the highest F1 on the GSM8K subset.
-Here, too, where chains of a level `gsm8k` are among others. Elsewhere each fifth of the problems
-is judged by the threshold of the other four, so that none is judged by one that it has chosen.
+The authors ask verifiers with labels for the likelier one, which is a threshold of 0.5; for those
+with scores they take the threshold with the highest F1 on the GSM8K subset. So does this module
+where chains of a level `gsm8k` are among others. Elsewhere each fifth of the problems is judged by
+the threshold of the other four, so that none is judged by one that it has chosen.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ class FirstError:
     threshold: float
     """What a score must be above; the best of all problems where each fold has its own."""
     chosen_on: str
-    """`given`, `gsm8k`, or `other problems`."""
+    """`gsm8k` or `other problems`."""
     erroneous: Estimate
     """Share of right predictions among chains with a wrong step."""
     correct: Estimate
-    """The same among chains without one."""
+    """Share of right predictions among chains without one."""
     f1: Estimate
+    f1_at_half: Estimate
+    """F1 with a threshold of 0.5, which verifiers with two labels are evaluated at."""
     by_level: dict[str, Estimate]
     """F1 of each level that has both kinds of chains."""
 
@@ -73,9 +76,9 @@ def best_threshold(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> 
     if not wrong or not len(least):
         return 0.5
     at = np.unique(np.concatenate([lows, highs[np.isfinite(highs)], least]))
-    found = np.searchsorted(lows, at, "right") - np.searchsorted(highs, at, "right")
+    hits = np.searchsorted(lows, at, "right") - np.searchsorted(highs, at, "right")
     passed = len(least) - np.searchsorted(least, at, "right")
-    erroneous, correct = found / len(wrong), passed / len(least)
+    erroneous, correct = hits / len(wrong), passed / len(least)
     total = erroneous + correct
     f1 = np.divide(2 * erroneous * correct, total, out=np.zeros(len(at)), where=total > 0)
     best = int(np.argmax(f1))
@@ -89,63 +92,53 @@ def find_first_errors(
     problems: Numbers,
     count: int,
     levels: Sequence[str | None],
-    threshold: float | None = None,
 ) -> FirstError | None:
     """The evaluation of chains with known first errors; None unless both kinds are there.
 
     `problems` are the numbers of the chains' problems, of `count`; `labels` the indices of first
     wrong steps, -1 where there is none.
     """
-    wrong = np.array(labels, np.int64) >= 0
-    if not wrong.any() or wrong.all():
-        return None
-    chosen_on = "given"
-    if threshold is not None:
-        thresholds = [threshold]
-    elif len({*levels}) > 1 and REFERENCE_LEVEL in levels:
-        chosen_on = REFERENCE_LEVEL
-        thresholds = [_best([level == REFERENCE_LEVEL for level in levels], scores, labels)]
+    folds = folds_of(count)[problems]
+    reference = np.array([level == REFERENCE_LEVEL for level in levels])
+    if reference.any() and not reference.all():
+        chosen_on, best = REFERENCE_LEVEL, _best(reference, scores, labels)
+        thresholds = [best] * FOLDS
     else:
-        chosen_on = "other problems"
-        folds = folds_of(count)[problems]
+        chosen_on, best = "other problems", best_threshold(scores, labels)
         thresholds = [_best(folds != fold, scores, labels) for fold in range(FOLDS)]
-    limits = [thresholds[place % len(thresholds)] for place in folds_of(count)[problems].tolist()]
-    match = np.array(
-        [
-            prediction(each, limit) == label
-            for each, limit, label in zip(scores, limits, labels, strict=True)
-        ]
-    )
-    found = _f1(match, wrong, problems, count)
-    assert found is not None
+    limits = [thresholds[fold] for fold in folds.tolist()]
+    predictions = [prediction(each, limit) for each, limit in zip(scores, limits, strict=True)]
+    shares = evaluate(predictions, labels, problems, count)
+    at_half = evaluate([prediction(each, 0.5) for each in scores], labels, problems, count)
+    if shares is None or at_half is None:
+        return None
     by_level = {}
     for level in sorted({level for level in levels if level is not None}):
-        mine = np.array([each == level for each in levels])
-        if (part := _f1(match[mine], wrong[mine], problems[mine], count)) is not None:
-            by_level[level] = part[2]
-    alone = thresholds[0] if len(thresholds) == 1 else best_threshold(scores, labels)
-    return FirstError(alone, chosen_on, *found, by_level if len(by_level) > 1 else {})
+        mine = np.flatnonzero([each == level for each in levels])
+        part = [predictions[place] for place in mine], [labels[place] for place in mine]
+        if part_shares := evaluate(*part, problems[mine], count):
+            by_level[level] = part_shares[2]
+    return FirstError(best, chosen_on, *shares, at_half[2], by_level if len(by_level) > 1 else {})
 
 
-def _best(
-    chosen: Sequence[bool] | Flags, scores: Sequence[Sequence[float]], labels: Sequence[int]
-) -> float:
-    mine = np.flatnonzero(np.asarray(chosen)).tolist()
-    return best_threshold([scores[place] for place in mine], [labels[place] for place in mine])
-
-
-def _f1(
-    match: Flags, wrong: Flags, problems: Numbers, count: int
+def evaluate(
+    predictions: Sequence[int], labels: Sequence[int], problems: Numbers, count: int
 ) -> tuple[Estimate, Estimate, Estimate] | None:
-    """Both accuracies and their harmonic mean; None unless both kinds are there."""
-
-    def share(chosen: Flags) -> Estimate | None:
-        these = Observations(
-            match[chosen].astype(np.float64), wrong[chosen], problems[chosen], count
-        )
-        return ratio(these.sums(these.scores), these.sums())
-
-    erroneous, correct = share(wrong), share(~wrong)
+    """ProcessBench's shares of right predictions, among chains with an error and among those
+    without, and their harmonic mean; None unless both kinds are there.
+    """
+    wrong = np.array(labels, np.int64) >= 0
+    match = np.array(predictions, np.int64) == np.array(labels, np.int64)
+    these = Observations(match.astype(np.float64), wrong, problems, count)
+    erroneous, correct = (
+        ratio(part.sums(part.scores), part.sums())
+        for part in (these.where(wrong), these.where(~wrong))
+    )
     if erroneous is None or correct is None:
         return None
     return erroneous, correct, harmonic_mean(erroneous, correct)
+
+
+def _best(mask: Flags, scores: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
+    mine = np.flatnonzero(mask).tolist()
+    return best_threshold([scores[place] for place in mine], [labels[place] for place in mine])

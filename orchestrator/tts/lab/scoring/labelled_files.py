@@ -70,9 +70,9 @@ class _Form:
     read: Callable[[Cells, str | None], Iterator[_Solution]]
     """The solutions of a row; takes the step delimiter, too. Raises Unreadable."""
     published: bool = False
-    """Whether it is somebody else's file: what is wrong in a row is left out and counted, and step
-    delimiters within its steps are replaced."""
+    """Whether step delimiters within steps are replaced: nobody can split the file's steps."""
     irregular: bool = False
+    """Whether rows with faults are left out and counted: the published file has some."""
 
 
 def read_chains(files: Sequence[Path], delimiter: str | None = None) -> LabelledFile:
@@ -90,7 +90,7 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
     left_out: list[str] = []
     replaced = 0
     for file in files:
-        for number, row in enumerate(read_rows(file)):
+        for row in read_rows(file):
             place = f"{file}, {row.place}"
             form = _form_of(row.cells, place)
             try:
@@ -103,7 +103,9 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
                 continue
             forms[form.name] += 1
             for count, each in enumerate(solutions, 1):
-                problem = problems.setdefault(each.question, row_id or f"{file.stem}:{number}")
+                problem = problems.setdefault(
+                    each.question, row_id or f"{file.stem}:{len(problems)}"
+                )
                 in_problem[problem] += 1
                 name = row_id or f"{problem}/{in_problem[problem]}"
                 if row_id and (len(solutions) > 1 or form.name == "candidates"):
@@ -114,7 +116,11 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
                         "be unique."
                     )
                 places[name] = place
-                holding = [n for n, s in enumerate(each.steps, 1) if delimiter and delimiter in s]
+                holding = [
+                    number
+                    for number, step in enumerate(each.steps, 1)
+                    if delimiter and delimiter in step.strip()
+                ]
                 if holding and not form.published:
                     raise DatasetError(
                         f"{place}: step {holding[0]} holds the step delimiter {delimiter!r}.",
@@ -156,7 +162,7 @@ def first_wrong(right_steps: Sequence[bool | None] | None) -> int | None:
 
 
 def _without(step: str, delimiter: str | None) -> str:
-    """A step in which the delimiter, if it holds it, is a line's end, or a space."""
+    """A step in which a line's end, or a space, stands for the delimiter; none at its ends."""
     if not delimiter or delimiter not in step:
         return step
     parts = (part.strip() for part in step.split(delimiter))

@@ -74,7 +74,7 @@ class Discrimination:
     auroc: Estimate | None
     """None unless some are right and some are wrong."""
     within: Estimate | None
-    """The same over pairs of one problem."""
+    """AUROC over pairs of one problem."""
     expected_error: Estimate
     """Expected calibration error over 10 bins."""
     brier: Estimate
@@ -84,7 +84,7 @@ class Discrimination:
     """Rank correlation of the score with depth and length among equally labelled observations."""
     groups: Sequence[Group]
     picks: Picks | None = None
-    """Of answers."""
+    """What the highest scores pick; None but for answers."""
 
     @property
     def right(self) -> int:
@@ -108,7 +108,7 @@ class Measurement:
 
     chains: int
     problems: int
-    scores: Observations
+    every: Observations
     """All step scores; their labels are none."""
     length_unit: str
     unscored: int
@@ -122,6 +122,11 @@ class Measurement:
     answers: Mapping[Aggregation, Discrimination]
     """Chains whose answers have labels, by how their step scores become one."""
     first_error: FirstError | None
+
+    @property
+    def scores(self) -> int:
+        """Step scores."""
+        return len(self.every)
 
     @property
     def final(self) -> Discrimination | None:
@@ -179,14 +184,8 @@ class _Rows:
         )
 
 
-def measure(
-    chains: Sequence[ScoredChain], *, length_unit: str = "tokens", threshold: float | None = None
-) -> Measurement:
-    """All that the chains tell.
-
-    `threshold` is what the score of a right step is above, for first errors; without one it is
-    chosen as `first_error` says.
-    """
+def measure(chains: Sequence[ScoredChain], *, length_unit: str = "tokens") -> Measurement:
+    """The measurement of a verifier by its scores of labelled chains."""
     numbers = {name: n for n, name in enumerate(dict.fromkeys(c.chain.problem for c in chains))}
     count = len(numbers)
     steps, inner = _Rows(), _Rows()
@@ -243,7 +242,6 @@ def measure(
             np.array([each[2] for each in erring], np.int64),
             count,
             [each[3] for each in erring],
-            threshold,
         ),
     )
 

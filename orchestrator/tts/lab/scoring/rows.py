@@ -99,12 +99,17 @@ def measure_rows(measurement: Measurement) -> Iterator[MeasureRow]:
         if kind is not None:
             yield from _rows(of, kind)
     if (first := measurement.first_error) is not None:
-        measures = {"f1": first.f1, "erroneous": first.erroneous, "correct": first.correct}
+        measures = {
+            "f1": first.f1,
+            "erroneous": first.erroneous,
+            "correct": first.correct,
+            "f1_at_0.5": first.f1_at_half,
+        }
         for measure, estimate in measures.items():
             yield _row("first errors", measure, estimate)
         for level, estimate in first.by_level.items():
             yield _row("first errors", "f1", estimate, "level", level)
-    if (common := commonest(measurement.scores)) is not None:
+    if (common := commonest(measurement.every)) is not None:
         yield _row("scores", "share_of_commonest", common[1])
 
 

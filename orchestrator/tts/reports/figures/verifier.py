@@ -9,6 +9,7 @@ import numpy as np
 
 from tts.lab.scoring.calibrate import MapCheck, VerifierMaps, apply
 from tts.lab.scoring.findings import AGGREGATION_NAMES, in_percent
+from tts.lab.scoring.first_error import REFERENCE_LEVEL
 from tts.lab.scoring.measurement import Discrimination, Measurement, compare_aggregations
 from tts.runs.clustered import (
     Estimate,
@@ -53,11 +54,11 @@ def measurement_figures(measurement: Measurement, maps: VerifierMaps | None = No
         return []
     what = "answers" if main is measurement.final else "steps"
     compared = compare_aggregations(measurement.answers)
-    drawn = {"last", compared[0] if compared else "last"}
+    curved = {"last", compared[0] if compared else "last"}
     curves = {
         name: kind.these
         for name, how, kind in _kinds(measurement)
-        if kind.auroc and (how is None or how in drawn)
+        if kind.auroc and (how is None or how in curved)
     }
     final_map = maps.final if maps and main is measurement.final else None
     figures = [
@@ -105,7 +106,7 @@ def discrimination(measurement: Measurement) -> Figure:
     return Figure(
         "discrimination",
         "Right and wrong, told apart",
-        f"{len(measurement.scores):,} step scores of {measurement.chains:,} chains of "
+        f"{measurement.scores:,} step scores of {measurement.chains:,} chains of "
         f"{measurement.problems:,} problems. AUROC is the chance that a right one is scored above "
         f"a wrong one, 50% a coin's.{inner if measurement.inner else ''}",
         rows,
@@ -152,8 +153,8 @@ def roc(curves: Mapping[str, Observations]) -> Figure | None:
             )
     x = alt.X("wrong ones passed:Q", axis=_SHARES, scale=_UNIT)
     y = alt.Y("right ones passed:Q", axis=_SHARES, scale=_UNIT)
-    drawn = chart().mark_line(interpolate="linear", tooltip=ALL_FIELDS)
-    lines = drawn.encode(x=x, y=y, order="wrong ones passed:Q", color=tint("of", list(curves)))
+    line = chart().mark_line(interpolate="linear", tooltip=ALL_FIELDS)
+    lines = line.encode(x=x, y=y, order="wrong ones passed:Q", color=tint("of", list(curves)))
     return Figure(
         "roc",
         "Receiver operating characteristic",
@@ -182,8 +183,8 @@ def score_histogram(these: Observations, what: str) -> Figure | None:
         for kind, count, total in (("right", part.right, right), ("wrong", part.wrong, wrong))
     ]
     hues = alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION])
-    drawn = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    bars = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
+    bars = bars.encode(
         x=alt.X("from score:Q", bin="binned", title="score"),
         x2="to score:Q",
         y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
@@ -195,7 +196,7 @@ def score_histogram(these: Observations, what: str) -> Figure | None:
         f"A right one is scored above a wrong one in {in_percent(area)} of all pairs (AUROC; 50% "
         f"would be chance), over {right:,} right and {wrong:,} wrong {what}.",
         rows,
-        spec(drawn, 220),
+        spec(bars, 220),
         notes=[CLUSTERED],
     )
 
@@ -266,10 +267,10 @@ def _reliability_spec(what: str, *, mapped: bool) -> Spec:
 def _diagonal(x: str, y: str) -> alt.Chart:
     """A dashed line from corner to corner."""
     rule = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-    drawn: alt.Chart = rule.encode(
+    diagonal: alt.Chart = rule.encode(
         x=alt.XDatum(0, title=x), x2=alt.X2Datum(1), y=alt.YDatum(0, title=y), y2=alt.Y2Datum(1)
     )
-    return drawn
+    return diagonal
 
 
 def groups(measurement: Measurement) -> Figure | None:
@@ -300,7 +301,7 @@ def groups(measurement: Measurement) -> Figure | None:
     if not rows:
         return None
     least = min(rows, key=lambda row: float(row["AUROC"] or 0))
-    drawn = intervals(
+    spans = intervals(
         "AUROC",
         alt.Y("group:N", title=None, sort=None, axis=alt.Axis(labelLimit=200)),
         scale=_UNIT,
@@ -313,7 +314,7 @@ def groups(measurement: Measurement) -> Figure | None:
         "By depth, length and level",
         f"AUROC is lowest for {least['group']}: {percent(float(least['AUROC'] or 0))}.",
         rows,
-        spec(alt.layer(drawn, chance), bars_height(len(rows))),
+        spec(alt.layer(spans, chance), bars_height(len(rows))),
         notes=["Depths and lengths are parted into thirds. The dashed line is chance.", CLUSTERED],
     )
 
@@ -330,15 +331,20 @@ def first_errors(measurement: Measurement) -> Figure | None:
     ]
     rows[0]["with an error"] = in_percent(first.erroneous)
     rows[0]["without one"] = in_percent(first.correct)
-    chosen = {"given": "it was given", "gsm8k": "it is the best on level gsm8k"}
-    where = chosen.get(first.chosen_on, "for each fifth of the problems it is the best on the rest")
+    where = "the best on level gsm8k"
+    if first.chosen_on != REFERENCE_LEVEL:
+        where = "for each fifth of the problems the best on the others"
     return Figure(
         "first-errors",
         "First errors (ProcessBench)",
         f"F1 is {in_percent(first.f1)}: the harmonic mean of the shares of right predictions among "
         "chains with an error and without one.",
         rows,
-        notes=[f"A step counts as right above {first.threshold:.4g}: {where}.", CLUSTERED],
+        notes=[
+            f"A step counts as right above {first.threshold:.4g}: {where}. Above 0.5, as label "
+            f"models have it, F1 is {in_percent(first.f1_at_half)}.",
+            CLUSTERED,
+        ],
     )
 
 
