@@ -65,7 +65,7 @@ def with_values(text: str, values: Mapping[Field, Any]) -> str:
         section = reduce(lambda place, section: place[section], sections, data)
         if name in section:
             section[name] = _written(value)
-        else:  # before the last field, which is followed by what stands in front of the next section
+        else:  # before the last field: what follows that one belongs to the next section
             section.insert(max(0, len(section) - 1), name, _written(value))
     for field, value in values.items():
         if reduce(lambda place, name: place[name], field, data) != value:

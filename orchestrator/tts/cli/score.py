@@ -86,9 +86,8 @@ def score(
     measured against them (docs/guides/know-your-verifier.md); candidates are ranked
     (docs/start/best-of-candidates.md).
     """
-    from tts.build.deployment_edit import require_writable
-    from tts.build.spec import deployment_file
     from tts.lab.scoring.calibrate import calibrate
+    from tts.lab.scoring.calibration_file import writable_file, write_calibration
     from tts.lab.scoring.findings import Finding, findings_of
     from tts.lab.scoring.measurement import measure
     from tts.lab.scoring.score_run import ScoreRequest, score_chains
@@ -106,8 +105,13 @@ def score(
     of_samples = given_options(context) & {"limit", "n", "seed"}
     if of_samples and dataset is None:
         raise typer.BadParameter("goes with --dataset", param_hint=f"--{min(of_samples)}")
-    if write:
-        require_writable(deployment_file(deployment))
+    if write and verifier is not None:
+        raise typer.BadParameter(
+            "is for the deployment's own verifier; name the function in the file as "
+            "verifier.function",
+            param_hint="--write",
+        )
+    own_file = writable_file(deployment) if write else None
     request = ScoreRequest(
         deployment=deployment,
         input=file,
@@ -134,10 +138,11 @@ def score(
             scored.folder / "report.html", title, measurement, findings, maps, facts
         ).write()
     names = write_tables(scored, measurement)
+    written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
     if as_json:
         from .documents.scores import ScoreDocument
 
-        print_json(ScoreDocument.of(scored, measurement, findings, maps, page))
+        print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=written))
     else:
         stdout, _ = consoles()
         if scored.rankings:
@@ -149,3 +154,5 @@ def score(
     say(f"as JSONL, CSV and Parquet in {scored.folder}: {', '.join(names)}")
     if page:
         say(f"the page: {page}")
+    if own_file:
+        say(f"verifier.calibration is written to {own_file}" if written else "nothing is written")

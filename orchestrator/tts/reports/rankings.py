@@ -17,7 +17,9 @@ _VOTES = ("weighted", "majority")
 
 def print_rankings(out: Console, rankings: Sequence[Result]) -> None:
     """Print a row for each problem: its best candidate, what that answers, what others vote for."""
-    sheet = table("problem", right=("best", "score", "answer", "weighted", "majority", "right"))
+    judged = any(result.correct is not None for result in rankings)
+    columns = ("best", "score", "answer", *_VOTES, *["right"] * judged)
+    sheet = table("problem", right=columns)
     for result in rankings[:MOST_ROWS]:
         best = result.completions[0]
         right = "" if result.correct is None else "yes" if result.correct else "no"
@@ -26,7 +28,7 @@ def print_rankings(out: Console, rankings: Sequence[Result]) -> None:
             f"{best.node[0] + 1} of {len(result.completions)}",
             "-" if best.score is None else f"{best.score:.4f}",
             *(_short(each) for each in (best.answer, *map(result.answers.get, _VOTES))),
-            right,
+            *[right] * judged,
         )
     out.print(Sheet(sheet))
     if (more := len(rankings) - MOST_ROWS) > 0:

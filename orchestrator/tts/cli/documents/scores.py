@@ -41,6 +41,8 @@ class ScoreDocument:
     """The best candidate of each problem; empty where they were not made elsewhere."""
     page: str | None
     """The report; null without labels."""
+    written: bool
+    """Whether the calibration was written to the deployment file."""
 
     @classmethod
     def of(
@@ -50,6 +52,8 @@ class ScoreDocument:
         findings: list[Finding],
         maps: VerifierMaps,
         page: Path | None,
+        *,
+        written: bool,
     ) -> ScoreDocument:
         """The document of a scoring."""
         return cls(
@@ -66,4 +70,5 @@ class ScoreDocument:
             calibration=calibration_fields(measurement, maps),
             best=list(best_rows(scored.rankings)),
             page=str(page) if page else None,
+            written=written,
         )

@@ -109,7 +109,7 @@ class ScoringCost:
         )
         return (
             f"1,000 steps take {self.requests * per:,.0f} requests, {tokens}"
-            f"{self.seconds * per:,.2f} s."
+            f"{self.seconds * per:,.2f} s ({self.steps:,} were scored)."
         )
 
 
@@ -186,7 +186,7 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
         scored, rankings = asyncio.run(_rank(scored, job.lines, models.step_delimiter))
     return Scored(
         folder=folder,
-        source=str(asked.input or (asked.sampling and asked.sampling.dataset)),
+        source=asked.input.name if asked.input else str(asked.dataset),
         deployment=spec,
         verifier=identity,
         chains=scored,
