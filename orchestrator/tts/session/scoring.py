@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -154,8 +154,8 @@ class Scorer:
                 for _, same in groupby(enumerate(solutions), lambda each: each[1][0].full_question):
                     question = _AskedQuestion(group, self._answer, leads=self._leads)
                     for place, solution in same:
-                        scores = question.ask(self.calls(solution), len(solution[1]))
-                        group.create_task(_report(scores, partial(on_scored, place)))
+                        asked = question.ask(self.calls(solution), len(solution[1]))
+                        group.create_task(asked.report(partial(on_scored, place)))
                         await self._room.nobody_waits()
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from failures
@@ -208,45 +208,46 @@ class _AskedQuestion:
         self._first = NO_IDS
         """The first dialogue of the solution before: both begin with the question."""
 
-    def ask(self, calls: Sequence[ScoreCall], steps: int) -> Coroutine[Any, Any, SolutionScores]:
-        """Ask for the scores of a solution of so many steps; what waits for them."""
+    def ask(self, calls: Sequence[ScoreCall], steps: int) -> _AskedSolution:
+        """Ask for the scores of a solution of so many steps."""
         prompt_tokens, new_tokens, before, requests = 0, 0, self._first, len(self._answers)
         leader = None
-        if self._leads and (key := _key(calls[-1])) not in self._answers:
+        if self._leads and _key(calls[-1]) not in self._answers:
             leader = self._group.create_task(self._answer(calls[-1], None))
         for call in calls:
             ids = call.input_ids
             if (key := _key(call)) not in self._answers:
                 prompt_tokens += len(ids)
                 new_tokens += len(ids) - common_length(before, ids)
-                self._answers[key] = (
-                    leader
-                    if leader and call is calls[-1]
-                    else self._group.create_task(self._answer(call, leader))
-                )
+                if leader and call is calls[-1]:
+                    self._answers[key] = leader
+                else:
+                    self._answers[key] = self._group.create_task(self._answer(call, leader))
             before = ids
         self._first = calls[0].input_ids
-        tasks = [self._answers[_key(call)] for call in calls]
-        requests = len(self._answers) - requests
-        return _scores(tasks, steps, (requests, prompt_tokens, new_tokens))
+        answers = [self._answers[_key(call)] for call in calls]
+        work = len(self._answers) - requests, prompt_tokens, new_tokens
+        return _AskedSolution(answers, steps, work)
 
 
-async def _scores(
-    tasks: Sequence[asyncio.Task[VerifierResult]], steps: int, work: tuple[int, int, int]
-) -> SolutionScores:
-    results = [await task for task in tasks]
-    return SolutionScores(
-        (*[None] * (steps - len(results)), *(quantise(result.score) for result in results)),
-        *work,
-        sum(result.tokens for result in results),
-        sum(result.no_verdict for result in results),
-    )
+@dataclass(frozen=True, slots=True)
+class _AskedSolution:
+    answers: Sequence[asyncio.Task[VerifierResult]]
+    steps: int
+    work: tuple[int, int, int]
+    """Requests, tokens of their prompts, and the new ones among these."""
 
-
-async def _report(
-    scores: Awaitable[SolutionScores], on_scored: Callable[[SolutionScores], None]
-) -> None:
-    on_scored(await scores)
+    async def report(self, on_scored: Callable[[SolutionScores], None]) -> None:
+        """Wait for the scores, and hand them on."""
+        results = [await answer for answer in self.answers]
+        unscored = self.steps - len(results)
+        scores = SolutionScores(
+            (*[None] * unscored, *(quantise(result.score) for result in results)),
+            *self.work,
+            sum(result.tokens for result in results),
+            sum(result.no_verdict for result in results),
+        )
+        on_scored(scores)
 
 
 def _key(call: ScoreCall) -> Any:
